@@ -208,3 +208,8 @@ async def equal(collection: Collection, reflector: Reflector[Pod], mirror: Mirro
     assert in_store == on_server
     assert mirror.objects == {key_of(each): each for each in reflector.store}
     assert reflector.store.failures == 0
+
+
+def names_in(reflector: Reflector[Pod]) -> list[str]:
+    """Return the names of the pods in the store, sorted."""
+    return sorted(each.metadata.name for each in reflector.store)

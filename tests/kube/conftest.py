@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
+from tests.kube.collection import Collection
 
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
@@ -29,3 +30,9 @@ async def client(server: ScriptedServer, clock: JumpingClock) -> AsyncIterator[C
     """A client of the scripted server."""
     async with connect(server.config, clock=clock, rng=Random(1)) as client:
         yield client
+
+
+@pytest.fixture
+def pods(server: ScriptedServer) -> Collection:
+    """The pods of the scripted server."""
+    return Collection(server)

@@ -1,11 +1,9 @@
 """The reflector: its store equals the server's collection, whatever happens in between."""
 
 import asyncio
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
 
 from numakube.api.pod import Pod
 from numakube.errors import (
@@ -14,29 +12,17 @@ from numakube.errors import (
     ServiceUnavailable,
 )
 from numakube.kube.client import Client
-from numakube.kube.clock import JumpingClock, ManualClock
-from numakube.kube.connect import connect
-from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting, wait_synced
+from numakube.kube.clock import JumpingClock
+from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.store import Change, Removed
 from numakube.kube.testing import ScriptedServer
 
 if TYPE_CHECKING:
     from numakube.kube.decode import Malformed
 
-from tests.kube.collection import PODS, Collection, Mirror, equal, event
+from tests.kube.collection import PODS, Collection, Mirror, equal, event, names_in
 
 from numakube.testing import until
-
-
-@pytest.fixture
-def pods(server: ScriptedServer) -> Collection:
-    """The pods of the scripted server."""
-    return Collection(server)
-
-
-def names_in(reflector: Reflector[Pod]) -> list[str]:
-    """Return the names of the pods in the store, sorted."""
-    return sorted(each.metadata.name for each in reflector.store)
 
 
 async def test_it_lists_then_watches(client: Client, pods: Collection) -> None:
@@ -143,7 +129,7 @@ async def test_an_error_event_in_the_middle_of_a_watch_is_survived(
     assert len(pods.lists) == 2, "only the 410 needs a new list"
 
 
-async def test_a_server_that_restarts_with_another_past_is_listed_anew(
+async def test_a_server_that_restarts_with_another_past_is_listed_again(
     client: Client, pods: Collection
 ) -> None:
     """Its resource versions mean nothing any more."""
@@ -394,95 +380,6 @@ async def test_a_slow_consumer_gets_everything_in_order(client: Client, pods: Co
 
     assert order == sorted(order)
     assert len(order) == 2001
-
-
-async def test_streaming_needs_no_list(client: Client, pods: Collection) -> None:
-    """The initial objects come as events; the same watch goes on."""
-    pods.put("a")
-    pods.put("b")
-    reflector = Reflector(client, PODS, streaming=True)
-    mirror = Mirror(reflector)
-    async with reflecting(reflector):
-        assert names_in(reflector) == ["a", "b"]
-        pods.put("c")
-        await equal(pods, reflector, mirror)
-        pods.cut()
-        await equal(pods, reflector, mirror)
-        pods.end()
-        pods.delete("a")
-        pods.forget()
-        await equal(pods, reflector, mirror)
-
-    assert pods.lists == []
-    assert [each.get("sendInitialEvents") for each in pods.watches].count("true") == 2
-
-
-async def test_streaming_falls_back_where_it_is_forbidden(
-    server: ScriptedServer, client: Client, pods: Collection
-) -> None:
-    """A server with the feature off refuses."""
-    server.refuse(422, "Invalid", message="sendInitialEvents is forbidden for watch")
-    pods.put("a")
-    reflector = Reflector(client, PODS, streaming=True)
-    async with reflecting(reflector):
-        assert names_in(reflector) == ["a"]
-
-    assert len(pods.lists) == 1
-
-
-async def test_streaming_falls_back_where_it_is_ignored(client: Client, pods: Collection) -> None:
-    """An old server does not know the parameter, and its bookmarks tell so."""
-    pods.knows_streaming = False
-    pods.put("a")
-    reflector = Reflector(client, PODS, streaming=True)
-    task = asyncio.create_task(reflector.run())
-    await pods.watched()
-    pods.bookmark()
-    await wait_synced(reflector)
-    assert names_in(reflector) == ["a"]
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-    assert len(pods.lists) == 1
-
-
-async def test_streaming_falls_back_after_a_while(server: ScriptedServer) -> None:
-    """If initial events do not end."""
-    clock = ManualClock()
-    pods = Collection(server)
-    pods.knows_streaming = False
-    async with connect(server.config, clock=clock, rng=Random(1)) as client:
-        reflector = Reflector(client, PODS, streaming=True)
-        task = asyncio.create_task(reflector.run())
-        await pods.watched()
-        await clock.timeouts()
-        await clock.advance(60)
-        await clock.sleepers()
-        await clock.advance(1)
-        await wait_synced(reflector)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    assert len(pods.lists) == 1
-
-
-async def test_streaming_starts_again_if_cut_before_its_end(
-    server: ScriptedServer, client: Client, pods: Collection
-) -> None:
-    """Half of the initial events are no state."""
-    pods.put("a")
-
-    async def half(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(event("ADDED", {"metadata": {"name": "ghost", "namespace": "ns"}}))
-        return response
-
-    server.script(half)
-    reflector = Reflector(client, PODS, streaming=True)
-    async with reflecting(reflector):
-        assert names_in(reflector) == ["a"]
-        assert reflector.last_error is None or isinstance(reflector.last_error, ClusterUnreachable)
 
 
 async def test_last_error_says_why_there_is_no_watch(

@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.apps.sriov.build import Bed
+from tests.lab.nodes.build import Lab
 
 from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
@@ -20,7 +21,10 @@ from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.survey import SurveyOptions
 from numakube.kube.clock import SystemClock
+from numakube.testing import until
 from numakube_lab.nodes.node_pool import NodePool
+
+NIC = "intel.com/nic"
 
 
 @dataclass
@@ -96,3 +100,26 @@ async def short_folder() -> AsyncIterator[Path]:
     """Give a folder whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="sv-") as name:
         yield Path(name)
+
+
+async def offers(
+    lab: Lab, capacity: int, allocatable: int, resource: str = NIC, *, node: str = "n1"
+) -> None:
+    """Wait until the node offers so many devices."""
+
+    async def offered() -> tuple[str | None, str | None]:
+        status = (await lab.node_document(node))["status"]
+        return status["capacity"].get(resource), status["allocatable"].get(resource)
+
+    await until(offered, lambda seen: seen == (str(capacity), str(allocatable)))
+
+
+async def runs(lab: Lab, name: str) -> None:
+    """Wait until a pod runs."""
+    await until(lambda: lab.phase(name), lambda phase: phase == "Running")
+
+
+def held(lab: Lab, name: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the devices of a pod and where they are."""
+    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
+    return [(id_, one.numa_nodes) for one in found.containers[0].devices for id_ in one.ids]

@@ -4,75 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 from tests.apps.sriov.build import Bed, pool
-from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
+from tests.apps.sriov.kubelets import NIC, Plugin, folders_of, held, offers, runs, short_folder
 from tests.lab.nodes.build import Lab
 
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
 from numakube.apps.sriov.survey import SurveyOptions
-from numakube.errors import ConfigError
-from numakube.kube.client import Client
-from numakube.kube.clock import ManualClock
-from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginClient
+from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.node.device_plugin.plugin_registration import RegistryClient
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.node_pool import NodePool
 
-NIC = "intel.com/nic"
 WAYS = pytest.mark.parametrize("way", [Way.REGISTER, Way.REGISTRY])
-
-
-@pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab of one node with sockets."""
-    clock = ManualClock()
-    async with short_folder() as root, ApiServer(now=clock.now, rng=Random(7)) as server:
-        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
-        async with NodePool(client, root=root) as nodes:
-            lab = Lab(server, client, clock, nodes)
-            await lab.node()
-            yield lab
-
-
-@pytest.fixture
-async def plugin(lab: Lab, bed: Bed) -> AsyncIterator[Plugin]:
-    """A plugin that has two virtual functions on each of two NUMA nodes, not started yet."""
-    bed.two_sockets(2)
-    found = Plugin(bed, folders_of(lab.pool, Way.REGISTER), bed.root / "config.json")
-    found.configure(pool())
-    yield found
-    await found.end()
-
-
-async def offers(
-    lab: Lab, capacity: int, allocatable: int, resource: str = NIC, *, node: str = "n1"
-) -> None:
-    """Wait until the node offers so many devices."""
-
-    async def offered() -> tuple[str | None, str | None]:
-        status = (await lab.node_document(node))["status"]
-        return status["capacity"].get(resource), status["allocatable"].get(resource)
-
-    await until(offered, lambda seen: seen == (str(capacity), str(allocatable)))
-
-
-async def runs(lab: Lab, name: str) -> None:
-    """Wait until a pod runs."""
-    await until(lambda: lab.phase(name), lambda phase: phase == "Running")
-
-
-def held(lab: Lab, name: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the devices of a pod and where they are."""
-    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
-    return [(id_, one.numa_nodes) for one in found.containers[0].devices for id_ in one.ids]
 
 
 @WAYS
@@ -220,83 +166,6 @@ async def test_the_bus_that_vanishes_takes_all_devices_along_until_it_is_back(
     assert agent.scan_trouble() == ""
 
 
-async def test_an_edited_configuration_is_taken_without_a_restart(lab: Lab, plugin: Plugin) -> None:
-    """Pools come and go; one that stays keeps its socket."""
-    plugin.configure(pool("a", {"pfNames": ["ens1f0"]}), pool("b", {"pfNames": ["ens2f0"]}))
-    agent = await plugin.start()
-    await offers(lab, 2, 2, "intel.com/a")
-    await offers(lab, 2, 2, "intel.com/b")
-    kept = agent.endpoints["intel.com/b"]
-
-    plugin.configure(pool("c", {"pfNames": ["ens1f0"]}), pool("b", {"pfNames": ["ens2f0#1"]}))
-
-    await offers(lab, 2, 2, "intel.com/c")
-    await offers(lab, 2, 0, "intel.com/a")
-    await offers(lab, 1, 1, "intel.com/b")
-    assert agent.endpoints["intel.com/b"] is kept
-
-
-async def test_an_edited_config_map_is_taken(lab: Lab, plugin: Plugin) -> None:
-    """A kubelet replaces the files of a ConfigMap by turning a link."""
-    folder = plugin.bed.root / "volume"
-    for number, pf in enumerate(("ens1f0", "ens2f0#0")):
-        (folder / f"..{number}").mkdir(parents=True)
-        plugin.config_file = folder / f"..{number}" / "config.json"
-        plugin.configure(pool(selectors={"pfNames": [pf]}))
-    plugin.config_file = folder / "config.json"
-    (folder / "..data").symlink_to("..0")
-    plugin.config_file.symlink_to("..data/config.json")
-    await plugin.start()
-    await offers(lab, 2, 2)
-
-    (folder / "..new").symlink_to("..1")
-    (folder / "..new").rename(folder / "..data")
-
-    await offers(lab, 1, 1)
-
-
-async def test_a_broken_configuration_leaves_the_last_one_in_force(
-    lab: Lab, plugin: Plugin
-) -> None:
-    """And says so until it is mended."""
-    agent = await plugin.start()
-    await offers(lab, 4, 4)
-
-    plugin.config_file.write_text("{")
-    await until(lambda: "is not JSON" in agent.config_trouble)
-    assert plugin.metric("numakube_sriov_config_valid") == 0
-    plugin.bed.pci.remove("0000:3b:01.1")
-    await offers(lab, 4, 3)
-    plugin.config_file.unlink()
-    await until(lambda: "No such file" in agent.config_trouble)
-    plugin.configure(pool(selectors={"pfNames": ["ens2f0"]}))
-    await offers(lab, 2, 2)
-    assert agent.config_trouble == ""
-    assert plugin.metric("numakube_sriov_config_valid") == 1
-
-
-async def test_a_changed_preference_is_announced_anew(lab: Lab, plugin: Plugin) -> None:
-    """The kubelet asks for a plugin's options when it registers, and never again."""
-    plugin.configure(pool(preferredAllocation="none"))
-    agent = await plugin.start()
-    await offers(lab, 4, 4)
-    first = agent.endpoints[NIC]
-
-    plugin.configure(pool(preferredAllocation="packed"))
-
-    await until(lambda: agent.endpoints.get(NIC) not in (None, first))
-    await until(plugin.is_followed)
-    await offers(lab, 4, 4)
-
-
-async def test_a_configuration_that_never_made_sense_ends_the_plugin(plugin: Plugin) -> None:
-    """With an error, not with success."""
-    plugin.config_file.write_text('{"resourceList": [{"resourceName": "a.b"}]}')
-
-    with pytest.raises(ConfigError, match="contains invalid characters"):
-        await plugin.start()
-
-
 async def test_without_a_kubelet_it_waits_for_one(bed: Bed) -> None:
     """However long that takes; a kubelet that comes finds it."""
     bed.two_sockets(1)
@@ -309,87 +178,6 @@ async def test_without_a_kubelet_it_waits_for_one(bed: Bed) -> None:
         assert plugin.metric("numakube_sriov_registered", resource=NIC) == 0
         await plugin.end()
         assert not list((root / "dp").iterdir())
-
-
-async def test_unknown_and_lost_devices_are_refused_with_a_reason(lab: Lab, plugin: Plugin) -> None:
-    """Even if the kubelet has not heard of the loss yet."""
-    plugin.rescan = 3600.0
-    agent = await plugin.start()
-    await offers(lab, 4, 4)
-    client = PluginClient(agent.endpoints[NIC].socket)
-    await client.dial()
-    try:
-        with pytest.raises(
-            DevicePluginError, match=r"NotFound desc = intel\.com/nic has no device"
-        ):
-            await client.allocate(["0000:00:00.0"])
-        plugin.bed.pci.bind("0000:3b:01.0", "vfio-pci")
-        with pytest.raises(DevicePluginError, match="has driver vfio-pci instead of iavf"):
-            await client.allocate(["0000:3b:01.0"])
-        plugin.bed.pci.remove("0000:3b:01.1")
-        with pytest.raises(DevicePluginError, match=r"0000:3b:01\.1 of intel.com/nic is gone"):
-            await client.allocate(["0000:3b:01.1"])
-        # The refusal has made it look again.
-        await offers(lab, 4, 3)
-    finally:
-        await client.aclose()
-
-
-async def test_a_device_info_file_that_cannot_be_written_is_an_error(
-    lab: Lab, plugin: Plugin
-) -> None:
-    """CNI plugins would go without."""
-    (plugin.bed.root / "devinfo").write_text("a file in its place")
-    agent = await plugin.start()
-    await offers(lab, 4, 4)
-    client = PluginClient(agent.endpoints[NIC].socket)
-    await client.dial()
-    try:
-        with pytest.raises(DevicePluginError, match="cannot write the device-info file"):
-            await client.allocate(["0000:3b:01.0"])
-    finally:
-        await client.aclose()
-
-
-async def test_with_cdi_devices_are_told_by_name(lab: Lab, plugin: Plugin) -> None:
-    """The file has the device files, and outlives the plugin; those of former pools go."""
-    stale = plugin.bed.root / "cdi/sriov-dp-intel.com-net-pci-old.yaml"
-    stale.parent.mkdir()
-    stale.touch()
-    plugin.bed.pci.bind("0000:3b:01.0", "vfio-pci")
-    plugin.bed.pci.iommu_group("0000:3b:01.0", 7)
-    plugin.use_cdi = True
-    agent = await plugin.start()
-    await offers(lab, 4, 4)
-    client = PluginClient(agent.endpoints[NIC].socket)
-    await client.dial()
-    answer = await client.allocate(["0000:3b:01.0"])
-    await client.aclose()
-
-    assert answer.cdi_devices == ("intel.com/net-pci=0000:3b:01.0",)
-    assert answer.devices == ()
-    assert answer.annotations == {}
-    assert answer.envs["PCIDEVICE_INTEL_COM_NIC"] == "0000:3b:01.0"
-    await until(lambda: not stale.exists())
-    await plugin.end()
-    text = (plugin.bed.root / "cdi/sriov-dp-intel.com-net-pci-nic.yaml").read_text()
-    assert "kind: intel.com/net-pci" in text
-    assert "hostPath: /dev/vfio/7" in text
-
-
-async def test_a_cdi_file_that_cannot_be_written_makes_devices_unhealthy(
-    lab: Lab, plugin: Plugin
-) -> None:
-    """The stream goes on, and they recover."""
-    blocker = plugin.bed.root / "cdi"
-    blocker.write_text("a file in its place")
-    plugin.use_cdi = True
-    await plugin.start()
-    await offers(lab, 4, 0)
-
-    blocker.unlink()
-
-    await offers(lab, 4, 4)
 
 
 @WAYS
