@@ -115,6 +115,18 @@ def test_profiles_and_their_arguments_can_be_chosen_and_a_change_rolls_the_pods(
     assert scheduler_with(replicas=3)[1] == before
 
 
+def test_the_right_to_kube_schedulers_lease_is_given_on_request() -> None:
+    """B16: a second scheduler has no business with it."""
+    values = default_values()
+    key = ("Role", "kube-system", "numakube-scheduler")
+    assert key not in by_key(rendered(values))
+    values["scheduler"]["defaultScheduler"]["enabled"] = True
+    (_, held) = by_key(rendered(values))[key]["rules"]
+    assert held["resourceNames"] == ["kube-scheduler"]
+    deployed = objects_of(["scheduler"], Choices(scheduler_name="default-scheduler"))
+    assert by_key(deployed)[key] == by_key(rendered(values))[key]
+
+
 def test_a_configuration_of_ones_own_replaces_ours() -> None:
     """C27: the whole file, with names of its own."""
     own = {

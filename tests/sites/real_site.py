@@ -99,6 +99,7 @@ async def real_site(server: RealServer, options: SiteOptions) -> AsyncIterator[R
             inside=lambda: _inside(server),
             plans=options.plans,
             exporters=options.exporters,
+            default_scheduler=options.default_scheduler,
         )
         await stack.enter_async_context(crew)
         yield RealSite(server, folder, client, crew, wire)

@@ -50,6 +50,12 @@ class Plugins(Wire, frozen=True):
 
 SCHEDULER_NAME: Final = "numakube-scheduler"
 """What pods name to be placed by us, unless another name is configured."""
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""What pods are given that name none."""
+HOLDER_PREFIX: Final = "numakube-scheduler_"
+"""How the holder of a lease begins that is a scheduler of ours."""
+MAIN_LEASE: Final = ("kube-system", "kube-scheduler")
+"""Namespace and name of the lease that a kube-scheduler of the control plane holds."""
 
 
 class PluginConfig(Wire, frozen=True):
@@ -62,7 +68,7 @@ class PluginConfig(Wire, frozen=True):
 class ProfileConfig(Wire, frozen=True):
     """How pods with one ``schedulerName`` are scheduled."""
 
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: str = always(DEFAULT_SCHEDULER)
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
     percentage_of_nodes_to_score: int | None = None

@@ -47,6 +47,9 @@ _DEPLOY: Final = {
     "deploy": Lazy("numakube.cli.deploying.deploy", "Deploy components to a cluster."),
     "remove": Lazy("numakube.cli.deploying.remove", "Remove components from a cluster."),
     "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
+    "static-pod": Lazy(
+        "numakube.cli.deploying.static_pod", "Write the static pod of a main scheduler."
+    ),
     "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
 }
 _RUN: Final[dict[str, Lazy | Hosted]] = {

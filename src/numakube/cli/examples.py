@@ -36,6 +36,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "deploy": ("", "exporter --wait", "--dry-run=client"),
     "remove": ("", "--dry-run=server"),
     "render": ("", "operator --namespace numa", "scheduler --scheduler-arg cache.kind=overreserve"),
+    "static-pod": ("scheduler", "extender --url-prefix https://10.96.0.7:10263"),
     "images": ("", "all -o name"),
     "detect": ("", "-o yaml"),
     "scheduler": ("", "--config scheduler.yaml --no-leader-elect"),

@@ -122,8 +122,8 @@ class LeaderElection:
             await asyncio.wait({renewal, work}, return_when=asyncio.FIRST_COMPLETED)
             lost = not work.done()
         finally:
-            await _ended(work)
-            await _ended(renewal)
+            await ended(work)
+            await ended(renewal)
             await self.release()
         if lost:
             raise LeadershipLost(f"lease {self._key}: not renewed in time by {self.identity}")
@@ -265,7 +265,7 @@ class LeaderElection:
                 self._on_new_leader(leader)
 
 
-async def _ended(task: asyncio.Task[T]) -> None:
+async def ended(task: asyncio.Task[T]) -> None:
     """Cancel *task* and wait for its end, however it ends and however often we are cancelled."""
     task.cancel()
     cancelled: asyncio.CancelledError | None = None

@@ -37,9 +37,9 @@ SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
 CLIENT_SECRET: Final = "numakube-extender-client-tls"  # noqa: S105 - likewise
 WEIGHT: Final = 5
 """A whole scale of alignment then weighs 500 points, against 100 of most other scores."""
-_TLS: Final = "/etc/numakube/extender"
+TLS_FOLDER: Final = "/etc/numakube/extender"
 _CONFIG: Final = "/etc/kubernetes/numakube"
-_MAIN_KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
+MAIN_KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
 """Where kubeadm puts it."""
 
 
@@ -89,7 +89,7 @@ class ExtenderManifest:
 
     def configuration(self) -> dict[str, Any]:
         """Return the KubeSchedulerConfiguration."""
-        kubeconfig = self.kubeconfig or ("" if self.second else _MAIN_KUBECONFIG)
+        kubeconfig = self.kubeconfig or ("" if self.second else MAIN_KUBECONFIG)
         reach = {"clientConnection": {"kubeconfig": kubeconfig}} if kubeconfig else {}
         lease = {"resourceName": SECOND, "resourceNamespace": self.namespace}
         profiles = {"profiles": [{"schedulerName": self.scheduler_name}]}
@@ -185,10 +185,10 @@ class ExtenderManifest:
             "ignorable": False,
         }
         if self.tls:
-            client = {"certFile": f"{_TLS}/tls.crt", "keyFile": f"{_TLS}/tls.key"}
+            client = {"certFile": f"{TLS_FOLDER}/tls.crt", "keyFile": f"{TLS_FOLDER}/tls.key"}
             entry["tlsConfig"] = {
                 "serverName": host,
-                "caFile": f"{_TLS}/ca.crt",
+                "caFile": f"{TLS_FOLDER}/ca.crt",
                 **(client if self.asks_for_certificates else {}),
             }
         return entry
@@ -203,9 +203,12 @@ class ExtenderManifest:
         if self.replicas == 1:
             args.append("--no-claims")
         if self.tls:
-            args += [f"--tls-cert-file={_TLS}/tls.crt", f"--tls-key-file={_TLS}/tls.key"]
+            args += [
+                f"--tls-cert-file={TLS_FOLDER}/tls.crt",
+                f"--tls-key-file={TLS_FOLDER}/tls.key",
+            ]
         if self.asks_for_certificates:
-            args.append(f"--tls-client-ca-file={_TLS}/ca.crt")
+            args.append(f"--tls-client-ca-file={TLS_FOLDER}/ca.crt")
         else:
             args.append("--insecure-serving")
         return {
@@ -318,7 +321,7 @@ def _tls_volume(secret: str) -> dict[str, Any]:
 
 
 def _tls_mount() -> dict[str, Any]:
-    return {"name": "tls", "mountPath": _TLS, "readOnly": True}
+    return {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
 
 
 def _bound_to(cluster_role_name: str, account: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.api.scheduler_config import SCHEDULER_NAME, configuration_tree, numa_configuration
+from numakube.api.scheduler_config import (
+    DEFAULT_SCHEDULER,
+    MAIN_LEASE,
+    SCHEDULER_NAME,
+    configuration_tree,
+    numa_configuration,
+)
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
@@ -50,7 +56,20 @@ class SchedulerManifest:
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
         looking = [*debugging_access(NAME, self.namespace), tenant_role(self.namespace)]
-        return [*self.access(), *looking, self.config_map(), self.deployment()]
+        main = self.main_access() if DEFAULT_SCHEDULER in self._names() else []
+        return [*self.access(), *main, *looking, self.config_map(), self.deployment()]
+
+    def main_access(self) -> list[dict[str, Any]]:
+        """Return the right to kube-scheduler's lease, without which its pods are not ours."""
+        account = service_account(NAME, self.namespace)
+        namespace, lease = MAIN_LEASE
+        return role(NAME, namespace, lease_rules(lease), account)
+
+    def _names(self) -> set[str]:
+        if self.configuration is None:
+            return {self.scheduler_name}
+        profiles = (one for one in self.configuration["profiles"] if isinstance(one, dict))
+        return {one.get("schedulerName", DEFAULT_SCHEDULER) for one in profiles}
 
     def config_map(self) -> dict[str, Any]:
         """Return the ConfigMap with the configuration."""

@@ -463,6 +463,10 @@ def test_the_scheduler_takes_more_than_one_profile() -> None:
         (SchedulerProfile(scheduler_name="a"), "spec.profiles[0].schedulerName: a is in another"),
         (SchedulerProfile(scheduler_name="b", args={"mod": 1}), "mod: there is no such field"),
         (
+            SchedulerProfile(scheduler_name="default-scheduler"),
+            "no right to kube-scheduler's lease",
+        ),
+        (
             SchedulerProfile(scheduler_name="b", args={"cache": {"kind": "passthrough"}}),
             "spec.profiles: profile b: pluginConfig of NodeResourceTopologyMatch: ",
         ),

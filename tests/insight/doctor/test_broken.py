@@ -407,6 +407,27 @@ def _two_that_say_they_lead(world: Documents) -> Expected:
     return {"NUMA-SCHEDULER-TWO-LEADERS": (f"profile {SCHEDULER}: one, other",)}
 
 
+@case
+def _a_kube_scheduler_beside_ours_for_the_default_scheduler(world: Documents) -> Expected:
+    """B16: it holds its lease, and ours waits."""
+    config = {"profiles": [{"schedulerName": "default-scheduler"}]}
+    world.schedulers["one", "configz"] = {"kubescheduler.config.k8s.io": config}
+    world.leases.append(lease("kube-scheduler", namespace="kube-system", holder="master-1_0c5f"))
+    words = ("kube-system/kube-scheduler", "master-1_0c5f holds the lease: ours waits")
+    return {"NUMA-SCHEDULER-SHARED-NAME": words}
+
+
+@case
+def _a_kube_scheduler_that_stands_by_while_ours_leads(world: Documents) -> Expected:
+    """B16: it would take the pods when ours stops."""
+    config = {"profiles": [{"schedulerName": "default-scheduler"}]}
+    world.schedulers["one", "configz"] = {"kubescheduler.config.k8s.io": config}
+    holder = "numakube-scheduler_0c5f"
+    world.leases.append(lease("kube-scheduler", namespace="kube-system", holder=holder))
+    world.pods[0]["metadata"]["labels"] = {"component": "kube-scheduler"}
+    return {"NUMA-SCHEDULER-SHARED-NAME": ("web-0", "stands by while ours leads")}
+
+
 # Pods
 
 

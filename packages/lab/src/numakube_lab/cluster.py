@@ -61,6 +61,7 @@ class LabOptions:
         rbac: whether users other than the administrator need rights.
         exporters: whether every node has an exporter, which publishes its zones.
         enforcers: whether every node has the enforcer, deployed as on a real cluster.
+        default_scheduler: whether pods that name no scheduler are scheduled, blind to NUMA.
         pods_of: a dump whose pods are brought along; the nodes are to be of it too.
     """
 
@@ -73,6 +74,7 @@ class LabOptions:
     rbac: bool = False
     exporters: bool = False
     enforcers: bool = False
+    default_scheduler: bool = True
     pods_of: Dump | None = None
 
 
@@ -127,6 +129,7 @@ class Lab(Lifetime):
             inside=self._inside,
             plans=options.plans,
             exporters=options.exporters,
+            default_scheduler=options.default_scheduler,
             tell=tell,
         )
         self.runtime = self.crew.runtime

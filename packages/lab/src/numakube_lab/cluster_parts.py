@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.deployer.engine import Engine
 from numakube.manifests.components import Choices, objects_of
-from numakube_lab.controllers.all_controllers import Controllers
+from numakube_lab.controllers.all_controllers import ALL, Controllers
+from numakube_lab.controllers.default_scheduler import DefaultScheduler
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.node_pool import NODE_INDEX, NodePool
@@ -50,6 +51,7 @@ class Crew(Lifetime):
         inside: Callable[[], InsideAddress],
         plans: tuple[NodePlan, ...] = (),
         exporters: bool = False,
+        default_scheduler: bool = True,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare a crew.
@@ -60,12 +62,14 @@ class Crew(Lifetime):
             inside: tells where pods that really run reach the API server.
             plans: the nodes to start with.
             exporters: whether every node has an exporter.
+            default_scheduler: whether pods that name no scheduler are scheduled.
             tell: receives the progress of starting nodes.
         """
         self.client = client
         self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)
         self.pool = NodePool(client, root=folder.nodes, runtime=self.runtime)
         self.exporters = ExporterPool(client, self.pool) if exporters else None
+        self._controllers = [one for one in ALL if default_scheduler or one is not DefaultScheduler]
         self._plans = plans
         self._tell = tell
 
@@ -75,7 +79,7 @@ class Crew(Lifetime):
             await stack.enter_async_context(self.runtime)
             await stack.enter_async_context(self.pool)
             self.runtime.attach(self.pool)
-            await stack.enter_async_context(Controllers(self.client))
+            await stack.enter_async_context(Controllers(self.client, which=self._controllers))
             if self.exporters is not None:
                 await stack.enter_async_context(self.exporters)
             await self.add(*self._plans)

@@ -11,6 +11,7 @@ import msgspec
 from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
 from numakube.api.scheduler_config import (
+    DEFAULT_SCHEDULER,
     KubeSchedulerConfiguration,
     configuration_tree,
     numa_profile,
@@ -252,6 +253,11 @@ def _profiles(spec: SchedulerSpec, args: dict[str, Any]) -> dict[str, dict[str, 
             name = one.scheduler_name
             return f"spec.profiles[{place}].schedulerName: {name} is in another profile already"
         found[one.scheduler_name] = _merged(args, one.args)
+    if DEFAULT_SCHEDULER in found:
+        return (
+            f"{DEFAULT_SCHEDULER} cannot be a profile here: the operator gives no right to"
+            " kube-scheduler's lease; use `numakube deploy scheduler` or a static pod for it"
+        )
     profiles = tuple(numa_profile(name, each) for name, each in found.items())
     return (_refused(profiles) if spec.profiles else "") or found
 

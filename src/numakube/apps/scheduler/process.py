@@ -1,7 +1,8 @@
 """The scheduler as a process: from options to an exit code.
 
 Caches are kept warm whether it leads or not; only the leader schedules. A leader that cannot renew
-its lease in time ends, as kube-scheduler does, and is restarted by what runs it.
+its lease in time ends, as kube-scheduler does, and is restarted by what runs it. Pods of
+``default-scheduler`` have a guard of their own: see `default_scheduler_guard`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted, source_of
 from numakube.apps.debugging.tenants import Tenants
@@ -27,6 +29,10 @@ from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.binding_cycle import BindingCycle
 from numakube.apps.scheduler.decision_events import Outcomes
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.default_scheduler_guard import (
+    GUARDED_LEASE,
+    DefaultSchedulerGuard,
+)
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
@@ -42,7 +48,7 @@ from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
 from numakube.errors import LeadershipLost
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.leader_election import LeaderElection, LeaseTiming
+from numakube.kube.leader_election import LeaderElection, LeaseTiming, ended
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.framework.registry import Services
@@ -50,6 +56,7 @@ from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
 from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -119,11 +126,16 @@ class SchedulerProcess:
         recorder: FlightRecorder | None = None,
         *,
         topologies: bool = True,
+        guarded: bool = True,
     ) -> None:
-        """Prepare a scheduler; one that has no use for *topologies* need not watch them."""
+        """Prepare a scheduler.
+
+        One that has no use for *topologies* need not watch them, and one that plays the cluster's
+        kube-scheduler need not be *guarded* from it.
+        """
         self._config = config
         self._client = client
-        self.identity = f"numakube-scheduler_{uuid4()}"
+        self.identity = f"{HOLDER_PREFIX}{uuid4()}"
         self.leading = False
         self.registry: CollectorRegistry = new_registry("scheduler")
         self._metrics = SchedulerMetrics(self.registry)
@@ -135,6 +147,7 @@ class SchedulerProcess:
             writers=_EVENT_WRITERS,
         )
         self._outcomes = Outcomes(client, self._recorder)
+        self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
         engine = assemble(
             config, all_plugins(DefaultBinder.make), _services(client, volumes, permits)
@@ -170,8 +183,11 @@ class SchedulerProcess:
             recorder=self._recorder,
             metrics=metrics,
         )
-        self.mirror.listener = SchedulerListener(
-            engine.runtimes.keys(),
+        self._served = set(engine.runtimes)
+        if self._guard is not None and not self._shares_lease:
+            self._served.discard(DEFAULT_SCHEDULER)
+        self.mirror.listener = self._listener = SchedulerListener(
+            self._served,
             queue,
             bindings=bindings,
             preemptions=preemptions,
@@ -238,38 +254,83 @@ class SchedulerProcess:
     async def _work(self) -> int:
         await self.mirror.synced()
         _log.info("caches_synced", nodes=len(self.mirror.cluster.row_of))
-        if not self._config.leader_election.leader_elect:
-            await self._lead()
-            return 0
-        election = self._election(self._config.leader_election)
         try:
-            await election.run(self._lead)
+            return await self._work_as_leader()
         except LeadershipLost as error:
             _log.error("leadership_lost", error=str(error))
             return LOST
+
+    async def _work_as_leader(self) -> int:
+        if not self._config.leader_election.leader_elect:
+            await self._lead()
+            return 0
+        await self._election().run(self._lead)
         return 0
 
     async def _lead(self) -> None:
         self.leading = True
         _log.info("leading", identity=self.identity)
         try:
-            await self.scheduler.run()
+            await self._schedule()
         finally:
             self.leading = False
 
-    def _election(self, config: LeaderElectionConfig) -> LeaderElection:
-        timing = LeaseTiming(
-            duration=parse_duration(config.lease_duration) // SECOND,
-            renew_deadline=parse_duration(config.renew_deadline) / SECOND,
-            retry=parse_duration(config.retry_period) / SECOND,
+    async def _schedule(self) -> None:
+        """Schedule; pods of the default scheduler only while its lease is ours."""
+        work = asyncio.create_task(self.scheduler.run())
+        jobs = [work]
+        if self._guard is not None and not self._shares_lease:
+            jobs.append(asyncio.create_task(self._guard.run(self._take_over)))
+        try:
+            await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # What is being bound is finished before the lease is given back.
+            for job in jobs:
+                await ended(job)
+        for job in jobs:
+            if not job.cancelled():
+                job.result()
+
+    def _take_over(self) -> None:
+        """Take the pods that have waited for the default scheduler."""
+        self._served.add(DEFAULT_SCHEDULER)
+        for pod in list(self.mirror.pods.store):
+            info = PodInfo(pod)
+            if (
+                info.scheduler_name == DEFAULT_SCHEDULER
+                and not info.node_name
+                and not info.has_ended
+            ):
+                self._listener.pod_waits(info)
+
+    @property
+    def _shares_lease(self) -> bool:
+        """Whether the scheduler's own lease is kube-scheduler's, so that it waits as a whole."""
+        config = self._config.leader_election
+        return config.leader_elect and _lease_of(config) == GUARDED_LEASE
+
+    def _make_guard(self) -> DefaultSchedulerGuard | None:
+        if DEFAULT_SCHEDULER not in {one.scheduler_name for one in self._config.profiles}:
+            return None
+        timing = _timing_of(self._config.leader_election)
+        return DefaultSchedulerGuard(
+            self._client, self._recorder, identity=self.identity, timing=timing
         )
-        lease = ObjectKey(config.resource_namespace, config.resource_name)
-        return LeaderElection(self._client, lease, identity=self.identity, timing=timing)
+
+    def _election(self) -> LeaderElection:
+        if self._guard is not None and self._shares_lease:
+            return self._guard.election
+        config = self._config.leader_election
+        return LeaderElection(
+            self._client, _lease_of(config), identity=self.identity, timing=_timing_of(config)
+        )
 
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
         health.ready("topologies", self.mirror.topology_trouble)
+        if self._guard is not None:
+            health.ready(DEFAULT_SCHEDULER, self._guard.missing)
         endpoints = Endpoints(self.scheduler, self._config, self._client, self.identity)
         access = Access(self._client, host=listen.host)
         inside = Decider(
@@ -328,6 +389,18 @@ def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -
     services.offer(VOLUME_ACTIONS, volumes)
     services.offer(WAITING_PODS, permits)
     return services
+
+
+def _lease_of(config: LeaderElectionConfig) -> ObjectKey:
+    return ObjectKey(config.resource_namespace, config.resource_name)
+
+
+def _timing_of(config: LeaderElectionConfig) -> LeaseTiming:
+    return LeaseTiming(
+        duration=parse_duration(config.lease_duration) // SECOND,
+        renew_deadline=parse_duration(config.renew_deadline) / SECOND,
+        retry=parse_duration(config.retry_period) / SECOND,
+    )
 
 
 def _queue_of(config: KubeSchedulerConfiguration, engine: Engine) -> SchedulingQueue:

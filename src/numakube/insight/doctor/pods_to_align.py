@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
 
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 _USUAL: Final = frozenset(
     {
         SCHEDULER_NAME,

@@ -12,13 +12,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod_phase import has_ended
+from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.insight.collected import LEASES
 from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.node_clock_checks import clock_offset
 from numakube.insight.doctor.object_ages import age_seconds, pod_age
 from numakube.insight.doctor.pods_to_align import (
-    DEFAULT_SCHEDULER,
     maker_of,
     numa_schedulers,
     profiles,
@@ -71,7 +71,21 @@ TWO_LEADERS: Final = Rule(
     fix="# delete one of the deployments, or give it another --scheduler-name",
 )
 
-RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS)
+SHARED_NAME: Final = Rule(
+    id="NUMA-SCHEDULER-SHARED-NAME",
+    severity=Severity.WARNING,
+    title="Two schedulers serve pods of default-scheduler",
+    why=(
+        "Ours takes these pods only while it holds kube-scheduler's lease, so that they are not"
+        " bound twice. Which of the two schedules them depends on who started first."
+    ),
+    fix=(
+        "# stop kube-scheduler (on kubeadm, replace its static pod), or take default-scheduler out"
+        " of the profiles of numakube's scheduler"
+    ),
+)
+
+RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS, SHARED_NAME)
 
 
 def check_names(facts: ClusterFacts) -> Iterator[Finding]:
@@ -138,8 +152,7 @@ def check_leases(facts: ClusterFacts) -> Iterator[Finding]:
     alive = []
     for lease in held:
         age = age_seconds(facts, lease.spec.renew_time)
-        limit = 2 * (lease.spec.lease_duration_seconds or _DEFAULT_DURATION) + _PATIENCE_SECONDS
-        if age is not None and age + offset > limit:
+        if age is not None and age + offset > _limit(lease):
             detail = (
                 f"{lease.spec.holder_identity} renewed it {age_words(age + offset)} ago;"
                 f" it lasts {lease.spec.lease_duration_seconds or _DEFAULT_DURATION} seconds"
@@ -148,6 +161,11 @@ def check_leases(facts: ClusterFacts) -> Iterator[Finding]:
         elif age is not None:
             alive.append(lease)
     yield from _twice(alive)
+
+
+def _limit(lease: Lease) -> int:
+    """Return after how many seconds without a renewal a lease is given up on."""
+    return 2 * (lease.spec.lease_duration_seconds or _DEFAULT_DURATION) + _PATIENCE_SECONDS
 
 
 def _twice(alive: list[Lease]) -> Iterator[Finding]:
@@ -175,6 +193,32 @@ def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(rule=TWO_LEADERS, subject=Subject("Scheduler", profile), detail=detail)
 
 
+def check_default_scheduler(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for a kube-scheduler beside a scheduler of ours that serves its pods."""
+    flags = (one.scheduler_name for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
+    if DEFAULT_SCHEDULER not in {*flags, *profiles(facts)}:
+        return
+    held = [lease for lease in facts.leases if _is_held_by_another(facts, lease)]
+    for lease in held:
+        detail = f"{lease.spec.holder_identity} holds the lease: ours waits until it stops"
+        yield Finding(rule=SHARED_NAME, subject=_lease(lease), detail=detail)
+    standing_by = [] if held else facts.pods
+    for pod in standing_by:
+        if pod.metadata.labels.get("component") == MAIN_LEASE[1] and not has_ended(pod):
+            subject = Subject("Pod", pod.metadata.name, pod.metadata.namespace)
+            detail = "it stands by while ours leads, and takes the pods when ours stops"
+            yield Finding(rule=SHARED_NAME, subject=subject, detail=detail)
+
+
+def _is_held_by_another(facts: ClusterFacts, lease: Lease) -> bool:
+    """Tell whether *lease* is kube-scheduler's, and a scheduler that is not ours renews it."""
+    holder = lease.spec.holder_identity or ""
+    is_main = (lease.metadata.namespace, lease.metadata.name) == MAIN_LEASE
+    age = age_seconds(facts, lease.spec.renew_time)
+    is_alive = age is not None and age + clock_offset(facts) <= _limit(lease)
+    return is_main and is_alive and bool(holder) and not holder.startswith(HOLDER_PREFIX)
+
+
 def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of another program
     speaker = document.get("speaker") if isinstance(document, dict) else None
     if not isinstance(speaker, dict) or speaker.get("kind") != "scheduler":
@@ -182,4 +226,4 @@ def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of another program
     return speaker.get("leads") is True
 
 
-CHECKS: Final = (check_names, check_leases, check_leaders)
+CHECKS: Final = (check_names, check_leases, check_leaders, check_default_scheduler)

@@ -27,7 +27,7 @@ from numakube.manifests.packages.chart_values import (
 )
 from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.release_image import VERSION
-from numakube.manifests.scheduler import CONFIG_KEY
+from numakube.manifests.scheduler import CONFIG_KEY, SchedulerManifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,6 +125,10 @@ def _template(component: str) -> str:
             text = _replaceable(text, f"  {CONFIG_KEY}: ", "scheduler.configuration")
         switch = _SEPARATE.get(document["kind"])
         parts.append(text if switch is None else _if(switch, text))
+    if component == "scheduler":
+        main = SchedulerManifest(namespace=_CHOICES.namespace).main_access()
+        text = "".join("---\n" + _with_expressions(dump_yaml(one)) for one in main)
+        parts.append(_if("scheduler.defaultScheduler", text))
     return _if(component, "".join(parts))
 
 

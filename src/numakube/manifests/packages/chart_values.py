@@ -44,6 +44,9 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "scheduler.pluginConfig": "Arguments of its plugins, as in a profile of kube-scheduler's.",
     "scheduler.profiles": "More profiles, as in a KubeSchedulerConfiguration.",
     "scheduler.configuration": "A KubeSchedulerConfiguration of your own instead of all that.",
+    "scheduler.defaultScheduler": "The right to kube-scheduler's lease, without which pods of"
+    " default-scheduler are not scheduled.",
+    "scheduler.defaultScheduler.enabled": "Whether it has that right.",
     "extender": "For a stock kube-scheduler. Needs the Secret numakube-extender-tls.",
     "extender.kubeScheduler": "The second kube-scheduler, which asks the extender.",
     "sriov": "The SR-IOV device plugin: a DaemonSet. What it offers is in its ConfigMap.",
@@ -79,6 +82,7 @@ def default_values() -> dict[str, Any]:
             "pluginConfig": [],
             "profiles": [],
             "configuration": {},
+            "defaultScheduler": {"enabled": False},
         },
     }
     return {

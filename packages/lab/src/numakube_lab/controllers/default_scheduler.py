@@ -54,5 +54,7 @@ class DefaultScheduler:
         from numakube.scheduling.recorder.recorder import FlightRecorder
 
         recorder = FlightRecorder(limit_bytes=_RECORDED_BYTES)
-        process = SchedulerProcess(CONFIGURATION, self._client, recorder, topologies=False)
+        process = SchedulerProcess(
+            CONFIGURATION, self._client, recorder, topologies=False, guarded=False
+        )
         await process.run(asyncio.Event())

@@ -208,6 +208,7 @@ async def lab_cluster(
     rbac: bool = False,
     exporters: bool = True,
     enforcers: bool = False,
+    default_scheduler: bool = True,
 ) -> AsyncIterator[LabCluster]:
     """Run a cluster for the length of a context.
 
@@ -220,9 +221,16 @@ async def lab_cluster(
         rbac: whether rights count.
         exporters: whether every node has an exporter.
         enforcers: whether every node has the enforcer.
+        default_scheduler: whether pods that name no scheduler are scheduled.
     """
     plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
-    options = SiteOptions(plans=plans, rbac=rbac, exporters=exporters, enforcers=enforcers)
+    options = SiteOptions(
+        plans=plans,
+        rbac=rbac,
+        exporters=exporters,
+        enforcers=enforcers,
+        default_scheduler=default_scheduler,
+    )
     async with on(options) as site:
         pods = Reflector(site.client, PODS)
         async with reflecting(pods):

@@ -35,12 +35,14 @@ class SiteOptions:
         exporters: whether every node has an exporter.
         rbac: whether rights count; on a real server they always do.
         enforcers: whether every node of a lab has the enforcer.
+        default_scheduler: whether pods that name no scheduler are scheduled.
     """
 
     plans: tuple[NodePlan, ...] = ()
     exporters: bool = True
     rbac: bool = False
     enforcers: bool = False
+    default_scheduler: bool = True
 
 
 class Site(Protocol):
@@ -149,6 +151,7 @@ async def lab_site(options: SiteOptions) -> AsyncIterator[LabSite]:
             exporters=options.exporters,
             rbac=options.rbac,
             enforcers=options.enforcers,
+            default_scheduler=options.default_scheduler,
         )
         async with Lab(told, folder) as lab:
             await install_definition(lab.client)

@@ -91,6 +91,12 @@ _MOST_VFS = 248
     help="Publish every node's NUMA zones, as an exporter on it does.",
 )
 @click.option(
+    "--default-scheduler/--no-default-scheduler",
+    default=True,
+    show_default=True,
+    help="Schedule pods that name no scheduler, as kube-scheduler does: blind to NUMA.",
+)
+@click.option(
     "--enforcer",
     is_flag=True,
     help="Nodes whose kubelets align nothing, unless --kubelet says so, with the enforcer.",
@@ -132,6 +138,7 @@ def command(
     tls: bool,
     rbac: bool,
     exporters: bool,
+    default_scheduler: bool,
     enforcer: bool,
     detach: bool,
 ) -> None:
@@ -168,6 +175,7 @@ def command(
         tls=tls,
         rbac=rbac,
         exporters=exporters,
+        default_scheduler=default_scheduler,
         enforcers=enforcer,
         pods_of=found if with_pods else None,
     )
