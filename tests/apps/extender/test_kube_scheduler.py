@@ -203,15 +203,18 @@ async def test_e12_pods_are_placed_by_their_annotations(sites: Opener, tmp_path:
         await world.runs("late")
 
 
-async def test_replicas_of_one_workload_spread_over_zones_though_they_come_in_batches(
+async def test_every_replica_of_a_workload_is_filtered_and_rated(
     sites: Opener, tmp_path: Path
 ) -> None:
-    """kube-scheduler 1.35 and later asks filter of each replica, and prioritize of the first."""
+    """kube-scheduler 1.35 and later takes equal pods in batches, but not with an extender."""
     async with lab_cluster(3, on=sites) as world, extended(world, tmp_path) as (extender,):
         await world.create(*(pod(f"p{number}", "12") for number in range(6)))
         await world.until(lambda: len(world.by_phase("Running")) == 6)
         assert world.by_phase("Failed") == set()
-        assert extender.metrics.requests.labels("filter", "200")._value.get() >= 6
+        requests = extender.metrics.requests
+        assert requests.labels("filter", "200")._value.get() >= 6
+        # The last one has a single node left, which needs no rating.
+        assert requests.labels("prioritize", "200")._value.get() >= 5
 
 
 def _most_free_cpus(extender: ExtenderProcess, name: str) -> float:

@@ -1,4 +1,4 @@
-"""The messages of ``k8s.io/kube-scheduler/extender/v1``, as kube-scheduler 1.31 to 1.36 sends them.
+"""The messages of ``k8s.io/kube-scheduler/extender/v1``, as kube-scheduler 1.31 to 1.37 sends them.
 
 Keys at the top are capitalised, objects inside are spelled as anywhere in the API. Go writes absent
 values as ``null``. Answers are written in full and never with ``null`` where kube-scheduler would
