@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.koordinator.admitting import (
     BEST_EFFORT,
@@ -44,6 +46,13 @@ class TestOnePod:
         got = given(IDLE, pod(cpu="1500m", memory="1Gi"), rule())
         assert got.total.zones == {0: {"cpu": 1500, "memory": GIB}}
         assert (got.total.mask, got.total.cpus, got.containers) == (0b01, 0, {})
+
+    def test_e7_gets_no_numa_node_for_what_it_leaves_out(self) -> None:
+        """More memory than any NUMA node has does not matter then."""
+        large = pod(cpu="2", memory="1000Gi")
+        assert refused(IDLE, large, rule()).resource == "memory"
+        got = given(IDLE, replace(large, ignored_resources=frozenset({"memory"})), rule())
+        assert got.total.zones == {0: {"cpu": 2000}}
 
     def test_gets_exact_cpus_on_one_numa_node(self) -> None:
         """Amounts and CPUs agree."""

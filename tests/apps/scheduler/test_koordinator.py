@@ -25,7 +25,7 @@ SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
 
 
-def aligned(name: str, cpu: str, spec: dict[str, str], **more: Any) -> dict[str, Any]:
+def aligned(name: str, cpu: str, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a pod that wants alignment, and CPUs of its own."""
     metadata = {
         "annotations": {keys.NUMA_TOPOLOGY_SPEC: json.dumps(spec)},
@@ -110,6 +110,27 @@ async def test_mixed_clusters_place_each_pod_where_its_wish_is_met(sites: Opener
         await world.create(aligned("same", "2", {"numaTopologyPolicy": "BestEffort"}))
         await world.runs("same")
         assert keys.RESOURCE_STATUS not in world.pod("same").metadata.annotations
+
+
+async def test_e7_a_pod_leaves_memory_out_of_its_alignment(sites: Opener) -> None:
+    """Its memory is larger than a NUMA node; its CPUs are still on one."""
+    async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
+        await world.start()
+        wide, free = (
+            aligned("wide", "2", SINGLE),
+            aligned("free", "2", {**SINGLE, "ignoredResources": ["memory"]}),
+        )
+        for one in (wide, free):
+            (main,) = one["spec"]["containers"]
+            amounts = {"cpu": "2", "memory": "18Gi"}
+            main["resources"] = {"requests": amounts, "limits": amounts}
+        await world.create(wide)
+        await world.refuses("wide", Why.UNALIGNED.value)
+        await world.create(free)
+        await world.runs("free")
+        share = given(world, "free").total
+        assert (share.cpus.bit_count(), share.mask.bit_count()) == (2, 1)
+        assert [set(amounts) for amounts in share.zones.values()] == [{"cpu"}]
 
 
 async def test_labels_align_pods_that_say_nothing_and_container_scope_fits_more(

@@ -93,6 +93,20 @@ def test_the_policy_none_of_a_pod_is_no_policy(word: str) -> None:
         (SPEC, {"numaTopologyScope": "Pod"}, ".numaTopologyScope", "use one of container, pod"),
         (SPEC, {"numaAllocateStrategy": "x"}, ".numaAllocateStrategy", "MostAllocated"),
         (SPEC, {"ignored": True}, ".ignored", "is for single containers"),
+        (SPEC, {"ignoredResources": "memory"}, ".ignoredResources", "expected a list"),
+        (SPEC, {"ignoredResources": ["-"]}, ".ignoredResources", "'-': "),
+        (
+            SPEC,
+            {"ignoredResources": ["koordinator.sh/gpu"]},
+            ".ignoredResources",
+            "koordinator.sh/gpu: devices that the scheduler gives out are always aligned",
+        ),
+        (
+            OF_CONTAINER + "main",
+            {"ignoredResources": ["memory"]},
+            ".ignoredResources",
+            "is for pods",
+        ),
         (CPU_SPEC, {"requiredCPUBindPolicy": "Full"}, ".requiredCPUBindPolicy", "FullPCPUs"),
         (CPU_SPEC, {"preferredCPUBindPolicy": "Full"}, ".preferredCPUBindPolicy", "SpreadByPCPUs"),
         (
@@ -270,6 +284,19 @@ def test_with_scope_pod_only_the_sum_of_cpus_must_be_whole() -> None:
     scoped = {SPEC: {"numaTopologyScope": "container"}}
     (problem,) = problems(*halves, labels={QOS: "LSR"}, annotations=scoped)
     assert problem.endswith("not 1500m of container one")
+
+
+def test_e7_resources_are_left_out_of_alignment_by_the_pod_or_for_all_pods() -> None:
+    """What the pod asks for stays as it is; CPUs of its own cannot be left out."""
+    spec = {"numaTopologyPolicy": "SingleNUMANode", "ignoredResources": ["memory", "cpu"]}
+    wish = wished(annotations={SPEC: spec})
+    assert wish.problems == ()
+    assert wish.ignored_resources == {"memory", "cpu"}
+    assert wish.requests == {"cpu": 2000, "memory": 4 << 30}
+    everywhere = wish_of(pod(annotations={SPEC: spec}), ignored_resources=("hugepages-1Gi",))
+    assert everywhere.ignored_resources == {"memory", "cpu", "hugepages-1Gi"}
+    (problem,) = problems(labels={QOS: "LSR"}, annotations={SPEC: spec})
+    assert problem.endswith("cpu: the pod gets CPUs of its own, which are always aligned")
 
 
 def test_with_scope_container_ignored_ones_and_init_containers_may_ask_for_parts() -> None:

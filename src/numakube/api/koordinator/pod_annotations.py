@@ -16,6 +16,7 @@ class NumaTopologySpec(Wire, frozen=True):
         numa_allocate_strategy: ``MostAllocated``, ``LeastAllocated``, ``DistributeEvenly`` or
             empty.
         ignored: ours, for a single container: it is not aligned and blocks nothing.
+        ignored_resources: ours, for a pod: resources that are not aligned, such as ``memory``.
     """
 
     numa_topology_policy: str = msgspec.field(default="", name="numaTopologyPolicy")
@@ -23,6 +24,7 @@ class NumaTopologySpec(Wire, frozen=True):
     numa_topology_scope: str = msgspec.field(default="", name="numaTopologyScope")
     numa_allocate_strategy: str = msgspec.field(default="", name="numaAllocateStrategy")
     ignored: bool = False
+    ignored_resources: tuple[str, ...] = ()
 
 
 class ResourceSpec(Wire, frozen=True):

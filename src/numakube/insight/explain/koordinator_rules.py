@@ -195,6 +195,8 @@ def _ignored(wish: PodWish, scope: TopologyScope) -> Iterator[str]:
         if one.ignored_under(scope):
             why = f": {one.why_ignored}" if one.why_ignored else ""
             yield f"container {one.name} is not aligned{why}."
+    for name in sorted(wish.ignored_resources):
+        yield f"{name} is not aligned: ignoredResources."
 
 
 def _left(ledger: Ledger, *, binds: bool) -> Iterator[str]:

@@ -56,7 +56,7 @@ def demand_of_pod(wish: PodWish, rule: Rule, capacity: NodeCapacity) -> HolderDe
     """Return what a pod needs as a whole."""
     bind = rule.bind if wish.requests.get(CPU, 0) else BindPolicy.NONE
     return HolderDemand(
-        amounts=_placed(wish.requests, capacity, bind),
+        amounts=_placed(wish.requests, wish, capacity, bind),
         asks=any(wish.requests.values()),
         policy=rule.policy,
         exclusive=rule.exclusive,
@@ -76,7 +76,7 @@ def demand_of_container(
     wanted = wish.devices
     return HolderDemand(
         container=container.name,
-        amounts=_placed(container.requests, capacity, bind),
+        amounts=_placed(container.requests, wish, capacity, bind),
         asks=any(container.requests.values()),
         policy=rule.policy if container.policy is None else container.policy,
         exclusive=_exclusive(container, wish, rule),
@@ -88,11 +88,11 @@ def demand_of_container(
     )
 
 
-def _placed(requests: Amounts, capacity: NodeCapacity, bind: BindPolicy) -> Amounts:
+def _placed(requests: Amounts, wish: PodWish, capacity: NodeCapacity, bind: BindPolicy) -> Amounts:
     placed = {
         name: amount
         for name, amount in requests.items()
-        if amount > 0 and name in capacity.resources
+        if amount > 0 and name in capacity.resources and name not in wish.ignored_resources
     }
     if bind is not BindPolicy.NONE:
         placed[CPU] = requests[CPU]

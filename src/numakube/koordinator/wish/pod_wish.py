@@ -78,6 +78,8 @@ class PodWish:
         scope: ``None`` if the pod leaves it to the node.
         exclusive: ``None`` if the pod does not say; see `rules`.
         strategy: ``None`` if the pod leaves it to the node.
+        ignored_resources: what is not aligned, wherever on the node it comes from; bound CPUs and
+            devices that the scheduler gives out are aligned all the same.
         requests: of the pod as a whole, overhead included; containers that are ignored under scope
             pod are left out.
         cpus: of the pod as a whole.
@@ -94,6 +96,7 @@ class PodWish:
     scope: TopologyScope | None = None
     exclusive: Exclusive | None = None
     strategy: Strategy | None = None
+    ignored_resources: frozenset[str] = frozenset()
     requests: Amounts = field(default_factory=lambda: MappingProxyType({}))
     cpus: CpuWish = CpuWish()
     containers: tuple[ContainerWish, ...] = ()

@@ -126,6 +126,7 @@ def _own_spec(name: str, annotations: Mapping[str, str], problems: list[str]) ->
     of_pods = {
         "numaTopologyScope": spec.numa_topology_scope,
         "numaAllocateStrategy": spec.numa_allocate_strategy,
+        "ignoredResources": spec.ignored_resources,
     }
     problems += [
         f"{annotation(key, field)}: is for pods: set it in {keys.NUMA_TOPOLOGY_SPEC}"

@@ -21,6 +21,7 @@ from numakube.api.koordinator.pod_annotations import NumaTopologySpec, ResourceS
 from numakube.api.pod_resources import effective_requests
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import annotation, label, read_json, read_word
+from numakube.koordinator.device_resources import device_type_of
 from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import ContainerWish, PodWish
 from numakube.koordinator.wish.qos import may_bind, qos_of
@@ -33,6 +34,7 @@ from numakube.koordinator.wish.read_containers import (
 from numakube.koordinator.wish.read_cpu_binding import NOT_WHOLE, fraction, read_cpu_rule
 from numakube.koordinator.wish.read_devices import device_wish_of
 from numakube.values.display import amount_text
+from numakube.values.names import qualified_name
 from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -47,8 +49,19 @@ if TYPE_CHECKING:
 _KUBELET_NAMES: Final = tuple(TopologyPolicy)
 
 
-def wish_of(pod: Pod, *, default_bind: BindPolicy = BindPolicy.FULL_PCPUS) -> PodWish:
-    """Return what *pod* wishes; *default_bind* is how CPUs are picked if it does not say."""
+def wish_of(
+    pod: Pod,
+    *,
+    default_bind: BindPolicy = BindPolicy.FULL_PCPUS,
+    ignored_resources: Iterable[str] = (),
+) -> PodWish:
+    """Return what *pod* wishes.
+
+    Args:
+        pod: the pod.
+        default_bind: how CPUs are picked if it does not say.
+        ignored_resources: what is not aligned for any pod, besides what it says itself.
+    """
     problems: list[str] = []
     annotations, labels = pod.metadata.annotations, pod.metadata.labels
     spec = read_json(NumaTopologySpec, annotations, keys.NUMA_TOPOLOGY_SPEC, problems)
@@ -63,12 +76,14 @@ def wish_of(pod: Pod, *, default_bind: BindPolicy = BindPolicy.FULL_PCPUS) -> Po
     requests = _requests_without(pod, ignored, problems)
     wish = replace(
         wish,
+        ignored_resources=wish.ignored_resources.union(ignored_resources),
         requests=requests,
         cpus=rule.wish(requests, may_bind=binds),
         containers=tuple(_with_exclusive(one, wish) for one in containers),
         devices=device_wish_of(annotations, requests, containers, wish.scope, problems),
         container_keys=_scoped_keys(pod, containers),
     )
+    problems += _misplaced(spec or NumaTopologySpec(), wish)
     problems += _mismatches(wish, qos_of(labels))
     return replace(wish, problems=tuple(problems))
 
@@ -94,6 +109,7 @@ def _numa_wish(
         strategy=read_word(Strategy, strategy, annotation(key, "numaAllocateStrategy"), problems)
         if strategy
         else None,
+        ignored_resources=frozenset(spec.ignored_resources),
     )
     return wish if spec.numa_topology_policy else _volcano_wish(wish, annotations, problems)
 
@@ -131,6 +147,19 @@ def _scoped_keys(pod: Pod, containers: Iterable[ContainerWish]) -> tuple[str, ..
         if one.policy is None and one.exclusive is None
     }
     return tuple(key for key in container_keys_of(pod) if key not in silent)
+
+
+def _misplaced(spec: NumaTopologySpec, wish: PodWish) -> Iterable[str]:
+    """Yield resources that cannot be left out of alignment."""
+    bound = wish.cpus.bound or any(one.cpus.bound for one in wish.containers)
+    place = annotation(keys.NUMA_TOPOLOGY_SPEC, "ignoredResources")
+    for name in spec.ignored_resources:
+        if device_type_of(name):
+            yield f"{place}: {name}: devices that the scheduler gives out are always aligned"
+        elif name == CPU and bound:
+            yield f"{place}: {name}: the pod gets CPUs of its own, which are always aligned"
+        else:
+            yield from (f"{place}: {name!r}: {problem}" for problem in qualified_name(name))
 
 
 def _mismatches(wish: PodWish, qos: str) -> Iterable[str]:

@@ -117,12 +117,12 @@ class NodeNUMAResource(
 
     def wish_of(self, pod: PodInfo) -> PodWish:
         """Return what *pod* wishes, read once."""
-        policy = self.args.bind_policy
+        policy, ignored = self.args.bind_policy, self.args.ignored_resources
 
         def read(pod: Pod) -> PodWish:
-            return wish_of(pod, default_bind=policy)
+            return wish_of(pod, default_bind=policy, ignored_resources=ignored)
 
-        return pod.memo((NAME, policy), read)
+        return pod.memo((NAME, policy, ignored), read)
 
     def outcome(self, pod: PodInfo, node: NodeInfo) -> Outcome:
         """Return what *node* says to *pod*, decided afresh; for explanations."""

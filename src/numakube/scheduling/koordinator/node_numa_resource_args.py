@@ -8,6 +8,7 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
+from numakube.koordinator.device_resources import device_type_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.plugins.arguments import (
@@ -16,6 +17,7 @@ from numakube.scheduling.plugins.arguments import (
     ResourceSpec,
     ScoringStrategy,
 )
+from numakube.values.names import qualified_name
 from numakube.values.resources import CPU, MEMORY
 
 _TYPE_META: Final = ("apiVersion", "kind")
@@ -32,6 +34,7 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
             them unbound.
         scoring_strategy: how nodes are rated on which the pod is not aligned.
         numa_scoring_strategy: which NUMA nodes are taken first unless a pod or a node says so.
+        ignored_resources: ours: what is not aligned for any pod, such as ``memory``.
     """
 
     default_cpu_bind_policy: str = msgspec.field(
@@ -41,6 +44,8 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
     numa_scoring_strategy: ScoringStrategy = msgspec.field(
         default=_LEAST, name="numaScoringStrategy"
     )
+
+    ignored_resources: tuple[str, ...] = ()
 
     @property
     def bind_policy(self) -> BindPolicy:
@@ -80,6 +85,10 @@ def _problems(args: NodeNUMAResourceArgs) -> Iterator[str]:
             f"defaultCPUBindPolicy: {args.default_cpu_bind_policy!r}: "
             "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
         )
+    for name in args.ignored_resources:
+        if device_type_of(name):
+            yield f"ignoredResources: {name}: devices that the scheduler gives out are aligned"
+        yield from (f"ignoredResources: {name!r}: {one}" for one in qualified_name(name))
     for name, strategy in (
         ("scoringStrategy", args.scoring_strategy),
         ("numaScoringStrategy", args.numa_scoring_strategy),
