@@ -27,6 +27,9 @@ class Why(Enum):
     UNALIGNED = "Unaligned NUMA Hint"
     DEVICES = "Insufficient NUMA Scoped Devices"
     JOINT_DEVICES = "node(s) Device Joint-Allocate rules violation"
+    PARTITIONS = "Insufficient Partitioned GPU Devices"
+    NO_PARTITIONS = "node(s) missing GPU Partition Table"
+    PARTITION_SIZE = "node(s) Unsupported number of GPU requests"
 
     @property
     def lasting(self) -> bool:
@@ -38,7 +41,8 @@ _LASTING = frozenset(
     {
         Why.BAD_WISH, Why.POLICY_CONFLICT, Why.SCOPE_CONFLICT, Why.KUBELET_POLICY,
         Why.KUBELET_SCOPE, Why.NO_ZONES, Why.NO_CPU_LAYOUT, Why.NOT_WHOLE_CPUS,
-        Why.NOT_WHOLE_CORES, Why.BIND_CONFLICT, Why.BAD_RATIO,
+        Why.NOT_WHOLE_CORES, Why.BIND_CONFLICT, Why.BAD_RATIO, Why.NO_PARTITIONS,
+        Why.PARTITION_SIZE,
     }
 )  # fmt: skip
 

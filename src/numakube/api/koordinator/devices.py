@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.wire import ResourceList, Wire, always
+from numakube.api.wire import QuantityText, ResourceList, Wire, always
 
 GROUP: Final = "scheduling.koordinator.sh"
 V1ALPHA1: Final = f"{GROUP}/v1alpha1"
@@ -85,6 +85,22 @@ class DeviceCr(Wire, frozen=True):
     spec: DeviceSpec = DeviceSpec()
     api_version: str = always(V1ALPHA1)
     kind: str = always(KIND)
+
+
+class GpuPartitionEntry(Wire, frozen=True):
+    """GPUs that can be given together: `keys.GPU_PARTITIONS` has lists of them by their number."""
+
+    minors: tuple[int, ...]
+    gpu_link_type: str = ""
+    ring_bus_bandwidth: QuantityText | None = None
+    allocation_score: int = 0
+
+
+class GpuPartitionSpec(Wire, frozen=True):
+    """What a pod wants of the partition that it gets: `keys.GPU_PARTITION_SPEC`."""
+
+    allocate_policy: str = ""
+    ring_bus_bandwidth: QuantityText | None = None
 
 
 class AllocationExtension(Wire, frozen=True):

@@ -15,6 +15,7 @@ CONTAINER_RESOURCE_SPEC: Final = "resource-spec.scheduling.koordinator.sh/contai
 """Ours: likewise for how its CPUs are bound."""
 DEVICE_JOINT_ALLOCATE: Final = "scheduling.koordinator.sh/device-joint-allocate"
 DEVICE_ALLOCATE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+GPU_PARTITION_SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
 VOLCANO_POLICY: Final = "volcano.sh/numa-topology-policy"
 
 # On pods, by schedulers.
@@ -33,6 +34,10 @@ NODE_NUMA_RESERVATION: Final = "node.koordinator.sh/enable-numa-reservation"
 NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
 NODE_SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"
 NODE_AMPLIFICATION: Final = "node.koordinator.sh/resource-amplification-ratio"
+
+# On Devices, the label on nodes too.
+GPU_PARTITIONS: Final = "scheduling.koordinator.sh/gpu-partitions"
+GPU_PARTITION_POLICY: Final = "node.koordinator.sh/gpu-partition-policy"
 
 # On NodeResourceTopologies.
 CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"

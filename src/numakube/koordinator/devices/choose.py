@@ -5,23 +5,31 @@ of devices (`device_groups`), the others as close to it as they can be: on the s
 else on the same NUMA node, else anywhere. A pod may insist on the same switch.
 
 A node that publishes no Device resource has devices that only its kubelet knows; nothing is given
-away there, and nothing is refused. Tables of GPU partitions and templates of shared GPUs are not
-read: a pod that wants them is placed as one that does not.
+away there, and nothing is refused. Templates of shared GPUs are not read: a pod that wants one is
+placed as one that does not.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.devices.groups import Branch, Left, pcie_of, selections
+from numakube.koordinator.devices.groups import Branch, Left, pcie_of
+from numakube.koordinator.devices.partitions import (
+    must_be_partition,
+    partition_refusal,
+    takes_whole_gpus,
+    ways_to_take,
+)
 from numakube.koordinator.devices.wanted_devices import Want, wants_of
 from numakube.koordinator.refusals import Refusal, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.koordinator.ledger.holdings import HeldDevice
     from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.node.node_facts import NodeFacts
     from numakube.koordinator.wish.pod_wish import DeviceWish
     from numakube.values.numamask import NumaMask
 
@@ -49,7 +57,7 @@ def allot_devices(
     wants = _wants(ledger, wish, container)
     if isinstance(wants, Refusal):
         return wants
-    return _allot(wants, wish, _left(ledger, taken), mask, container)
+    return _allot(wants, wish, _left(ledger, taken), ledger.facts, mask, container)
 
 
 def _wants(ledger: Ledger, wish: DeviceWish, container: str) -> tuple[Want, ...] | Refusal:
@@ -75,6 +83,7 @@ def _allot(
     wants: Sequence[Want],
     wish: DeviceWish,
     left: Sequence[Left],
+    facts: NodeFacts,
     mask: NumaMask | None,
     container: str,
 ) -> tuple[HeldDevice, ...] | Refusal:
@@ -83,16 +92,20 @@ def _allot(
     for want in wants:
         if len(offers[want.type]) < want.count:
             return _too_few(want, near, offers[want.type], container)
+    ways = partial(ways_to_take, near=near, left=left, facts=facts, wish=wish)
+    for want in wants if must_be_partition(facts, wish) else ():
+        if takes_whole_gpus(want) and next(ways(want, offers[want.type]), None) is None:
+            return partition_refusal(want, facts, container)
     joint = [want for want in wants if want.type in wish.joint]
     given: list[HeldDevice] = []
     if len(joint) > 1:
-        together = _together(joint, offers, near, strictly=wish.same_pcie)
+        together = _together(joint, offers, ways, strictly=wish.same_pcie)
         if together is None:
             return _not_together(joint, container, strictly=wish.same_pcie)
         given += together
         wants = [want for want in wants if want not in joint]
     for want in wants:
-        chosen = next(selections(want, offers[want.type], near), None)
+        chosen = next(ways(want, offers[want.type]), None)
         if chosen is None:
             return _not_in_scope(want, container)
         given += (one.given(want) for one in chosen)
@@ -115,7 +128,7 @@ def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
 def _together(
     wants: Sequence[Want],
     offers: Mapping[str, list[Left]],
-    left: Sequence[Left],
+    ways: Callable[[Want, Sequence[Left]], Iterator[list[Left]]],
     *,
     strictly: bool,
 ) -> list[HeldDevice] | None:
@@ -127,7 +140,7 @@ def _together(
         candidates = [
             one for one in candidates if all(pcie_of(one.place) in those for those in switches)
         ]
-    for chosen in selections(leading, candidates, left):
+    for chosen in ways(leading, candidates):
         given = [one.given(leading) for one in chosen]
         for other in others:
             beside = _beside(other, offers[other.type], chosen, strictly=strictly)

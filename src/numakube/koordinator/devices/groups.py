@@ -124,6 +124,12 @@ def selections(
             return
 
 
+def in_scope(want: Want, chosen: Sequence[Left]) -> bool:
+    """Tell whether *chosen* are as close to each other as is wanted."""
+    branch_of = dict(_SCOPES)[want.scope or "Node"]
+    return len({branch_of(one.place) for one in chosen}) <= 1
+
+
 def _used_branches(devices: Sequence[Left]) -> frozenset[Branch]:
     return frozenset(
         branch_of(one.place) for one in devices if one.in_use for _, branch_of in _SCOPES

@@ -117,6 +117,15 @@ class DevicePlace:
     vf_labels: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, slots=True)
+class GpuPartition:
+    """GPUs that can be given together; a higher *score* leaves the node in a better state."""
+
+    minors: frozenset[int]
+    score: int = 0
+    bandwidth: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """What is known of a node: hardware, what is kept back, and what its owner has set.
@@ -134,6 +143,8 @@ class NodeFacts:
         binds_all: whether every pod that asks for CPUs is bound, as the label has it; the kubelet's
             option only says how those are that are bound anyway.
         ratios: amplification by resource, each above 1.
+        gpu_partitions: sets of GPUs that can be given together; none if its Device lists none.
+        honors_partitions: whether whole GPUs are given as one of these or not at all.
         problems: what was passed over, each naming the object and the field.
     """
 
@@ -150,6 +161,8 @@ class NodeFacts:
     strategy: Strategy | None = None
     ratios: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     devices: tuple[DevicePlace, ...] = ()
+    gpu_partitions: tuple[GpuPartition, ...] = ()
+    honors_partitions: bool = False
     problems: tuple[str, ...] = ()
 
 

@@ -31,6 +31,7 @@ from numakube.koordinator.node.read_cpus import (
     kept_by_owner,
     kept_in_report,
 )
+from numakube.koordinator.node.read_partitions import honors_partitions, partitions_of
 from numakube.koordinator.node.read_zones import zones_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.values.numamask import MAX_NODE_ID
@@ -102,6 +103,10 @@ def facts_of(
         strategy=labels.strategy,
         ratios=read_ratios(told, of_nrt) or read_ratios(node.metadata.annotations, of_node),
         devices=devices_of(device, of_device) if device is not None else (),
+        gpu_partitions=partitions_of(device, of_device) if device is not None else (),
+        honors_partitions=honors_partitions(
+            node.metadata.labels, device.metadata.labels if device is not None else {}
+        ),
         problems=(
             *(f"Node {name}: {one}" for one in of_node),
             *(f"NodeResourceTopology {name}: {one}" for one in of_nrt),

@@ -116,6 +116,19 @@ class PodWish:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionWish:
+    """What a pod wants of the GPU partition that it gets.
+
+    Attributes:
+        restricted: whether only partitions of the highest score will do.
+        bandwidth: of the ring between its GPUs at least, in base units.
+    """
+
+    restricted: bool = False
+    bandwidth: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWish:
     """What a pod wants of the devices in `numakube.koordinator.node.node_facts.NodeFacts.devices`.
@@ -127,6 +140,7 @@ class DeviceWish:
             percents of GPUs are given as core and memory ratio.
         by_container: the same by container name, for containers that want any.
         hints: by device type, how devices are chosen.
+        partition: set if whole GPUs must be a partition of the node.
     """
 
     requests: Mapping[str, Amounts]
@@ -136,3 +150,4 @@ class DeviceWish:
     joint: tuple[str, ...] = ()
     same_pcie: bool = False
     hints: Mapping[str, DeviceHint] = field(default_factory=lambda: MappingProxyType({}))
+    partition: PartitionWish | None = None

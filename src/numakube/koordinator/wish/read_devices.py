@@ -15,7 +15,8 @@ from numakube.koordinator.device_resources import (
     device_type_of,
     requests_by_type,
 )
-from numakube.koordinator.wish.pod_wish import DeviceWish
+from numakube.koordinator.wish.pod_wish import DeviceWish, PartitionWish
+from numakube.values.quantity import value
 from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def device_wish_of(
     """Return what is wanted of devices; ``None`` if nothing is."""
     hints = _read_hints(annotations, problems)
     joint = _read_joint(annotations, problems)
+    partition = _read_partition(annotations, problems)
     wanted = requests_by_type(requests)
     if not wanted:
         return None
@@ -80,6 +82,7 @@ def device_wish_of(
         joint=together if len(together) > 1 else (),
         same_pcie=joint.required_scope == "SamePCIe" and len(together) > 1,
         hints=hints,
+        partition=partition,
     )
 
 
@@ -113,6 +116,21 @@ def _read_joint(annotations: Mapping[str, str], problems: list[str]) -> api.Devi
         _known(kind, TYPES, annotation(key, f"deviceTypes[{index}]"), problems)
     _known(joint.required_scope, ("", "SamePCIe"), annotation(key, "requiredScope"), problems)
     return joint
+
+
+def _read_partition(annotations: Mapping[str, str], problems: list[str]) -> PartitionWish | None:
+    key = keys.GPU_PARTITION_SPEC
+    spec = read_json(api.GpuPartitionSpec, annotations, key, problems)
+    if spec is None:
+        return None
+    words = ("", "BestEffort", "Restricted")
+    _known(spec.allocate_policy, words, annotation(key, "allocatePolicy"), problems)
+    try:
+        bandwidth = value(spec.ring_bus_bandwidth or 0)
+    except InvalidValue as error:
+        problems.append(f"{annotation(key, 'ringBusBandwidth')}: {error}")
+        return None
+    return PartitionWish(spec.allocate_policy == "Restricted", bandwidth)
 
 
 def _read_hints(annotations: Mapping[str, str], problems: list[str]) -> api.DeviceHints:
