@@ -188,6 +188,17 @@ def test_any_parents_give_a_hierarchy_with_every_part_once(pairs: list[tuple[str
     assert sorted(part.type for _, part in in_order(parts)) == sorted(part.type for part in parts)
 
 
+def test_zones_may_be_nested_as_deeply_as_an_object_allows() -> None:
+    """D16: an object of another producer must neither bring a reader down nor keep it busy."""
+    deep = tuple(
+        Zone(name=str(depth), parent=str(depth - 1), type="die") for depth in range(10_000)
+    )
+    nrt = golden("nri-topology-aware")
+    view = seen(msgspec.structs.replace(nrt, zones=(*nrt.zones, *deep)))
+    assert len(view.zones) == 4
+    assert max(depth for depth, _ in in_order(view.parts)) == 9_999
+
+
 def numatopology(**spec: object) -> Numatopology:
     """The golden Numatopology with other fields."""
     cpus = {str(cpu): CpuDetail(numa=cpu // 2, socket=0, core=cpu) for cpu in range(4)}

@@ -32,7 +32,7 @@ from numakube.topology.conformance import (
 )
 from numakube.topology.exact_report import BadReport
 from numakube.topology.fingerprint import PREFIX, VERSION
-from numakube.topology.hierarchy import LEVELS, Level
+from numakube.topology.hierarchy import LEVELS, Level, in_circles
 from numakube.topology.report_codec import decode_report
 from numakube.topology.view import FingerprintMethod, Unusable, view_of
 from numakube.values.quantity import parse_quantity
@@ -40,6 +40,7 @@ from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numakube.api.nrt import Zone, ZoneResource
 
@@ -105,15 +106,17 @@ def _usable(nrt: NodeResourceTopology) -> Iterator[Finding]:
 
 def _zones(zones: Sequence[Zone]) -> Iterator[Finding]:
     counts = Counter(zone.name for zone in zones)
-    parents = {zone.name: zone.parent for zone in zones}
-    numa = [zone.name for zone in zones if LEVELS.get(zone.type) is Level.NUMA]
+    circles = in_circles({zone.name: zone.parent for zone in zones})
+    numa = {zone.name for zone in zones if LEVELS.get(zone.type) is Level.NUMA}
     for index, zone in enumerate(zones):
         path = f"zones[{index}]"
         if counts[zone.name] > 1:
             yield Finding(ZONE_TWICE, f"{path}.name", f"{zone.name!r} appears twice")
         yield from _zone(zone, path)
-        if problem := _parent_problem(zone, parents):
-            yield Finding(PARENT, f"{path}.parent", problem)
+        if zone.parent and zone.parent not in counts:
+            yield Finding(PARENT, f"{path}.parent", f"there is no zone {zone.parent!r}")
+        elif zone.name in circles:
+            yield Finding(PARENT, f"{path}.parent", f"{zone.parent!r}: parents form a circle")
         if zone.name in numa:
             yield from _costs(zone, numa, f"{path}.costs")
 
@@ -132,20 +135,7 @@ def _zone(zone: Zone, path: str) -> Iterator[Finding]:
             yield Finding(ZONE_NAME, f"{path}.name", message)
 
 
-def _parent_problem(zone: Zone, parents: Mapping[str, str]) -> str:
-    seen = {zone.name}
-    above = zone.parent
-    if above and above not in parents:
-        return f"there is no zone {above!r}"
-    while above in parents:
-        if above in seen:
-            return f"{zone.parent!r}: parents form a circle"
-        seen.add(above)
-        above = parents[above]
-    return ""
-
-
-def _costs(zone: Zone, numa: Sequence[str], path: str) -> Iterator[Finding]:
+def _costs(zone: Zone, numa: AbstractSet[str], path: str) -> Iterator[Finding]:
     if not zone.costs:
         yield Finding(COST, path, "is empty: which zones are near each other is not known")
         return
@@ -159,7 +149,7 @@ def _costs(zone: Zone, numa: Sequence[str], path: str) -> Iterator[Finding]:
         elif (cost.name == zone.name) != (cost.value == _LOCAL):
             message = f"{cost.value}: {_LOCAL} is the cost of a zone to itself, and of no other"
             yield Finding(COST, f"{where}.value", message)
-    for name in sorted(set(numa) - told.keys()):
+    for name in sorted(numa - told.keys()):
         yield Finding(COST, path, f"the cost to {name!r} is missing")
 
 

@@ -91,8 +91,12 @@ def standing_for_numa_nodes(zones: Sequence[Zone]) -> list[Zone]:
     zone tells which one it is.
     """
     parents = {zone.name: zone.parent for zone in zones}
-    parts = [zone for zone in zones if level_of(zone) in (Level.DIE, Level.NUMA)]
-    divided = {above for zone in parts for above in _upwards(zone.parent, parents)}
+    divided: set[str] = set()
+    for zone in zones:
+        above = zone.parent if level_of(zone) in (Level.DIE, Level.NUMA) else ""
+        while above in parents and above not in divided:
+            divided.add(above)
+            above = parents[above]
     return [
         zone
         for zone in zones
@@ -125,24 +129,36 @@ def in_order(parts: Sequence[Part]) -> Iterator[tuple[int, Part]]:
     Parts that belong to each other in a circle stand at the top.
     """
     names = {part.name for part in parts}
-    parents = {part.name: part.parent for part in parts}
+    circles = in_circles({part.name: part.parent for part in parts})
     children: dict[str, list[Part]] = {}
     top: list[Part] = []
     for part in parts:
-        rooted = part.parent in names and part.name not in _upwards(part.parent, parents)
+        rooted = part.parent in names and part.name not in circles
         (children.setdefault(part.parent, []) if rooted else top).append(part)
-    for part in top:
-        yield from _with_below(part, children, 0)
-    for rest in list(children.values()):  # names that appear twice can still hide a circle
+    waiting = [(0, part) for part in reversed(top)]
+    while waiting:
+        depth, part = waiting.pop()
+        yield depth, part
+        below = children.pop(part.name, [])
+        waiting += [(depth + 1, child) for child in reversed(below)]
+    for rest in children.values():  # names that appear twice can still hide a circle
         yield from ((0, part) for part in rest)
 
 
-def _with_below(
-    part: Part, children: dict[str, list[Part]], depth: int
-) -> Iterator[tuple[int, Part]]:
-    yield depth, part
-    for child in children.pop(part.name, ()):
-        yield from _with_below(child, children, depth + 1)
+def in_circles(parents: Mapping[str, str]) -> set[str]:
+    """Return the names that are their own ancestors; every name is looked at once."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for start in parents:
+        name, path = start, dict[str, None]()
+        while name in parents and name not in seen:
+            seen.add(name)
+            path[name] = None
+            name = parents[name]
+        if name in path:
+            names = list(path)
+            found.update(names[names.index(name) :])
+    return found
 
 
 def _upwards(name: str, parents: Mapping[str, str]) -> Iterator[str]:

@@ -42,8 +42,8 @@ def test_a_node_of_balloons_is_drawn_as_its_pools() -> None:
     """There are no zones, and the head says why."""
     text = text_of(picture_of("nri-balloons"))
     assert "! no exact data: no zone has type 'Node'" in text
-    assert "  latency[0] (balloon) · CPUs 13 of 15 free · CPUs 4-5\n" in text
-    assert "    default/trainer:main (allocation for container) · CPUs 4-5\n" in text
+    assert "  latency[0] (balloon) · CPUs 13 of 15 free · cpuset 4-5\n" in text
+    assert "    default/trainer:main (allocation for container) · cpuset 4-5\n" in text
 
 
 def test_a_producer_without_hierarchy_has_none_drawn() -> None:
@@ -58,6 +58,13 @@ def test_the_svg_has_a_frame_for_each_socket_and_the_tree() -> None:
     assert ">socket #0<" in svg
     assert ">Hierarchy<" in svg
     assert ">NUMA node #3 · zone 3 · memory 8Gi of 8Gi free · CPUs 4 of 4 free<" in svg
+
+
+def test_pools_alone_can_be_drawn_too() -> None:
+    """On a page of the dashboard, say."""
+    assert ">latency[0] (balloon) · CPUs 13 of 15 free · cpuset 4-5<" in svg_of(
+        picture_of("nri-balloons")
+    )
 
 
 def test_the_document_has_every_part_with_its_parent_and_level() -> None:

@@ -161,7 +161,7 @@ def drawing_of(source: Source, name: str, *, prefix: str) -> Markup | None:
         return None
     facts = ClusterFacts(pods=tuple(source.pod_book.running_on(name)), topologies={name: report})
     picture = node_picture(facts, name)
-    if not picture.zones:
+    if not picture.zones and not picture.parts:
         return None
 
     def link(pod: str) -> str:

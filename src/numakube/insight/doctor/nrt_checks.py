@@ -38,6 +38,7 @@ _CONTROL_PLANE: Final = (
 _TOLERANCE: Final = 0.05
 """Kernel and cAdvisor do not quite agree on how much memory there is."""
 _ABSENT: Final = "does not have it"
+_OTHER_EXPORTER: Final = "# run `numakube exporter` on the node"
 
 CRD_MISSING: Final = Rule(
     id="NUMA-NRT-CRD-MISSING",
@@ -115,7 +116,7 @@ DRIFT: Final = Rule(
 UNKNOWN_POLICY: Final = Rule(
     id="NUMA-NRT-POLICY-UNKNOWN",
     severity=Severity.ERROR,
-    title="numakube's exporter does not know the kubelet's policy",
+    title="A report does not tell the kubelet's policy",
     why=(
         "What the kubelet will do with a pod cannot be foreseen: our schedulers take the node for"
         " one without zones, and others take its policy for none."
@@ -154,7 +155,7 @@ NOT_LIVE: Final = Rule(
         "koordlet reports the size of zones only; what pods hold has to be reckoned, and pods of"
         " other schedulers are guessed at."
     ),
-    fix="# run `numakube exporter` on the node",
+    fix=_OTHER_EXPORTER,
 )
 INEXACT: Final = Rule(
     id="NUMA-NRT-INEXACT",
@@ -177,7 +178,8 @@ RULES: Final = (
 def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for nodes without a report, and reports without a node."""
     missing = facts.missing(TOPOLOGIES)
-    if missing is not None:
+    # Reports of another kind, Volcano's, serve as well.
+    if missing is not None and not (facts.topologies and _ABSENT in missing.why):
         if _ABSENT in missing.why:
             detail = (
                 "the API server serves noderesourcetopologies of topology.node.k8s.io neither in"
@@ -249,7 +251,8 @@ def _content(name: str, view: NodeTopology) -> Iterator[Finding]:
     for problem in view.problems:
         yield about_report(ODD, name, problem, fix=ODD.fix_for(NODE=name))
     if view.policy_unknown:
-        yield about_report(UNKNOWN_POLICY, name, view.policy_unknown, field="attributes")
+        fix = _OTHER_EXPORTER if view.producer is Producer.VOLCANO else ""
+        yield about_report(UNKNOWN_POLICY, name, view.policy_unknown, field="attributes", fix=fix)
     if not view.live:
         yield about_report(NOT_LIVE, name, f"{view.producer} wrote it")
     ours = view.producer is Producer.NUMAKUBE and not view.policy_unknown

@@ -82,6 +82,8 @@ def picture_of_counts(view: NodeTopology, *, why: str = "") -> NodePicture:
 def _why(view: NodeTopology) -> str:
     if view.why_inexact:
         return f"its exporter has no exact data: {view.why_inexact}"
+    if view.producer is Producer.VOLCANO:
+        return "its Numatopology, which Volcano's agent wrote, has amounts of CPUs only"
     writer = "" if view.producer is Producer.UNKNOWN else f", which {view.producer} wrote,"
     return f"its NodeResourceTopology{writer} has amounts only"
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from numakube.topology.hierarchy import Part
 
+_DEEPEST: Final = 8
+"""How far lines are indented: a machine has fewer levels, an odd object may have thousands."""
 _CPU_SET: Final = "cpuset"
 """The attribute of nri-plugins' pools and containers that lists their CPUs."""
 
@@ -96,7 +98,10 @@ def within_words(zone: Zone) -> str:
 
 def hierarchy_words(picture: NodePicture) -> list[tuple[int, str]]:
     """Return a line for each part of the machine as its producer names it, with its depth."""
-    return [(depth, " · ".join(_part_words(part))) for depth, part in in_order(picture.parts)]
+    return [
+        (min(depth, _DEEPEST), " · ".join(_part_words(part)))
+        for depth, part in in_order(picture.parts)
+    ]
 
 
 def _part_words(part: Part) -> Iterator[str]:
@@ -108,7 +113,7 @@ def _part_words(part: Part) -> Iterator[str]:
         if part.level is not Level.CONTAINER:
             yield f"{resource_label(name)} {_free(name, part.available[name], allocatable)}"
     if cpus := part.attributes.get(_CPU_SET):
-        yield f"CPUs {cpus}"
+        yield f"cpuset {cpus}"
 
 
 def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
