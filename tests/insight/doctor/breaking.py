@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tests.insight.doctor.documents import Documents
 
@@ -17,3 +18,8 @@ def case(function: Break) -> Break:
     """Add a way to break the cluster."""
     CASES[function.__name__.removeprefix("_")] = function
     return function
+
+
+def kubelet_config(world: Documents, node: str, **settings: Any) -> None:
+    """Change the configuration that a kubelet tells of itself."""
+    world.configz[node]["kubeletconfig"].update(settings)
