@@ -110,3 +110,16 @@ def test_devices_of_a_finished_init_container_must_be_back_at_once() -> None:
         "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
         f"{GPU}, which is unexpected"
     )
+
+
+def test_a_container_that_a_pod_has_no_longer_gives_back_what_it_held() -> None:
+    """A pod that is admitted again with fewer containers keeps what the others hold."""
+    settings = static_settings(memory_policy="Static", reserved_memory={0: {"memory": GIB}})
+    node = start(dual_socket_ht(), settings, kubernetes="1.37")
+    admit(node, pod(guaranteed("app", "2", "2Gi"), guaranteed("gone", "2", "1Gi")))
+    assert node.memory is not None
+    kept = node.placement("uid", "app")
+    outcome = admit(node, pod(guaranteed("app", "2", "2Gi")))
+    assert outcome.containers["app"].cpus == kept.cpus
+    assert len(outcome.shared_cpus) == 10
+    assert sum(books.tables["memory"].reserved for books in node.memory.books.values()) == 2 * GIB

@@ -2,7 +2,7 @@
 
 Each resource manager looks at 2**n - 1 sets, and the Topology Manager at every permutation of their
 hints. On a machine of 34 NUMA nodes that is a matter of hours, in which the kubelet admits no pod
-and updates no status: it does not answer. Times are of Kubernetes 1.37 on a server of 2025.
+and updates no status: it does not answer. Times were measured with the managers of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.topology_hints import Hint
 
 _SECONDS_PER_SET: Final = 2e-6
-_SECONDS_PER_PERMUTATION: Final = 1.5e-7
+_SECONDS_PER_PERMUTATION: Final = 4e-7
 # After this a kubelet that is busy with one pod has missed heartbeats.
 _PATIENCE_SECONDS: Final = 60
 

@@ -106,6 +106,7 @@ class KubeletNode:
         demand = pod if isinstance(pod, PodDemand) else self.demand_of(pod)
         self._active[demand.uid] = demand
         self.collect_garbage()
+        self._forget_other_containers(demand)
         rejected = self._admit(demand, trace)
         if rejected is not None:
             del self._active[demand.uid]
@@ -170,6 +171,15 @@ class KubeletNode:
                     manager.forget(uid)
         for uid in self.topology.hints.keys() - self._active.keys():
             self.topology.forget(uid)
+
+    def _forget_other_containers(self, pod: PodDemand) -> None:
+        """Release what a pod that is admitted again holds for containers that it has no longer."""
+        if self._awaits_pods:
+            return
+        names = {container.name for container in pod.containers}
+        for manager in (self.cpus, self.memory):
+            if manager is not None:
+                manager.forget_others(pod.uid, names)
 
     def _providers(self) -> list[HintProvider]:
         """Return the resource managers in the order in which they are asked and allocate."""

@@ -98,6 +98,11 @@ def read_options(
     return result
 
 
+def is_true(text: str) -> bool:
+    """Tell whether Go reads an option's text as true."""
+    return text in _TRUE
+
+
 def read_bool(name: str, text: str) -> bool:
     """Return the truth of an option's text as Go reads it."""
     if text in _TRUE:

@@ -93,6 +93,27 @@ def test_reserved_memory_that_does_not_add_up_is_told() -> None:
     assert finding.detected.startswith('the total amount "1073741824" of type "memory"')
 
 
+def test_a_machine_that_crashes_the_kubelet_is_told() -> None:
+    """Its NUMA nodes do not list the same page sizes."""
+    (finding,) = validate(facts(GOOD, f"{SHAPE}, hugepages-1Gi 2/-"))
+    assert (finding.component, finding.expected) == ("machine", "one that the kubelet can handle")
+    assert finding.detected.startswith("a Guaranteed pod with hugepages-1Gi crashes the kubelet")
+
+
+def test_a_machine_on_which_the_kubelet_does_not_answer_is_told() -> None:
+    """Before 1.36 devices make it try every set of NUMA nodes."""
+    wide = msgspec.structs.replace(
+        GOOD, topology_manager_policy_options={"max-allowable-numa-nodes": "34"}
+    )
+    machine = from_shape("gb200-nvl4")
+    node = KubeletNode(machine, settings_of(wide, machine), kubernetes="1.35")
+    found_ = validate(replace(facts(wide), topologies={"n": nrt_of("n", node)}))
+    assert [one.detected.partition(":")[0] for one in found_] == [
+        "Guaranteed pods under the Static Memory Manager",
+        "pods with nvidia.com/gpu",
+    ]
+
+
 def test_a_slow_cpu_manager_is_told() -> None:
     """It would correct CPUs too late."""
     slow = msgspec.structs.replace(GOOD, cpu_manager_reconcile_period="30s")

@@ -43,7 +43,8 @@ SHAPES = (
     "2 sockets, 4 cores, smt 4, numbering adjacent, 8Gi, ids 0 8, gpu 2",
     "2 sockets, 2 cores, 4Gi, ids 1 3",
     "2 sockets, 4 cores, 8Gi, 1 cxl 4Gi, distances 10 21 21 24",
-    "2 sockets, 4 cores, smt 2, 8Gi, hugepages-1Gi 1, 2 cxl 4Gi, distances 10 21 21 24, gpu 1",
+    "2 sockets, 4 cores, smt 2, 8Gi, hugepages-1Gi 1/1/0/0, 2 cxl 4Gi, distances 10 21 21 24,"
+    " gpu 1",
     "4 sockets, 2 cores, smt 2, 4Gi, distances 10 21 31, nic 1",
     "4 sockets, 2 numa each, 2 cores, 2Gi, gpu 1",
     "8 sockets, 2 cores, 2Gi, distances 10 21",

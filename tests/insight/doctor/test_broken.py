@@ -81,6 +81,25 @@ def _sixteen_zones_and_no_option(world: Documents) -> Expected:
     return {"NUMA-KUBELET-TOO-MANY-ZONES": ("many", "16 NUMA nodes", "max-allowable-numa-nodes")}
 
 
+def _of_a_kind_of_its_own(world: Documents, name: str, *, machine: str, kubelet: str) -> None:
+    world.add_node(name, machine=machine, kubelet=kubelet)
+    world.nodes[name]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+
+
+@case
+def _a_page_size_that_one_numa_node_lacks(world: Documents) -> Expected:
+    pages = "2 sockets, 8 cores, smt 2, 32Gi, hugepages-1Gi 2/-"
+    _of_a_kind_of_its_own(world, "pages", machine=pages, kubelet=KUBELET)
+    return {"NUMA-KUBELET-CRASH": ("pages", "hugepages-1Gi", "node 1", "memoryManagerPolicy")}
+
+
+@case
+def _thirty_four_numa_nodes_under_the_static_memory_manager(world: Documents) -> Expected:
+    words = f"{KUBELET},max-allowable-numa-nodes=34"
+    _of_a_kind_of_its_own(world, "gpus", machine="gb200-nvl4, nvidia.com/gpu 0", kubelet=words)
+    return {"NUMA-KUBELET-NO-ANSWER": ("gpus", "would not answer for about 10 hours", "None")}
+
+
 @case
 def _one_node_of_a_pool_differs(world: Documents) -> Expected:
     world.add_node("odd", kubelet="policy=restricted,scope=pod")

@@ -17,6 +17,7 @@ from tests.kubelet.conftest import dual_socket_ht, quad_numa, single_socket_ht
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
+from numakube.api.wire import ResourceList
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.cpuset import CpuSet
@@ -210,3 +211,16 @@ def bubble_pod(budget: str, init: list[str], apps: list[str]) -> Pod:
         init=tuple(build(f"i{index}", text) for index, text in enumerate(init)),
         level={"cpu": budget, "memory": "2Gi"},
     )
+
+
+def test_cpus_of_a_bubble_that_cannot_be_parted_are_lost() -> None:
+    """The kubelet takes them before it parts them, and gives back only what containers hold."""
+    settings = static_settings(
+        "restricted", topology_scope="pod", feature_gates={"PodLevelResourceManagers": True}
+    )
+    node = start(dual_socket_ht(), settings, kubernetes="1.37")
+    level: ResourceList = {"cpu": "2", "memory": "1Gi"}
+    refused = reject(node, pod(guaranteed("app", "4"), level=level))
+    assert "requested=4, available=2" in refused.message
+    node.collect_garbage()
+    assert len(node.shared_cpus) == 10

@@ -6,6 +6,7 @@ import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
 
+from numakube.api.wire import ResourceList
 from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, MemoryBlock
@@ -196,3 +197,14 @@ def test_sums_over_a_group_wrap_around_when_memory_is_allocated_too() -> None:
     assert "extend the current topology hint" in refused.message
     small = node.demand_of(pod(guaranteed("app", memory="4Gi")))
     assert node.memory.allocate(small, small.containers[0], both) is None
+
+
+def test_hugepages_that_a_bubble_has_not_wrap_around_in_its_shared_pool() -> None:
+    """The kubelet subtracts what an app container asks for from nothing."""
+    gates = {"PodLevelResourceManagers": True}
+    node = memory_node(2, scope="pod", hugepages=2, kubernetes="1.37", gates=gates)
+    level: ResourceList = {"cpu": "2", "memory": "3Gi"}
+    asking = guaranteed("app", "500m", "1Gi", huge="1Gi")
+    outcome = admit(node, pod(asking, container("shared"), level=level))
+    blocks = {one.type: one.size_bytes for one in outcome.containers["shared"].memory}
+    assert blocks == {"hugepages-1Gi": (1 << 64) - GIB, "memory": 2 * GIB}

@@ -15,6 +15,7 @@ from numakube.api.kubelet_config import with_defaults
 from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
+from numakube.kubelet.hazards import hazards_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
@@ -85,6 +86,7 @@ def validate_host(
         node = KubeletNode(host.machine, settings_of(host.config, host.machine))
     except KubeletStartError as error:
         return [*findings, _will_not_start(name, str(error))]
+    findings += _hazards(name, node)
     try:
         restore(node, host.state)
     except (KubeletStartError, CorruptCheckpoint) as error:
@@ -186,9 +188,24 @@ def _start(facts: ClusterFacts, node: str, config: KubeletConfiguration) -> Iter
     if isinstance(model, Unusable):
         return
     try:
-        KubeletNode(model.machine, settings_of(config, model.machine))
+        settings = settings_of(config, model.machine)
+        again = KubeletNode(model.machine, settings, kubernetes=_release(model))
     except KubeletStartError as error:
         yield _will_not_start(node, str(error))
+        return
+    for resource in model.devices.resources():
+        again.register_devices(resource, model.devices.devices_of(resource))
+    yield from _hazards(node, again)
+
+
+def _release(model: KubeletNode) -> str:
+    return "{}.{}".format(*model.behaviour.version)
+
+
+def _hazards(node: str, model: KubeletNode) -> Iterator[Finding]:
+    """Tell of a machine that crashes the kubelet, or to which it finds no end."""
+    for hazard in hazards_of(model):
+        yield _kubelet(node, "machine", "", "one that the kubelet can handle", hazard.text)
 
 
 def _will_not_start(node: str, why: str) -> Finding:

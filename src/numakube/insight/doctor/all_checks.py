@@ -9,6 +9,7 @@ from numakube.insight.doctor import (
     device_plugin_checks,
     koordinator_node_checks,
     kubelet_config_checks,
+    machine_checks,
     node_clock_checks,
     node_version_checks,
     nrt_checks,
@@ -39,6 +40,7 @@ BROKEN: Final = Rule(
 
 AREAS: Final = {
     "Kubelets": kubelet_config_checks,
+    "Machines": machine_checks,
     "Devices": device_plugin_checks,
     "Reports": nrt_checks,
     "Freshness of reports": nrt_freshness_checks,

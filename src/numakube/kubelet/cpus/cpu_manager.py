@@ -21,7 +21,7 @@ from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.resources import MILLI_PER_CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
     from numakube.kubelet.demand import ContainerDemand, PodDemand
@@ -137,11 +137,12 @@ class CpuManager:
         cpus = self._take_near(wanted, hint, NO_CPUS)
         if isinstance(cpus, CpuShortage):
             return self._short(cpus)
-        parts = pod_level_cpus.partition(pod, cpus, self.take)
-        if isinstance(parts, CpuShortage):
-            return self._short(parts)
         self.shared &= ~cpus
         self.bubbles[pod.uid] = cpus
+        parts = pod_level_cpus.partition(pod, cpus, self.take)
+        if isinstance(parts, CpuShortage):
+            # Without a container that holds CPUs, nothing ever gives the pod's CPUs back.
+            return self._short(parts)
         self.assignments[pod.uid] = parts
         return None
 
@@ -152,7 +153,19 @@ class CpuManager:
     def forget(self, uid: str) -> None:
         """Return all CPUs of the pod to the shared pool."""
         held = self.assignments.pop(uid, {})
-        self.shared |= union(held.values()) | self.bubbles.pop(uid, NO_CPUS)
+        bubble = self.bubbles.pop(uid, None)
+        self.shared |= union(held.values()) if bubble is None else bubble
+
+    def forget_others(self, uid: str, containers: Collection[str]) -> None:
+        """Release what containers hold that the pod has no longer; *containers* are what it has."""
+        held = self.assignments.get(uid, {})
+        gone = [name for name in held if name not in containers]
+        if gone and len(gone) == len(held):
+            self.forget(uid)
+            return
+        released = union([held.pop(name) for name in gone])
+        if uid not in self.bubbles:
+            self.shared |= released & ~union(held.values())
 
     def held_by(self, uid: str, container: str) -> CpuSet:
         """Return the CPUs of a container; empty if it runs in the shared pool."""

@@ -45,14 +45,35 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
             "2 sockets, 4 numa each, 24 cores, smt 2, uncore 8, 192Gi,"
             " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 32"
         ),
+        # The fifth generation (Turin): sixteen 8-core complexes a socket.
+        "epyc-9755-2s-nps4": (
+            "2 sockets, 4 numa each, 32 cores, smt 2, uncore 8, 192Gi,"
+            " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 32"
+        ),
         # A compute tray of Grace-Blackwell: two Grace processors with two GPUs each.
         "gb200": "2 sockets, 72 cores, 480Gi, distances 10 40 40, nvidia.com/gpu 2",
+        # The same with the memory of the GPUs online. Each GPU has eight NUMA nodes, so that it can
+        # be parted; those of a whole GPU are empty but one.
+        "gb200-nvl4": (
+            "2 sockets, 72 cores, 480Gi, cxl 186Gi, 7 cxl 0, cxl 186Gi, 7 cxl 0, cxl 186Gi,"
+            " 7 cxl 0, cxl 186Gi, 7 cxl 0, distances 10 40 40 80, nvidia.com/gpu 2"
+        ),
+        "gb300": (
+            "2 sockets, 72 cores, 480Gi, cxl 278Gi, 7 cxl 0, cxl 278Gi, 7 cxl 0, cxl 278Gi,"
+            " 7 cxl 0, cxl 278Gi, 7 cxl 0, distances 10 40 40 80, nvidia.com/gpu 2"
+        ),
+        # Two Grace processors on one board, without GPUs.
+        "grace": "2 sockets, 72 cores, 480Gi, distances 10 40 40",
         # A hybrid processor. One L3 for all cores, which cAdvisor reports as an uncore cache here
         # because P-cores and E-cores differ in threads.
         "laptop": (
             "1 socket, 6p+8e cores, smt 2, numbering adjacent, uncore node, 32Gi, hugepages-2Mi 0"
         ),
-        # Eight MI300X around two EPYC 9654.
+        # Eight MI300X around two EPYC 9654 with four NUMA nodes a socket, and with one.
+        "mi300x": (
+            "2 sockets, 4 numa each, 24 cores, smt 2, uncore 8, 192Gi,"
+            " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 32, amd.com/gpu 1"
+        ),
         "mi300x-8": (
             "2 sockets, 96 cores, smt 2, uncore 8, 768Gi, hugepages-1Gi 0, hugepages-2Mi 0,"
             " distances 10 12 32, amd.com/gpu 4"
@@ -73,6 +94,11 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
         # Sub-NUMA clustering: four NUMA nodes share the L3 of their socket.
         "xeon-8480-2s-snc4": (
             "2 sockets, 4 numa each, 14 cores, smt 2, uncore socket, 128Gi,"
+            " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 21"
+        ),
+        # Xeon 6 with three compute dies a socket, a NUMA node each.
+        "xeon6-6972p-2s-snc3": (
+            "2 sockets, 3 numa each, 32 cores, smt 2, uncore socket, 256Gi,"
             " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 21"
         ),
         # Each socket with an expander of CXL memory: two NUMA nodes without CPUs.

@@ -29,7 +29,7 @@ from numakube.values.quantity import Quantity
 from numakube.values.resources import MEMORY, is_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.machine import Machine
@@ -141,6 +141,18 @@ class MemoryManager:
         whole = self.bubbles.pop(uid, None)
         for blocks in held.values() if whole is None else (whole,):
             release(self.books, blocks)
+
+    def forget_others(self, uid: str, containers: Collection[str]) -> None:
+        """Release what containers hold that the pod has no longer; *containers* are what it has."""
+        held = self.assignments.get(uid, {})
+        gone = [name for name in held if name not in containers]
+        if gone and len(gone) == len(held):
+            self.forget(uid)
+            return
+        for name in gone:
+            blocks = held.pop(name)
+            if uid not in self.bubbles:
+                release(self.books, blocks)
 
     def held_by(self, uid: str, container: str) -> Blocks:
         """Return the memory blocks of a container, sorted by type."""

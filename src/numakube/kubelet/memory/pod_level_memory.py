@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.demand import Role
+from numakube.kubelet.memory.memory_tables import UINT64
 from numakube.kubelet.outcome import MemoryBlock
 
 if TYPE_CHECKING:
@@ -45,13 +46,22 @@ def partition(pod: PodDemand, nodes: tuple[int, ...]) -> dict[str, tuple[MemoryB
         own = container.memory or {}
         if own:
             parts[container.name] = blocks(nodes, own)
+            if container.role is Role.SIDECAR:
+                own = {kind: size for kind, size in own.items() if kind in left}
             if container.role is not Role.INIT:
-                left = {kind: size - own.get(kind, 0) for kind, size in left.items()}
+                _take_off(left, own)
         elif container.role is Role.INIT:
             parts[container.name] = blocks(nodes, left)
     for container in pod.containers:
         parts.setdefault(container.name, blocks(nodes, left))
     return parts
+
+
+def _take_off(left: dict[str, int], sizes: Mapping[str, int]) -> None:
+    """Subtract as the kubelet does, without a look at what is there: less than nothing is much."""
+    for kind, size in sizes.items():
+        if size:
+            left[kind] = (left.get(kind, 0) - size) & UINT64
 
 
 def blocks(nodes: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[MemoryBlock, ...]:
