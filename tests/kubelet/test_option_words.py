@@ -36,6 +36,17 @@ def test_words_change_the_default() -> None:
     assert (config.reserved_system_cpus, config.max_pods) == ("0,8", 20)
 
 
+def test_machines_of_many_numa_nodes_get_what_a_kubelet_needs_there() -> None:
+    """The number of nodes, and no static memory, under which it would not answer."""
+    machine = from_shape("gb200-nvl4")
+    config = lab_configuration(machine, {})
+    assert config.topology_manager_policy_options == {"max-allowable-numa-nodes": "34"}
+    assert config.memory_manager_policy == "None"
+    asked = lab_configuration(machine, parse_kubelet_options("memory=Static"))
+    assert asked.memory_manager_policy == "Static"
+    assert KubeletNode(machine, settings_of(config, machine)).topology.numa.nodes
+
+
 def test_a_word_sets_a_feature_gate() -> None:
     """Beside the gate without which half of the CPU Manager's options could not be tried."""
     words = parse_kubelet_options("PodLevelResourceManagers=true")

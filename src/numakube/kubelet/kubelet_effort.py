@@ -31,6 +31,15 @@ def check_sets(nodes: int) -> None:
     _check(tried * _SECONDS_PER_SET, f"it tries each of the {tried} sets of {nodes} NUMA nodes")
 
 
+def can_try_sets(nodes: int) -> bool:
+    """Tell whether a kubelet comes to an end with all sets of so many NUMA nodes."""
+    try:
+        check_sets(nodes)
+    except NoAnswer:
+        return False
+    return True
+
+
 def check_permutations(axes: Iterable[Sequence[Hint] | WideHints]) -> None:
     """Raise `NoAnswer` if the kubelet would compare permutations of hints for minutes."""
     count = prod(one.fewest if isinstance(one, WideHints) else len(one) for one in axes)

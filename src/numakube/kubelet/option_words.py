@@ -15,8 +15,10 @@ import msgspec
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kubelet.feature_gates import KNOWN as KNOWN_GATES
+from numakube.kubelet.kubelet_effort import can_try_sets
 from numakube.kubelet.settings import read_bool
 from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.topology_manager import MOST_NUMA_NODES
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
@@ -73,11 +75,11 @@ def parse_kubelet_options(text: str) -> dict[str, str]:
 
 def lab_configuration(machine: Machine, words: Mapping[str, str]) -> KubeletConfiguration:
     """Return a configuration with which a kubelet starts on *machine*."""
-    chosen = {**DEFAULTS, **words}
+    chosen = {**_defaults(machine), **words}
     config = KubeletConfiguration(
         topology_manager_policy=chosen["policy"],
         topology_manager_scope=chosen["scope"],
-        topology_manager_policy_options=_picked(words, _topology_options()),
+        topology_manager_policy_options=_topology_words(machine, words),
         cpu_manager_policy=chosen["cpu"],
         cpu_manager_policy_options=_picked(words, _cpu_options()),
         memory_manager_policy=chosen["memory"],
@@ -93,6 +95,18 @@ def lab_configuration(machine: Machine, words: Mapping[str, str]) -> KubeletConf
         numa_node=_largest_node(machine), limits={MEMORY: _RESERVED_TOTAL}
     )
     return msgspec.structs.replace(config, reserved_memory=(reservation,))
+
+
+def _defaults(machine: Machine) -> dict[str, str]:
+    """Return the lab's default, without what no kubelet can do on so many NUMA nodes."""
+    return {**DEFAULTS, **({} if can_try_sets(len(machine.nodes)) else {"memory": "None"})}
+
+
+def _topology_words(machine: Machine, words: Mapping[str, str]) -> dict[str, str]:
+    options = _picked(words, _topology_options())
+    if len(machine.nodes) > MOST_NUMA_NODES and words.get("policy") != TopologyPolicy.NONE:
+        options.setdefault("max-allowable-numa-nodes", str(len(machine.nodes)))
+    return options
 
 
 def configuration_of(settings: KubeletSettings) -> KubeletConfiguration:

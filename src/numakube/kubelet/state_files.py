@@ -80,13 +80,17 @@ def _cpu_state(node: KubeletNode) -> cpu.CpuManagerState:
     manager = node.cpus
     if manager is None:
         return cpu.CpuManagerState(policy="none", default_cpus=CpuSet())
+    entries = {
+        uid: {name: CpuSet(bits) for name, bits in sets.items()}
+        for uid, sets in manager.assignments.items()
+    }
+    resizes = node.settings.gate("InPlacePodVerticalScalingExclusiveCPUs", node.behaviour.version)
     return cpu.CpuManagerState(
         policy="static",
         default_cpus=CpuSet(manager.shared),
-        entries={
-            uid: {name: CpuSet(bits) for name, bits in sets.items()}
-            for uid, sets in manager.assignments.items()
-        },
+        entries=entries,
+        # What containers had at admission: no kubelet up to 1.37 changes it afterwards.
+        baselines=entries if resizes else {},
         pod_entries={uid: CpuSet(bits) for uid, bits in manager.bubbles.items()},
     )
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from numakube.kubelet.topology_hints import ProviderHints
     from numakube.kubelet.versions import Behaviour
 
-# The kubelet's work doubles with every NUMA node, so it refuses larger machines unless told.
-_DEFAULT_MAX_NODES = 8
+MOST_NUMA_NODES = 8
+"""The kubelet's work doubles with every NUMA node, so it refuses larger machines unless told."""
+
 _CLOSEST = "prefer-closest-numa-nodes"
 _MAX_NODES = "max-allowable-numa-nodes"
 
@@ -186,7 +187,7 @@ def _read_options(settings: KubeletSettings, behaviour: Behaviour) -> tuple[bool
     )
     readers: dict[str, Callable[[str, str], int]] = {_CLOSEST: read_bool, _MAX_NODES: _read_max}
     values = read_options(settings.topology_options, behaviour.topology_options, gates, readers)
-    return bool(values.get(_CLOSEST, False)), values.get(_MAX_NODES, _DEFAULT_MAX_NODES)
+    return bool(values.get(_CLOSEST, False)), values.get(_MAX_NODES, MOST_NUMA_NODES)
 
 
 def _read_max(name: str, text: str) -> int:
@@ -199,8 +200,8 @@ def _read_max(name: str, text: str) -> int:
             f'unable to convert policy option to integer "{name}": '
             f'strconv.Atoi: parsing "{text}": invalid syntax'
         )
-    if number < _DEFAULT_MAX_NODES:
+    if number < MOST_NUMA_NODES:
         raise KubeletStartError(
-            f'the minimum value of "{name}" should not be less than {_DEFAULT_MAX_NODES}'
+            f'the minimum value of "{name}" should not be less than {MOST_NUMA_NODES}'
         )
     return number

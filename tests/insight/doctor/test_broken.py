@@ -95,7 +95,7 @@ def _a_page_size_that_one_numa_node_lacks(world: Documents) -> Expected:
 
 @case
 def _thirty_four_numa_nodes_under_the_static_memory_manager(world: Documents) -> Expected:
-    words = f"{KUBELET},max-allowable-numa-nodes=34"
+    words = f"{KUBELET},memory=Static"
     _of_a_kind_of_its_own(world, "gpus", machine="gb200-nvl4, nvidia.com/gpu 0", kubelet=words)
     return {"NUMA-KUBELET-NO-ANSWER": ("gpus", "would not answer for about 10 hours", "None")}
 

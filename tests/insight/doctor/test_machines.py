@@ -9,7 +9,9 @@ from tests.insight.doctor.documents import Documents, resources
 from numakube.insight.doctor.findings import Severity
 from numakube.kubelet.machines.presets import PRESETS
 
-MACHINES = (*PRESETS.values(), *SHAPES)
+# Kubelets before 1.36 give no answer to pods with devices on these.
+UNWELL = {"gb200-nvl4", "gb300"}
+MACHINES = (*(shape for name, shape in PRESETS.items() if name not in UNWELL), *SHAPES)
 KUBELETS = (
     "",
     "policy=restricted,scope=pod",
@@ -33,6 +35,9 @@ def test_nodes_that_are_well_have_no_findings(shape: str) -> None:
         world = Documents()
         for number, kubelet in enumerate(KUBELETS):
             name = f"node-{number}"
+            if "ids " in shape:
+                # Looking up distances by id, the kubelet runs over the end of the list.
+                kubelet = kubelet.removesuffix(",prefer-closest-numa-nodes=true")
             world.add_node(name, machine=shape, kubelet=kubelet)
             world.nodes[name]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
             if "none" not in kubelet:

@@ -50,6 +50,7 @@ PICTURES: dict[str, Callable[[], NodePicture]] = {
     "counts": counts,
     "plan": plan,
     "machine": lambda: picture_of_machine("", from_shape("laptop")),
+    "many-zones": lambda: picture_of_machine("", from_shape("gb200-nvl4")),
 }
 
 

@@ -150,7 +150,8 @@ class _Reader:
 
     def zone(self, node: NumaNode) -> Zone:
         """Return one zone with what pods hold there."""
-        ids = [one.id for one in self.report.machine.nodes]
+        # The kernel lists distances by ascending id, whatever the order of the nodes.
+        ids = sorted(one.id for one in self.report.machine.nodes)
         return Zone(
             id=node.id,
             sockets=tuple(sorted({core.socket for core in node.cores})),

@@ -7,6 +7,7 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import map_words
+from numakube.insight.drawing.folding import folded
 from numakube.insight.drawing.layout_parts import PADDING, Sheet
 from numakube.insight.drawing.legend_layout import distances_items, legend_items
 from numakube.insight.drawing.scene import (
@@ -53,6 +54,7 @@ class _Block:
 
 def scene_of(picture: NodePicture) -> Scene:
     """Return the drawing of *picture*."""
+    picture = folded(picture)
     body = _body(picture)
     width = max(body.width, LEAST_WIDTH)
     parts = [_head(picture, width), body, *_below(picture, width), _hierarchy(picture, width)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing.picture import Change
 from numakube.topology.hierarchy import Level, in_order
+from numakube.values.cpuset import CpuSet
 from numakube.values.display import (
     amount_text,
     brief_text,
@@ -40,7 +41,7 @@ _CPU_SET: Final = "cpuset"
 
 def machine_words(picture: NodePicture) -> list[str]:
     """Return how big the machine is, in a few phrases."""
-    phrases = [counted(len(picture.zones), "NUMA zone")]
+    phrases = [counted(sum(len(zone.alike) or 1 for zone in picture.zones), "NUMA zone")]
     cores = sum(len(zone.cores) for zone in picture.zones)
     if cores:
         phrases.insert(0, counted(len(picture.sockets), "socket"))
@@ -88,7 +89,7 @@ def data_words(picture: NodePicture) -> list[str]:
 
 def zone_title(zone: Zone) -> str:
     """Return the name of a zone and of its socket."""
-    return f"NUMA zone {zone.id}"
+    return f"NUMA zones {CpuSet.of(zone.alike)}" if zone.alike else f"NUMA zone {zone.id}"
 
 
 def within_words(zone: Zone) -> str:

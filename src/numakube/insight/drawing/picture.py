@@ -150,6 +150,7 @@ class Zone:
         within: what it is part of, in its producer's words, where sockets are not known by number.
         distances: to every zone by id; empty if not told.
         amounts: what a report without exact data says; empty otherwise.
+        alike: the ids of all zones that it is drawn for, if it is more than itself.
     """
 
     id: int
@@ -160,6 +161,7 @@ class Zone:
     devices: tuple[Device, ...] = ()
     distances: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     amounts: tuple[Amount, ...] = ()
+    alike: tuple[int, ...] = ()
 
     @property
     def cores(self) -> tuple[Core, ...]:

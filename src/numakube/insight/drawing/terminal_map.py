@@ -16,6 +16,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.insight.drawing import map_words
+from numakube.insight.drawing.folding import folded
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.terminal_zone import ASCII, UNICODE, Span, TextPen, width_of
 from numakube.values.display import counted
@@ -44,7 +45,7 @@ def lines_of(
     picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
 ) -> Iterator[Line]:
     """Yield the drawing line by line."""
-    page = _Page(picture, ASCII if ascii_only else UNICODE, width)
+    page = _Page(folded(picture), ASCII if ascii_only else UNICODE, width)
     parts = (
         page.head(), page.zones(), page.homeless(), page.distances(), page.hierarchy(),
         page.legend(),
@@ -56,7 +57,7 @@ def zone_lines(
     picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
 ) -> Iterator[Line]:
     """Yield zones and legend only, for a drawing below something that has told the rest."""
-    page = _Page(picture, ASCII if ascii_only else UNICODE, width)
+    page = _Page(folded(picture), ASCII if ascii_only else UNICODE, width)
     return _cleaned(chain.from_iterable((page.zones(), page.homeless(), page.legend())))
 
 

@@ -131,7 +131,7 @@ def _quality(zones: tuple[int, ...], fewest: int) -> str:
 
 
 def _distance(report: ExactReport, zones: tuple[int, ...]) -> int:
-    ids = [node.id for node in report.machine.nodes]
+    ids = sorted(node.id for node in report.machine.nodes)
     rows = {node.id: dict(zip(ids, node.distances, strict=False)) for node in report.machine.nodes}
     return max((rows.get(a, {}).get(b, 0) for a in zones for b in zones), default=0)
 
