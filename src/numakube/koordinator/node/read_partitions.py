@@ -20,7 +20,7 @@ _HONOR: Final = "Honor"
 
 
 def partitions_of(device: DeviceCr, problems: list[str]) -> tuple[GpuPartition, ...]:
-    """Return the partitions; a table that cannot be read is none."""
+    """Return the partitions; a table that cannot be read has none."""
     key = keys.GPU_PARTITIONS
     read = dict[str, tuple[GpuPartitionEntry, ...]]
     table = read_json(read, device.metadata.annotations, key, problems) or {}

@@ -10,7 +10,7 @@ entering it again starts afresh from what the server says, as after a restart.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.kube.event_recorder import EventRecorder
 from numakube_lab.controllers.cluster.default_accounts import ServiceAccounts
@@ -28,10 +28,10 @@ from numakube_lab.controllers.workloads.disruption_controller import DisruptionB
 from numakube_lab.controllers.workloads.job_controller import Jobs
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 from numakube_lab.controllers.workloads.stateful_set_controller import StatefulSets
+from numakube_lab.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Sequence
 
     from numakube.kube.client import Client
 
@@ -82,7 +82,7 @@ ALL: Final[Sequence[Factory]] = (
 """Every controller of the lab."""
 
 
-class Controllers:
+class Controllers(Lifetime):
     """Controllers that run for the length of a context.
 
     Attributes:
@@ -111,35 +111,25 @@ class Controllers:
         self._which = which
         self._instance = instance
         self._recorders: list[EventRecorder] = []
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Start, and return once they know the cluster."""
+    async def live(self) -> AsyncIterator[None]:
+        """Start, and go on once they know the cluster."""
         self.cluster = Cluster(self._client, report_seconds=self._report_seconds)
         self._recorders.clear()
         made = [self._make(factory) for factory in self._which]
-        self._task = asyncio.create_task(self._run(made), name="controllers")
+        task = asyncio.create_task(self._run(made), name="controllers")
         synced = asyncio.ensure_future(self.cluster.synced())
-        await asyncio.wait({self._task, synced}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, synced}, return_when=asyncio.FIRST_COMPLETED)
         synced.cancel()
-        if self._task.done():
-            self._task.result()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End all of them."""
-        task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled():
+        if task.done():
             task.result()
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
 
     async def flush(self) -> None:
         """Return once all events recorded so far are written."""

@@ -10,7 +10,7 @@ There is no task and no connection per node, so that a thousand nodes cost what 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.kube.catalog import NODES, PODS
@@ -19,6 +19,7 @@ from numakube.kube.reflector import Reflector, wait_synced
 from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.node.cgroups.group_files import Version
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.cgroups import NodeCgroups
 from numakube_lab.nodes.files import SYSFS, NodeFolder
@@ -30,9 +31,8 @@ from numakube_lab.nodes.node_object import is_ready
 from numakube_lab.nodes.sockets import NodeSockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
@@ -51,7 +51,7 @@ MAX_NODES_WITH_SOCKETS: Final = 64
 """How many nodes have sockets unless told otherwise: each costs two gRPC servers."""
 
 
-class NodePool:
+class NodePool(Lifetime):
     """The nodes of a lab.
 
     Attributes:
@@ -103,8 +103,8 @@ class NodePool:
         # Nodes that others take for dead.
         self._doubted: set[str] = set()
 
-    async def __aenter__(self) -> Self:
-        """Begin to watch; returns when everything that exists is known."""
+    async def live(self) -> AsyncIterator[None]:
+        """Watch until everything that exists is known; in the end, cut the power of every node."""
         jobs = {
             "lab-pods": self._pod_reflector.run(),
             "lab-nodes": self._node_reflector.run(),
@@ -114,23 +114,13 @@ class NodePool:
         self._tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         try:
             await wait_synced(self._pod_reflector, self._node_reflector)
-        except BaseException:
+            yield
+        finally:
+            for name, kubelet in self._kubelets.items():
+                kubelet.kill()
+                await self._close_sockets(name)
+            await self._folders.aclose()
             await self._end()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End every node, as if the power were cut; the API keeps their objects."""
-        for name, kubelet in self._kubelets.items():
-            kubelet.kill()
-            await self._close_sockets(name)
-        await self._folders.aclose()
-        await self._end()
 
     @property
     def kubelets(self) -> Mapping[str, LabKubelet]:
