@@ -1,9 +1,9 @@
 """NodeDeclaredFeatures: a pod goes only to nodes that declare the features it uses.
 
 Kubelets list optional features in ``status.declaredFeatures`` (KEP-5328, on by default since
-Kubernetes 1.36). Follows kube-scheduler 1.37, where three of them decide about scheduling. The
-gates of all three need NodeDeclaredFeatures or are younger than its graduation, so that no version
-has to be looked at: a node that can run such a pod declares it.
+Kubernetes 1.36). Follows kube-scheduler 1.37, where three of them decide about scheduling; what it
+says was compared with it. No version is looked at: kubelets that can run such pods declare it, but
+for those of 1.35 with the alpha gate UserNamespacesHostNetworkSupport.
 """
 
 from __future__ import annotations
