@@ -285,6 +285,17 @@ def test_what_cannot_be_converted_is_refused_by_name(change: Tree, path: str) ->
     assert "worker-0" in str(caught.value)
 
 
+def test_an_object_from_before_available_was_there_comes_back_as_it_was() -> None:
+    """D27: such objects may still be stored; what they have left is nothing until it is told."""
+    tree = document("koordlet")
+    for zone in tree["zones"]:
+        for resource in zone["resources"]:
+            del resource["available"]
+    moved = convert_version(tree, V1BETA1)
+    assert "resources" not in moved["status"]["zones"][0]
+    assert convert_version(moved, V1ALPHA1) == tree
+
+
 def test_a_spoiled_annotation_keeps_nothing() -> None:
     """People edit annotations."""
     tree = document("rte")

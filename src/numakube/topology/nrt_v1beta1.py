@@ -190,7 +190,7 @@ def _spec_zone(zone: Mapping[str, Any]) -> Content:
         ],
         "attributes": [one for one in zone.get("attributes") or () if one["name"] not in _OF_PODS],
         "resources": [
-            {name: one[name] for name in ("name", "capacity", "allocatable")}
+            {name: one[name] for name in ("name", "capacity", "allocatable") if name in one}
             for one in zone.get("resources") or ()
         ],
     }
@@ -203,6 +203,7 @@ def _status_zone(zone: Mapping[str, Any]) -> Content:
         "resources": [
             {name: one[name] for name in ("name", "available")}
             for one in zone.get("resources") or ()
+            if "available" in one  # missing in objects from before 2021
         ],
     }
 
