@@ -46,7 +46,7 @@ class ZoneUsage:
     """One NUMA zone; amounts in base units.
 
     Attributes:
-        within: what the zone is part of, such as a socket, from the outside in.
+        within: what the zone is part of, such as a socket, from the outside in; `node_usage` tells.
         cpus: whole CPUs that can be given out exclusively, in whole cores if the kubelet insists.
         stranded: what is free but unusable, see `numakube.insight.usage.largest_pod`.
         largest: the most CPUs with their share of memory that still fit.
@@ -125,7 +125,6 @@ def _zone(view: NodeTopology, zone: ZoneView) -> ZoneUsage:
         zone=zone.id,
         allocatable=zone.allocatable,
         free=free,
-        within=within(view, zone.id),
         cpus=cpus,
         stranded=stranded(zone.allocatable, free, cpus, ratio),
         largest=largest,
@@ -176,7 +175,10 @@ def node_usage(
         missing = _FORBIDDEN if facts.why_no_reports else _NO_REPORT
         why = missing if view is None else view.reason
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
-    zones = zone_usages(allotted_view(facts, view))
+    zones = [
+        replace(zone, within=within(view, zone.zone))
+        for zone in zone_usages(allotted_view(facts, view))
+    ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     several, several_free = _counted_again(view.report)
     free = _less(add_amounts(*(zone.free for zone in zones)), several_free)
