@@ -7,8 +7,8 @@ it has, but not for the second operand, is not (cel-go 0.29).
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from numakube.cel.cel_errors import EvaluationError
 from numakube.cel.values import (
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.cel.values import CelValue
-
-_FIRST_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def is_int(value: object) -> bool:

@@ -5,7 +5,6 @@ NodeResourceTopology, where it also copies some of the Node's annotations.
 """
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import msgspec
 
@@ -80,7 +79,3 @@ class SystemQosResource(Wire, frozen=True):
 
     cpuset: str = ""
     cpuset_exclusive: bool | None = None
-
-
-AmplificationRatios: TypeAlias = Mapping[str, float]
-"""By resource, each at least 1: `keys.NODE_AMPLIFICATION`."""

@@ -18,7 +18,6 @@ class Trouble(StrEnum):
     UNKNOWN_ZONE = "unknown-zone"
     OVER_CAPACITY = "over-capacity"
     OVER_ALLOCATABLE = "over-allocatable"
-    SPANNING_ALLOCATABLE = "spanning-allocatable"
     UNPLACED_CONTAINER = "unplaced-container"
     BAD_CHECKPOINT = "bad-checkpoint"
     NO_EXACT_DATA = "no-exact-data"
