@@ -14,6 +14,7 @@ from numakube.api.codec import to_tree
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
+from numakube.topology import nrt_names
 from numakube.topology.conformance import Severity
 from numakube.topology.conformance_rules import RULES, findings_in
 from numakube.topology.fingerprint import fingerprint_of
@@ -55,11 +56,14 @@ def test_objects_of_rte_and_nfd_conform() -> None:
 
 
 def test_our_own_objects_conform() -> None:
-    """With exact data."""
+    """With exact data, and with the mark of RTE, which our exporter leaves in its place."""
     settings = KubeletSettings(topology_policy="restricted")
     node = KubeletNode(from_shape("2 sockets, 4 cores, 16Gi"), settings)
     prints = {"nodeTopologyPodsFingerprint": fingerprint_of([])}
-    assert found(to_tree(nrt_of("worker-0", node, attributes=prints))) == []
+    tree = to_tree(nrt_of("worker-0", node, attributes=prints))
+    assert found(tree) == []
+    tree["metadata"]["annotations"][nrt_names.RTE_UPDATE_ANNOTATION] = "periodic"
+    assert found(tree) == []
 
 
 def test_what_other_producers_leave_out_is_told() -> None:

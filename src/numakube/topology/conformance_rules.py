@@ -247,13 +247,11 @@ def _exact(nrt: NodeResourceTopology) -> Iterator[Finding]:
 
 def _producers(nrt: NodeResourceTopology) -> Iterator[Finding]:
     """Marks of two programs mean that each overwrites what the other has written."""
-    attributes = {one.name for one in nrt.attributes}
-    marks = {
-        "numakube": nrt_names.EXACT_ANNOTATION in nrt.metadata.annotations,
-        "RTE": nrt_names.RTE_UPDATE_ANNOTATION in nrt.metadata.annotations,
-        "nri-plugins": nrt_names.NRI_POLICY in attributes,
-    }
-    found = [name for name, marked in marks.items() if marked]
-    if len(found) > 1:
-        message = f"{' and '.join(found)} have left marks: each overwrites the other's zones"
+    annotations = nrt.metadata.annotations
+    if attribute_value(nrt.attributes, nrt_names.NRI_POLICY) is None:
+        return  # our exporter leaves RTE's mark as well, whose place it takes
+    ours, rte = nrt_names.EXACT_ANNOTATION, nrt_names.RTE_UPDATE_ANNOTATION
+    other = "numakube" if ours in annotations else "RTE" if rte in annotations else ""
+    if other:
+        message = f"{other} and nri-plugins have left marks: each overwrites the other's zones"
         yield Finding(PRODUCERS, "metadata", message)
