@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 NAMESPACES: Final = ("numakube", "numaresources")
 """Where schedulers usually are: those of ``numakube deploy``, and those of the operator."""
 _TOKEN_SECONDS: Final = 600
-_PORTS: Final = ("metrics", "https", "http", "extender")
+_PORTS: Final = ("metrics", "https", "http", "extender", "metrics-port")
+_TLS: Final = "--metrics-mode=httptls"
+"""By which the argument of an exporter says what others say by their probes."""
 _SECONDS: Final = 30.0
 _AT_ONCE: Final = 8
 
@@ -175,6 +177,41 @@ async def ask_as_tenant(
             await one.aclose()
 
 
+async def ask_exporter(client: Client, node: str, path: str) -> bytes:
+    """Return what the exporter on *node* answers at *path*.
+
+    Raises:
+        ApiError: it may not be asked, or refuses.
+        ClusterUnreachable: it does not answer.
+        ConfigError: there is no exporter of ours, or a token is missing.
+    """
+    pods = (await client.list(PODS.raw, fields=f"spec.nodeName={node}")).items
+    running = [pod for pod in pods if _is_exporter(pod) and _runs(pod)]
+    if not running:
+        raise ConfigError(f"no exporter of numakube runs as a pod on node {node!r}")
+    token, tokenless = await _token(client, _account_key(running[0]))
+    one = _proxied(client, running[0], token, tokenless)
+    try:
+        return await one.get(path)
+    except (ApiError, ClusterUnreachable) as error:
+        told = _troubled(one, error)
+        if told.trouble == str(error):
+            raise
+        raise ConfigError(f"{one.name}: {told.trouble}") from None
+
+
+def _is_exporter(pod: dict[str, Any]) -> bool:
+    """Tell by the words of its container: labels are those of whoever deployed it."""
+    return any(
+        "exporter" in [*(one.get("command") or ()), *(one.get("args") or ())][:2]
+        for one in pod["spec"]["containers"]
+    )
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
 async def _introduced(one: Reached, limit: asyncio.Semaphore) -> Reached:
     """Ask who it is."""
     async with limit:
@@ -224,8 +261,7 @@ async def _pods(client: Client, selector: str) -> list[dict[str, Any]]:
         found = (await client.list(PODS.raw, labels=selector)).items
     except Forbidden as refusal:
         found = await _pods_nearby(client, selector, refusal)
-    phases = ((pod, (pod.get("status") or {}).get("phase")) for pod in found)
-    return [pod for pod, phase in phases if phase == "Running"]
+    return [pod for pod in found if _runs(pod)]
 
 
 async def _pods_nearby(
@@ -272,7 +308,8 @@ def _door(pod: dict[str, Any]) -> tuple[str, int]:
         ports = {one.get("name", ""): one["containerPort"] for one in container.get("ports") or ()}
         probe = (container.get("livenessProbe") or {}).get("httpGet") or {}
         wanted = probe.get("port", "")
-        scheme = "https" if probe.get("scheme") == "HTTPS" else ""
+        encrypted = probe.get("scheme") == "HTTPS" or _TLS in (container.get("args") or ())
+        scheme = "https" if encrypted else ""
         if isinstance(wanted, int):
             return scheme, wanted
         for name in (wanted, *_PORTS):

@@ -21,6 +21,9 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "reservations": Lazy(
         "numakube.cli.reservations", "Show what is reserved where, for which pod, and since when."
     ),
+    "podresources": Lazy(
+        "numakube.cli.podresources", "Show what a kubelet says that its pods hold."
+    ),
     "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report again."),
     "loglevel": Lazy(
         "numakube.cli.loglevel", "Show what schedulers log, or change it without a restart."

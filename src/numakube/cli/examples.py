@@ -20,6 +20,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("", "-n team -o wide"),
     "cache": ("", "node/node-0"),
     "reservations": ("", "node-0 -o yaml"),
+    "podresources": ("node-0", "node/node-0 -o json"),
     "resync": ("node-0", "--all"),
     "loglevel": ("", "debug --pod team/web --for 5m"),
     "admit": (

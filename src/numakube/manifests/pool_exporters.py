@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.network_policies import (
     API_PORTS,
     allow_api_server,
@@ -20,7 +21,13 @@ from numakube.manifests.network_policies import (
     deny_all,
 )
 from numakube.manifests.pod_template_parts import HASH
-from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account
+from numakube.manifests.rbac_rules import (
+    ask_who_calls,
+    cluster_role,
+    role,
+    rule,
+    service_account,
+)
 from numakube.programs import PROGRAMS
 
 if TYPE_CHECKING:
@@ -124,6 +131,7 @@ class PoolExporters:
             account,
             *role(self.names.account, self.namespace, own_pod_rules(), account),
             *cluster_role(self.names.account, cluster_rules(), account),
+            *debugging_access(self.names.account, self.namespace),
         ]
 
     def policies(self) -> list[dict[str, Any]]:
@@ -330,6 +338,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         # The kubelet's own word for its configuration, where the file is not at its usual place.
         rule("", ["nodes/configz"], ["get"]),
         rule("", ["pods"], ["get", "list", "watch"]),
+        *ask_who_calls(),
     ]
 
 

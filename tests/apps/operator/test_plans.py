@@ -109,6 +109,7 @@ def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
     assert kinds == [
         "CustomResourceDefinition",
         *("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
         *("NetworkPolicy", "NetworkPolicy", "NetworkPolicy"),
         *("DaemonSet", "Service"),
     ]

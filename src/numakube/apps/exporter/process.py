@@ -23,6 +23,7 @@ from numakube.apps.exporter.configuration import configuration_files, read_optio
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.exporter_assembly import (
     make_file_watch,
+    make_kubelet,
     make_own_pod,
     make_publisher,
     make_reader,
@@ -32,9 +33,11 @@ from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.pod_book import WatchedPods
+from numakube.apps.exporter.podresources_endpoint import PodResourcesEndpoint
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.settings import DUMP_AND_EXIT, JSON, SETTINGS
 from numakube.apps.exporter.wakeups import Trigger, Wakeup
+from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
@@ -157,6 +160,7 @@ class ExporterProcess:
         self._registry = new_registry("exporter")
         self._metrics = ExporterMetrics(options.node_name, self._registry)
         self._node = NodeObject(client, options.node_name)
+        self._client = client
         self._pods = self._watched(client)
         self.exporter = Exporter(
             source=make_reader(
@@ -248,7 +252,10 @@ class ExporterProcess:
         health.ready("kubelet", lambda: self.exporter.kubelet_trouble)
         health.ready("object", lambda: self.exporter.publish_trouble)
         placed = self._around.placed(listen)
-        serving = Serving(placed, health=health, registry=self._registry)
+        access = Access(self._client, host=listen.host)
+        kubelet = make_kubelet(self._options.settings, self._around)
+        routes = PodResourcesEndpoint(self._options.node_name, kubelet).routes(access)
+        serving = Serving(placed, health=health, registry=self._registry, routes=routes)
         server = await stack.enter_async_context(serving)
         _log.info("serving", url=server.url)
 
