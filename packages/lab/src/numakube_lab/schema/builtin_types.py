@@ -19,6 +19,7 @@ from numakube_lab.schema.groups import (
     autoscaling,
     batch,
     core_cluster,
+    core_containers,
     core_pod,
     core_volumes,
     devices,
@@ -42,7 +43,7 @@ PACKAGES: Final = (
     Package(
         "core.v1",
         "",
-        (core_pod.TABLE, core_volumes.TABLE, core_cluster.TABLE),
+        (core_pod.TABLE, core_containers.TABLE, core_volumes.TABLE, core_cluster.TABLE),
         f"{_API}.core.v1",
     ),
     Package("apps.v1", "apps", (apps.TABLE,), f"{_API}.apps.v1"),
