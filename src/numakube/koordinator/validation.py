@@ -13,6 +13,7 @@ from numakube.api.codec import convert
 from numakube.api.koordinator import keys
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
+from numakube.api.strictness import strictness_of
 from numakube.errors import MalformedObject
 from numakube.koordinator.annotation_json import label
 from numakube.koordinator.node.read_cpus import kept_by_owner
@@ -68,7 +69,8 @@ def findings_in(tree: Mapping[str, Any]) -> tuple[str, ...] | None:
 def pod_problems(pod: Pod) -> tuple[str, ...]:
     """Return what is wrong with the NUMA annotations and classes of *pod*."""
     wish = wish_of(pod)
-    return (*wish.problems, *_class_problems(pod, wish))
+    asked = strictness_of(pod.metadata.annotations)
+    return (*wish.problems, *asked.mistakes, *_class_problems(pod, wish))
 
 
 def node_problems(node: Node) -> tuple[str, ...]:

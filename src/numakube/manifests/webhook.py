@@ -25,7 +25,8 @@ _LABEL: Final = "app.kubernetes.io/name"
 _TIMEOUT_SECONDS: Final = 5
 _WORDED: Final = (
     "has(object.metadata.annotations) && object.metadata.annotations.exists(key, "
-    'key.contains("scheduling.koordinator.sh/") || key == "volcano.sh/numa-topology-policy") || '
+    'key.contains("scheduling.koordinator.sh/") || key.startsWith("topology.numakube.dev/") || '
+    'key == "volcano.sh/numa-topology-policy") || '
     "has(object.metadata.labels) && object.metadata.labels.exists(key, "
     'key.startsWith("koordinator.sh/"))'
 )

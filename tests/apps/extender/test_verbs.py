@@ -16,6 +16,7 @@ from numakube.apps.extender.protocol import MetaPod, MetaVictims, PreemptionArgs
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch
+from numakube.scheduling.numa.topology_match_args import read_args
 
 TOO_FULL = f"{MARK}cannot align container main (cpu)"
 
@@ -80,6 +81,22 @@ async def test_a_node_that_is_not_known_never_fits(place: Place) -> None:
     result = extender.verbs.filter(asked(await place.pod("p"), "ghost", "known"))
     assert result.node_names == ["known"]
     assert list(result.failed_and_unresolvable_nodes) == ["ghost"]
+
+
+async def test_b21_a_strict_extender_refuses_nodes_without_a_report(place: Place) -> None:
+    """So does one that is not strict, for a pod that is."""
+    strict = await place.start(numa=read_args({"missingData": "Refuse"}))
+    lenient = await place.start()
+    await place.node("known", 8)
+    await place.node("plain")
+    metadata = {"annotations": {"topology.numakube.dev/missing-data": "Refuse"}}
+    pod, asking = await place.pod("p", "2"), await place.pod("q", "2", metadata=metadata)
+    refused = {"plain": f"{MARK}node(s) without a usable NodeResourceTopology"}
+    for extender, one in ((strict, pod), (strict, asking), (lenient, asking)):
+        result = extender.verbs.filter(asked(one, "known", "plain"))
+        assert result.node_names == ["known"]
+        assert result.failed_and_unresolvable_nodes == refused
+    assert lenient.verbs.filter(asked(pod, "known", "plain")).node_names == ["known", "plain"]
 
 
 async def test_a_node_without_a_report_is_left_to_kube_scheduler(place: Place) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from numakube.api.strictness import Leniency, Strictness
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
@@ -19,6 +20,7 @@ from numakube.scheduling.numa.topology_match_args import (
     NodeResourceTopologyMatchArgs,
     read_args,
 )
+from numakube.values.topology_policy import TopologyPolicy
 
 
 def test_without_arguments_upstreams_defaults_hold_in_native_mode() -> None:
@@ -164,3 +166,31 @@ def test_every_field_is_on_the_reference_page() -> None:
         for field in msgspec.structs.fields(kind):
             if not isinstance(field.default, Wire):
                 assert f"`{prefix}{field.encode_name}`" in page
+
+
+def test_b21_how_strict_a_profile_is_can_be_said() -> None:
+    """Nodes that promise less are taken last by default, as they always were."""
+    assert read_args({}).strictness == Strictness()
+    args = {"missingData": "Refuse", "requiredPolicy": "restricted", "weakerPolicy": "Allow"}
+    assert read_args(args).strictness == Strictness(
+        missing_data=Leniency.REFUSE,
+        required_policy=TopologyPolicy.RESTRICTED,
+        weaker_policy=Leniency.ALLOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"missingData": "refuse"}, 'missingData: "refuse" is none of Allow, Deprioritise, Refuse'),
+        ({"weakerPolicy": ""}, 'weakerPolicy: "" is none of Allow, Deprioritise, Refuse'),
+        ({"requiredPolicy": "SingleNUMANode"}, 'requiredPolicy: "SingleNUMANode" is none of none,'),
+        ({"missingData": "Refuse", "mode": "upstream"}, "missingData: only native mode has it"),
+        ({"missingData": 1}, "missingData"),
+    ],
+)
+def test_b21_a_strictness_that_makes_no_sense_is_named(args: dict[str, object], words: str) -> None:
+    """By its field, with what there is to choose from."""
+    with pytest.raises(ConfigError) as raised:
+        read_args(args)
+    assert words in str(raised.value)

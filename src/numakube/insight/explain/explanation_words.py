@@ -52,6 +52,9 @@ _MEANINGS: Final = {
 
 _NUMA_MEANINGS: Final = {
     Kind.BLOCKED: "What is known of its zones is too old to be trusted.",
+    Kind.ANNOTATION: "An annotation of the pod cannot be understood; correct it.",
+    Kind.MISSING_DATA: "Its zones are not known, and missingData is Refuse; see its exporter.",
+    Kind.WEAKER_POLICY: "Its kubelet need not align the pod, and weakerPolicy is Refuse.",
     Kind.UNREPORTED: "Its kubelet aligns a resource of which no zone is known; see its exporter.",
     Kind.NODE: "All NUMA zones together have too little.",
     Kind.SIZES: "Resources need different numbers of zones, which policy restricted never accepts.",

@@ -28,6 +28,12 @@ class Kind(StrEnum):
 
     BLOCKED = "blocked"
     """The node must not be used for now."""
+    ANNOTATION = "annotation"
+    """The pod says something that cannot be understood."""
+    MISSING_DATA = "missing-data"
+    """The node has no usable report, and the pod is to have one."""
+    WEAKER_POLICY = "weaker-policy"
+    """The kubelet's policy is weaker than the one that the pod asks for."""
     UNREPORTED = "unreported"
     """The node aligns a resource of which its report says nothing."""
     NODE = "node"
@@ -107,8 +113,12 @@ class Rejection:
     def message(self) -> str:
         """The short text for events."""
         match self.kind:
-            case Kind.BLOCKED:
+            case Kind.BLOCKED | Kind.ANNOTATION:
                 return self.reason
+            case Kind.MISSING_DATA:
+                return "node(s) without a usable NodeResourceTopology"
+            case Kind.WEAKER_POLICY:
+                return f"node(s) whose kubelet policy {self.reason}"
             case Kind.UNREPORTED:
                 return f"no zone reports {self.resource}"
             case Kind.SIZES:

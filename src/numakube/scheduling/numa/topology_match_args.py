@@ -1,8 +1,9 @@
 """Arguments of the plugin: upstream's NodeResourceTopologyMatchArgs, and fields of our own.
 
 Upstream's fields, defaults and checks are those of its v1 API (August 2026), so that an existing
-``pluginConfig`` works unchanged. Ours are ``mode``, ``native`` and ``cache.kind``. A field that
-does not exist is an error; upstream's decoder is strict as well.
+``pluginConfig`` works unchanged. Ours are ``mode``, ``native``, ``cache.kind`` and how strict
+native mode is: ``missingData``, ``requiredPolicy`` and ``weakerPolicy``. A field that does not
+exist is an error; upstream's decoder is strict as well.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
 import msgspec
 
 from numakube.api.codec import convert
+from numakube.api.strictness import Leniency, Strictness
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, MalformedObject
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
 from numakube.values.gotext import go_quote
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,6 +102,9 @@ class NodeResourceTopologyMatchArgs(Wire, frozen=True):
     preemption_mode: str | None = None
     mode: Mode = Mode.NATIVE
     native: NativeArgs = NativeArgs()
+    missing_data: str = Leniency.DEPRIORITISE
+    required_policy: str = TopologyPolicy.NONE
+    weaker_policy: str = Leniency.DEPRIORITISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +124,7 @@ class Settings:
 
     Attributes:
         strategy: of upstream mode, with the weights of resources.
+        strictness: of native mode, for pods that do not say.
         simulates_evictions: whether what-ifs of preemption free the victims' zones.
         notes: settings that are accepted but do nothing here, or not what they seem to.
     """
@@ -126,6 +133,7 @@ class Settings:
     strategy: str
     weights: "Mapping[str, int]"
     native: NativeArgs
+    strictness: Strictness
     cache: CacheSettings
     simulates_evictions: bool
     notes: tuple[str, ...] = ()
@@ -149,6 +157,7 @@ def read_args(tree: "Mapping[str, object]") -> Settings:
         strategy=args.scoring_strategy.type,
         weights=_weights(args.scoring_strategy),
         native=args.native,
+        strictness=_strictness(args),
         cache=_cache(args),
         simulates_evictions=_simulates_evictions(args),
         notes=tuple(_notes(args)),
@@ -180,6 +189,7 @@ def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
     mode = args.preemption_mode
     if mode is not None and mode not in PREEMPTION_MODES:
         yield f"preemptionMode: Invalid value: {go_quote(mode)}: invalid PreemptionMode"
+    yield from _strictness_problems(args)
     native = args.native
     if native.fidelity not in ("exact", "counts"):
         yield f"native.fidelity: {go_quote(native.fidelity)} is neither exact nor counts"
@@ -191,6 +201,26 @@ def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
     yield from (f"native.{name}: must not be negative" for name, w in weights.items() if w < 0)
     if not any(weights.values()):
         yield f"native: one of {', '.join(weights)} must be greater than 0"
+
+
+def _strictness_problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
+    for field, value, known, default in (
+        ("missingData", args.missing_data, tuple(Leniency), Leniency.DEPRIORITISE),
+        ("requiredPolicy", args.required_policy, tuple(TopologyPolicy), TopologyPolicy.NONE),
+        ("weakerPolicy", args.weaker_policy, tuple(Leniency), Leniency.DEPRIORITISE),
+    ):
+        if value not in known:
+            yield f"{field}: {go_quote(value)} is none of {', '.join(known)}"
+        elif args.mode is Mode.UPSTREAM and value != default:
+            yield f"{field}: only native mode has it; upstream mode decides as the Go plugin does"
+
+
+def _strictness(args: NodeResourceTopologyMatchArgs) -> Strictness:
+    return Strictness(
+        missing_data=Leniency(args.missing_data),
+        required_policy=TopologyPolicy(args.required_policy),
+        weaker_policy=Leniency(args.weaker_policy),
+    )
 
 
 def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":

@@ -16,10 +16,12 @@ from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, to
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
+from numakube.api.strictness import Leniency, Strictness
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.numa.native.options import NativeOptions
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -27,12 +29,21 @@ from numakube.topology.view import NodeTopology, ZoneView
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 
+strictnesses = st.builds(
+    Strictness,
+    missing_data=st.sampled_from(Leniency),
+    required_policy=st.sampled_from(TopologyPolicy),
+    weaker_policy=st.sampled_from(Leniency),
+)
+
 
 @settings(max_examples=60)
-@given(clusters(), any_pods)
-def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(cluster: Cluster, pod: Pod) -> None:
-    """Verdicts, groups of refusals and scores are equal."""
-    engine, info = NativeEngine(), PodInfo(pod)
+@given(clusters(), any_pods, st.just(Strictness()) | strictnesses)
+def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(
+    cluster: Cluster, pod: Pod, asked: Strictness
+) -> None:
+    """Verdicts, groups of refusals and scores are equal, however strict a pod is (B21)."""
+    engine, info = NativeEngine(NativeOptions(strictness=asked)), PodInfo(pod)
     snapshot = cluster.snapshot()
     state = CycleState()
     verdicts = engine.filter_all(state, info, snapshot, snapshot.rows)

@@ -23,10 +23,9 @@ def change_between(
 
 def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:
     """Tell whether a pod that was refused under *before* may be accepted under *after*."""
-    if before is None:
-        return False
-    if after is None:
-        return True
+    if before is None or after is None:
+        # A strict pod takes no node without data, another no node whose zones are full.
+        return before is not after
     if before.blocked and not after.blocked:
         return True
     if configuration_of(before.topology) != configuration_of(after.topology):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from numakube.api.pod_resources import has_pod_level_resources
+from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.model_check import ModelCheck
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.pod_checks import checks_of
 from numakube.scheduling.numa.native.pod_wants import wants_of
+from numakube.scheduling.numa.native.promises import broken_promise, promised_score
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.rule_columns import RuleColumns
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zones import ZoneTable
 
+_Key: TypeAlias = tuple[bytes, Strictness]
 _REMEMBERED_KINDS = 64
 """Kinds of pods whose answers are kept; each takes about 30 bytes a node."""
 
@@ -70,10 +74,14 @@ class NativeEngine:
         return None if cache is None else cache.verdicts(snapshot, rows)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Rate *node* from 0 (no data) to `MAX_NODE_SCORE`."""
+        """Rate *node* from 0 (it promises too little) to `MAX_NODE_SCORE`."""
         del state
         if wants_nothing(pod):
             return MAX_NODE_SCORE
+        counts = counts_at(node)
+        promised = promised_score(self.strictness_of(pod), None if counts is None else counts.rules)
+        if promised is not None:
+            return promised
         parts = self.explain_score(pod, node)
         return parts.total(self.options) if parts is not None else 0
 
@@ -103,7 +111,17 @@ class NativeEngine:
         if node.numa is not None and node.numa.blocked:
             return blocked_rejection(node)
         counts = counts_at(node)
+        broken = broken_promise(self.strictness_of(pod), None if counts is None else counts.rules)
+        if broken is not None:
+            return broken
         return Fit() if counts is None else judge(wants_for(counts.rules.demand), counts)
+
+    def strictness_of(self, pod: PodInfo) -> Strictness:
+        """Return what is done about nodes that promise less than *pod* wants."""
+        default = self.options.strictness
+        return pod.memo(
+            ("strictness", default), lambda pod: strictness_of(pod.metadata.annotations, default)
+        )
 
     def explain_score(self, pod: PodInfo, node: NodeInfo) -> ScoreParts | None:
         """Return the parts of a node's score; ``None`` for a node that has none."""
@@ -118,7 +136,7 @@ class NativeEngine:
         caches = self._caches.get(snapshot.zones)
         if caches is None:
             caches = self._caches[snapshot.zones] = VerdictCaches(self.options)
-        return caches.up_to_date(pod, snapshot)
+        return caches.up_to_date(pod, self.strictness_of(pod), snapshot)
 
 
 class VerdictCaches:
@@ -127,11 +145,13 @@ class VerdictCaches:
     def __init__(self, options: NativeOptions) -> None:
         self._options = options
         self._columns = RuleColumns()
-        self._by_key: OrderedDict[bytes, VerdictCache | None] = OrderedDict()
+        self._by_key: OrderedDict[_Key, VerdictCache | None] = OrderedDict()
 
-    def up_to_date(self, pod: PodInfo, snapshot: Snapshot) -> VerdictCache | None:
+    def up_to_date(
+        self, pod: PodInfo, asked: Strictness, snapshot: Snapshot
+    ) -> VerdictCache | None:
         """Return the cache of pods like *pod*, up to date; ``None`` if they want nothing."""
-        key = kubelet_key(pod)
+        key = kubelet_key(pod), asked
         if key not in self._by_key:
             self._open(key, pod)
         self._by_key.move_to_end(key)
@@ -141,9 +161,10 @@ class VerdictCaches:
             cache.update(snapshot)
         return cache
 
-    def _open(self, key: bytes, pod: PodInfo) -> None:
+    def _open(self, key: _Key, pod: PodInfo) -> None:
         wants = None if wants_nothing(pod) else wants_by_rules(pod)
-        self._by_key[key] = wants and VerdictCache(self._columns, wants, self._options)
+        options = replace(self._options, strictness=key[1])
+        self._by_key[key] = wants and VerdictCache(self._columns, wants, options)
         if len(self._by_key) > _REMEMBERED_KINDS:
             self._by_key.popitem(last=False)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from numakube.api.strictness import DEFAULT, Strictness
+
 
 class Fidelity(StrEnum):
     """What decides in the end."""
@@ -24,6 +26,7 @@ class NativeOptions:
         packing_weight: what keeping room for large pods counts for.
         balance_weight: what using resources of a zone evenly counts for.
         fidelity: whether the kubelet model has the last word.
+        strictness: what is done about nodes that promise less than a pod wants, unless it says.
         remembered_refusals: how many refusals of the model are kept, so as not to ask again
             before the node has changed.
     """
@@ -32,6 +35,7 @@ class NativeOptions:
     packing_weight: int = 20
     balance_weight: int = 10
     fidelity: Fidelity = Fidelity.EXACT
+    strictness: Strictness = DEFAULT
     remembered_refusals: int = 20_000
 
     def __post_init__(self) -> None:

@@ -18,10 +18,10 @@ from numakube.scheduling.numa.native.alignment_score import score_batch
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import counts_of
 from numakube.scheduling.numa.native.pod_checks import checks_of
+from numakube.scheduling.numa.native.promises import broken_promise, promised_score
 from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
-from numakube.scheduling.numa.native.rule_columns import NO_DATA
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.numa.native.node_counts import NodeCounts
+    from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
     from numakube.scheduling.numa.native.options import NativeOptions
     from numakube.scheduling.numa.native.pod_wants import PodWants
     from numakube.scheduling.numa.native.rule_columns import RuleColumns
@@ -56,7 +56,7 @@ class VerdictCache:
     """Verdicts and scores of pods of one kind, by row.
 
     Attributes:
-        scores: from 1; 0 for nodes without data, and meaningless for refused ones.
+        scores: from 1; 0 for nodes that promise too little, and meaningless for refused ones.
     """
 
     def __init__(
@@ -116,13 +116,17 @@ class VerdictCache:
         counts = counts_at(node)
         if counts is None or (node.numa is not None and node.numa.blocked):
             return False
+        asked = self._options.strictness
+        if broken_promise(asked, counts.rules) is not None:
+            return False
         wants = self._wants_for(counts.rules.demand)
         verdict = judge(wants, counts)
         if isinstance(verdict, Rejection):
             return False
         self._group[node.row] = 0
+        promised = promised_score(asked, counts.rules)
         parts = score_node(checks_of(wants, counts.rules), counts, verdict)
-        self.scores[node.row] = parts.total(self._options)
+        self.scores[node.row] = parts.total(self._options) if promised is None else promised
         return True
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -131,20 +135,35 @@ class VerdictCache:
         kinds = self._columns.kind[rows]
         blocked = snapshot.zones.blocked[rows]
         if blocked.any():
-            kinds[blocked] = NO_DATA
             self._refuse_blocked(snapshot, rows[blocked])
+            rows, kinds = rows[~blocked], kinds[~blocked]
         for number, where in _by_kind(kinds):
             rules = self._columns.rules[number]
-            if rules is None:
+            if self._promises(rows[where], rules) or rules is None:
                 continue
             checks = checks_of(self._wants_for(rules.demand), rules)
             batch = NodeBatch(snapshot.zones, self._columns, rows[where], number)
             verdict = judge_batch(checks, batch)
             refused = np.flatnonzero(~verdict.ok)
-            if refused.size < batch.size:
+            if (
+                refused.size < batch.size
+                and promised_score(self._options.strictness, rules) is None
+            ):
                 self.scores[batch.rows] = score_batch(checks, batch, verdict, self._options)
             if refused.size:
                 self._refuse(batch.rows[refused], refusals_of(checks, batch.part(refused)))
+
+    def _promises(self, rows: Rows, rules: Rules | None) -> bool:
+        """Note what nodes that promise too little get; tell whether they are refused for it."""
+        asked = self._options.strictness
+        self.scores[rows] = promised_score(asked, rules) or 0
+        broken = broken_promise(asked, rules)
+        if broken is None:
+            return False
+        key = RefusalKey(broken.kind, detail=(broken.reason,), hopeless=True)
+        self._group[rows] = self._number_of(key)
+        self._share[rows] = 1.0
+        return True
 
     def _refuse(self, rows: Rows, refusals: Iterator[RefusedNodes]) -> None:
         for refused in refusals:
@@ -166,9 +185,21 @@ class VerdictCache:
         change = int(self._seen[row])
         told = self._told.get(number)
         if told is None or told[:2] != (row, change):
-            rejection = _judged_alone(snapshot.at(row), self._wants_for)
+            rejection = self._judged_alone(snapshot.at(row))
             told = self._told[number] = row, change, rejection
         return told[2]
+
+    def _judged_alone(self, node: NodeInfo) -> Rejection:
+        if node.numa is not None and node.numa.blocked:
+            return blocked_rejection(node)
+        counts = counts_at(node)
+        broken = broken_promise(self._options.strictness, None if counts is None else counts.rules)
+        if broken is not None:
+            return broken
+        verdict = None if counts is None else judge(self._wants_for(counts.rules.demand), counts)
+        if isinstance(verdict, Rejection):
+            return verdict
+        raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
 
     def _grow(self, size: int) -> None:
         self._seen = _grown(self._seen, size, fill=-1)
@@ -182,16 +213,6 @@ def _grown(column: npt.NDArray[T], size: int, *, fill: int = 0) -> npt.NDArray[T
     larger = np.full(size, fill, dtype=column.dtype)
     larger[: len(column)] = column
     return larger
-
-
-def _judged_alone(node: NodeInfo, wants_for: Callable[[DemandRules], PodWants]) -> Rejection:
-    if node.numa is not None and node.numa.blocked:
-        return blocked_rejection(node)
-    counts = counts_at(node)
-    verdict = None if counts is None else judge(wants_for(counts.rules.demand), counts)
-    if isinstance(verdict, Rejection):
-        return verdict
-    raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
 
 
 def blocked_rejection(node: NodeInfo) -> Rejection:
@@ -217,6 +238,8 @@ def status_of(group: RejectionGroup) -> Status:
 
 def _by_kind(kinds: npt.NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
     """Yield each kind with the positions that are of it."""
+    if not kinds.size:
+        return
     first = int(kinds[0])
     if (kinds == first).all():
         yield first, np.arange(len(kinds), dtype=np.intp)
