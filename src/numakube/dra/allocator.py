@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numakube.dra.requests import WantedDevices
 
     NewId = Callable[[], str]
+    Within = Callable[[int, Candidate], bool]
+    """Tells whether a device may be taken for the claim at a position."""
 
 
 class _TooMany(Exception):
@@ -60,10 +62,19 @@ class Allocator:
         self._new_id = new_id
         self._expired = expired
 
+    def devices(self, node: Node) -> Iterator[tuple[Candidate, bool]]:
+        """Yield the devices that *node* can reach, each with whether no claim holds any of it."""
+        for pool in self._inventory.pools_for(node):
+            for candidate in pool.candidates if pool.usable else ():
+                yield candidate, not self._state.holds(candidate.id)
+
     def allocate(
-        self, node: Node, claims: Sequence[ResourceClaim]
+        self, node: Node, claims: Sequence[ResourceClaim], within: Within | None = None
     ) -> list[AllocationResult] | None:
         """Return an allocation for each of *claims*; None if there is none on *node*.
+
+        With *within* only some devices are taken for requests of a number of devices. What comes
+        out is an allocation by all rules, though not the first one.
 
         Raises:
             AllocationError: the claims cannot be allocated on any node, or not on this one.
@@ -73,7 +84,7 @@ class Allocator:
         checks = CandidateChecks(
             pools, self._state, self._inventory.features, node, new_id=self._new_id
         )
-        search = _Search(pools, checks, claims, self._expired())
+        search = _Search(pools, checks, claims, self._expired(), within)
         search.prepare(self._classes)
         try:
             found = search.step(0, 0, 0)
@@ -100,8 +111,10 @@ class _Search:
         checks: CandidateChecks,
         claims: Sequence[ResourceClaim],
         expired: Callable[[], bool],
+        within: Within | None = None,
     ) -> None:
         self._pools = pools
+        self._within = within
         self._candidates = [one for pool in pools if pool.usable for one in pool.candidates]
         self._checks = checks
         self._claims = claims
@@ -250,6 +263,8 @@ class _Search:
         self, wanted: WantedDevices, candidate: Candidate, claim: int
     ) -> Callable[[], None] | None:
         checks = self._checks
+        if self._within is not None and not self._within(claim, candidate):
+            return None
         if checks.is_in_use(wanted, candidate, claim):
             return None
         if not checks.is_selectable(wanted, candidate):

@@ -5,7 +5,7 @@ Names, defaults, limits and messages are those of kube-scheduler 1.37
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -112,11 +112,16 @@ class VolumeBindingArgs(Wire, frozen=True):
 
 
 class DynamicResourcesArgs(Wire, frozen=True):
-    """Arguments of DynamicResources; ``featureGates`` is ours, for features that are alpha."""
+    """Arguments of DynamicResources.
+
+    Ours are ``featureGates``, for features that are alpha, and ``deviceChoice``: ``Aligned`` takes
+    devices near what the kubelet gives the pod, ``FirstFit`` those that kube-scheduler takes.
+    """
 
     filter_timeout: DurationText = "10s"
     binding_timeout: DurationText = "10m"
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
+    device_choice: Literal["Aligned", "FirstFit"] = "Aligned"
 
     @property
     def filter_timeout_seconds(self) -> float:

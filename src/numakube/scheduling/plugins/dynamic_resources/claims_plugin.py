@@ -25,6 +25,7 @@ from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
+    Confirm,
     Filter,
     NormalizesScores,
     PostFilter,
@@ -44,6 +45,7 @@ from numakube.scheduling.framework.status import (
     unschedulable,
 )
 from numakube.scheduling.plugins.arguments import DynamicResourcesArgs, read_args
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     deallocate,
     delete_claim,
@@ -85,7 +87,7 @@ CREATED_WITHIN_SECONDS: Final = 120
 
 
 class DynamicResources(
-    PreEnqueue, PreFilter, Filter, PostFilter, Score, NormalizesScores, Reserve, PreBind
+    PreEnqueue, PreFilter, Filter, PostFilter, Score, NormalizesScores, Confirm, Reserve, PreBind
 ):
     """Allocates devices to the claims of pods."""
 
@@ -296,6 +298,15 @@ class DynamicResources(
         """Bring the best to 100."""
         top = int(scores.max(initial=0))
         return scores if top == 0 else (scores * 100 // top).astype(np.int64)
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Take devices near what the kubelet will give the pod, unless configured otherwise."""
+        known = state.read(CYCLE_CLAIMS)
+        found = known.nodes.get(node.name) if known is not None else None
+        if known is None or found is None or self.args.device_choice == "FirstFit":
+            return SUCCESS
+        known.nodes[node.name], status = ClaimAlignment(known, pod, node).choose(found)
+        return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Let the allocations for *node* be in flight."""
