@@ -54,7 +54,7 @@ from numakube_lab.testing import Opener, Site, SiteOptions
 pytestmark = pytest.mark.timeout(240)
 
 NAMESPACE = "ns"
-OBJECTS = 24
+OBJECTS = 27
 """What an operator makes; it writes every one of them, since it does not know who did before."""
 OURS = "app.kubernetes.io/managed-by=numakube-operator"
 KINDS: tuple[Any, ...] = (
