@@ -29,7 +29,6 @@ class ErrorType(StrEnum):
     TOO_LONG = "FieldValueTooLong"
     TOO_MANY = "FieldValueTooMany"
     TYPE_INVALID = "FieldValueTypeInvalid"
-    INTERNAL = "InternalError"
 
 
 _TITLES: Final = {
@@ -42,12 +41,9 @@ _TITLES: Final = {
     ErrorType.TOO_LONG: "Too long",
     ErrorType.TOO_MANY: "Too many",
     ErrorType.TYPE_INVALID: "Invalid value",
-    ErrorType.INTERNAL: "Internal error",
 }
 
-_WITHOUT_VALUE: Final = frozenset(
-    {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
-)
+_WITHOUT_VALUE: Final = frozenset({ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG})
 
 
 class _Omit:
@@ -134,11 +130,6 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
     """A list has more than *maximum* items."""
     unit = "item" if maximum == 1 else "items"
     return FieldError(ErrorType.TOO_MANY, field, f"must have at most {maximum} {unit}", actual)
-
-
-def internal(field: str, detail: str) -> FieldError:
-    """The check itself failed."""
-    return FieldError(ErrorType.INTERNAL, field, detail)
 
 
 def format_value(value: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement import Taint
 from numakube.api.placement_rules import (
     NAME_FIELD,
     allows_node,
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.placement import (
         NodeSelectorRequirement,
+        Taint,
         Toleration,
     )
     from numakube.api.pod import PodSpec
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
-UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
 def untolerated(

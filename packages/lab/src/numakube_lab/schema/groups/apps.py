@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "apps.v1"
-
 TABLE: Final = """
 = str: DeploymentStrategyType DeploymentConditionType ReplicaSetConditionType
 = str: StatefulSetUpdateStrategyType PodManagementPolicyType StatefulSetConditionType

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "batch.v1"
-
 TABLE: Final = """
 = str: CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator ConcurrencyPolicy
 = str: PodReplacementPolicy JobConditionType

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "core.v1"
-
 TABLE: Final = """
 = str: NodePhase NodeConditionType NodeAddressType UniqueVolumeName FinalizerName NamespacePhase
 = str: NamespaceConditionType SecretType ServiceType ServiceAffinity ServiceExternalTrafficPolicy

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "meta.v1"
-
 TABLE: Final = """
 = str: types.UID ManagedFieldsOperationType LabelSelectorOperator ConditionStatus
 = str: FieldSelectorOperator DeletionPropagation StatusReason

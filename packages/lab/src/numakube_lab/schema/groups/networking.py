@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "networking.v1"
-
 TABLE: Final = """
 = str: PolicyType PathType
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-NAME: Final = "storage.v1"
-
 TABLE: Final = """
 = str: VolumeBindingMode VolumeLifecycleMode FSGroupPolicy
 
