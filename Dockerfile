@@ -19,6 +19,8 @@ FROM python:${PYTHON}-slim
 LABEL org.opencontainers.image.title="numakube" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/numakube /opt/numakube
+# For `oc adm must-gather --image=`, which runs it.
+COPY release/gather /usr/bin/gather
 ENV PATH=/opt/numakube/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # Components that need to see their host say so in their manifests.
 USER 65532:65532

@@ -66,6 +66,12 @@ def test_everything_that_is_copied_exists() -> None:
     assert "README.md" in copied
 
 
+def test_must_gather_finds_its_program_in_the_image() -> None:
+    """L12: where ``oc adm must-gather`` looks for it, and may run it."""
+    assert ["release/gather", "/usr/bin/gather"] in words("COPY")
+    assert (ROOT / "release" / "gather").stat().st_mode & 0o111
+
+
 def test_every_extra_is_one_of_the_project() -> None:
     """Those of every component that is deployed among them."""
     extras = set(default_of("EXTRAS").split(","))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,13 @@ from numakube.api.yamls import dump_yaml, load_manifests
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.packages.kustomize import bases
-from numakube.manifests.packages.olm import bundle, service_version
+from numakube.manifests.packages.olm import (
+    bundle,
+    catalog,
+    catalog_source,
+    service_version,
+    subscription,
+)
 from numakube.manifests.packages.sbom import sbom
 
 CONFIGURATION = ("ConfigMap", "numakube", "numakube-scheduler-config")
@@ -129,6 +136,19 @@ def test_the_bundle_installs_the_operator_that_we_deploy() -> None:
     owned = {one["name"] for one in version["spec"]["customresourcedefinitions"]["owned"]}
     kinds = {one["metadata"]["name"] for one in manifest.objects()[:2]}
     assert owned == kinds
+
+
+def test_the_catalog_names_the_bundle_and_the_subscription_the_catalog() -> None:
+    """A11: one chain from a CatalogSource to the version that is installed."""
+    package, channel, version = catalog()
+    (entry,) = channel["entries"]
+    assert entry["name"] == version["name"] == service_version()["metadata"]["name"]
+    wish = subscription()[-1]["spec"]
+    assert (wish["name"], wish["channel"]) == (package["name"], channel["name"])
+    assert wish["source"] == catalog_source()["metadata"]["name"]
+    labels = re.findall(r"^LABEL ([^=]+)=(.*)$", bundle()["bundle.Dockerfile"], re.MULTILINE)
+    (annotations,) = load_manifests(bundle()["metadata/annotations.yaml"], "annotations")
+    assert dict(labels) == annotations["annotations"]
 
 
 def test_the_list_of_software_has_what_a_component_needs_and_no_more() -> None:

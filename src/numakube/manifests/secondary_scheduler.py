@@ -140,6 +140,8 @@ class SecondaryScheduler:
             "name": NAME,
             "image": self.image,
             "imagePullPolicy": self.pull_policy,
+            # Said although it is our image's own: another image must not be given our arguments.
+            "command": ["numakube"],
             "args": [
                 "scheduler",
                 f"--config=/etc/kubernetes/{CONFIG_KEY}",

@@ -46,6 +46,7 @@ from numakube.apps.operator.scheduler_plan import (
     plan_scheduler,
 )
 from numakube.kube.resource_types import Document
+from numakube.manifests.release_image import IMAGE
 
 SETUP = Setup(namespace="ns", image="registry.example/numakube:1")
 NAME = "numaresourcesoperator"
@@ -482,6 +483,30 @@ def test_profiles_that_cannot_start_make_it_degraded(
     assert plan.verdict.reason == "InvalidSchedulerProfiles"
     assert problem in plan.verdict.message
     assert not plan.actions
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.31.8",
+        "registry.redhat.io/openshift4/noderesourcetopology-scheduler-rhel9:v4.18",
+        f"quay.io/openshift-kni/scheduler-plugins@sha256:{'0' * 64}",
+    ],
+)
+def test_the_image_of_the_go_scheduler_is_refused_with_what_to_write(image: str) -> None:
+    """A17: it would be started with arguments that it does not have."""
+    plan = scheduler_plan(image_spec=image)
+    assert (plan.verdict.state, plan.verdict.reason) == (State.DEGRADED, "InvalidSchedulerImage")
+    assert f'image "{image}" is a Go scheduler' in plan.verdict.message
+    assert f"write spec.imageSpec: {IMAGE}" in plan.verdict.message
+    assert not plan.actions
+
+
+def test_an_image_of_any_name_is_asked_for_our_program() -> None:
+    """A17: one that does not have it cannot be started with our arguments."""
+    plan = scheduler_plan(image_spec="registry.example/mirror/x:1")
+    template = applied(plan, "Deployment")["secondary-scheduler"]["spec"]["template"]
+    assert template["spec"]["containers"][0]["command"] == ["numakube"]
 
 
 def test_a_period_of_nothing_turns_the_cache_off() -> None:

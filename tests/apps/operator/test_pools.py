@@ -62,11 +62,6 @@ def machine_pool(name: str, *, paused: bool = False, **labels: str) -> MachineCo
             ),
             'node group 0: nodeSelector: "Near" is not a valid label selector operator',
         ),
-        (
-            (NodeGroup(machine_config_pool_selector=WORKER),),
-            "node group 0 specifies MachineConfigPoolSelector, but this cluster has no"
-            " MachineConfigPools; use nodeSelector or poolName",
-        ),
     ],
 )
 def test_mistakes_are_named_with_their_group(groups: tuple[NodeGroup, ...], message: str) -> None:
@@ -98,6 +93,39 @@ def test_without_pools_a_name_is_a_role_and_a_selector_chooses_nodes() -> None:
     third = pools_of((NodeGroup(node_selector=other),), machine_config_pools=None)
     assert isinstance(third, Pools)
     assert third.pools[0].name != fast.name
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        ({"pools.operator.machineconfiguration.openshift.io/worker": ""}, "worker"),
+        ({"machineconfiguration.openshift.io/role": "worker"}, "worker"),
+        ({"node-role.kubernetes.io/worker": ""}, ""),
+    ],
+)
+def test_without_pools_a_selector_of_pools_means_the_nodes_that_those_usually_have(
+    labels: dict[str, str], name: str
+) -> None:
+    """A13: by role, or by the same label."""
+    group = NodeGroup(machine_config_pool_selector=LabelSelector(match_labels=labels))
+    nodes = (node("a", **{"node-role.kubernetes.io/worker": ""}), node("b"))
+    found = pools_of((group,), machine_config_pools=None, nodes=nodes)
+    assert isinstance(found, Pools)
+    (pool,) = found.pools
+    assert [one.metadata.name for one in nodes if pool.has(one)] == ["a"]
+    assert pool.name == name or not name
+    assert found.doubt == ""
+
+
+def test_without_pools_a_selector_that_means_no_node_is_told() -> None:
+    """A13: with what to write, since labels of pools need not be labels of nodes."""
+    group = NodeGroup(machine_config_pool_selector=WORKER)
+    found = pools_of((group,), machine_config_pools=None, nodes=(node("a"),))
+    assert isinstance(found, Pools)
+    assert found.doubt == (
+        "node group 0: this cluster has no MachineConfigPools, and no node is selected by"
+        " pool=worker; use nodeSelector or poolName"
+    )
 
 
 def test_a_node_in_two_groups_is_told_and_both_are_served() -> None:

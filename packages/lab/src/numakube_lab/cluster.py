@@ -35,6 +35,7 @@ from numakube_lab.faults import FaultKind, FaultRule, Faults
 from numakube_lab.inprocess import InProcess
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.openshift_kinds import install_openshift_kinds
 from numakube_lab.processes.logs import ContainerLogs
 from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import LabInfo
@@ -62,6 +63,7 @@ class LabOptions:
         exporters: whether every node has an exporter, which publishes its zones.
         enforcers: whether every node has the enforcer, deployed as on a real cluster.
         default_scheduler: whether pods that name no scheduler are scheduled, blind to NUMA.
+        openshift: whether kinds of OpenShift and of OLM exist, with nothing behind them.
         pods_of: a dump whose pods are brought along; the nodes are to be of it too.
     """
 
@@ -75,6 +77,7 @@ class LabOptions:
     exporters: bool = False
     enforcers: bool = False
     default_scheduler: bool = True
+    openshift: bool = False
     pods_of: Dump | None = None
 
 
@@ -160,6 +163,8 @@ class Lab(Lifetime):
                 bringing = Bringing(self.client, self.pool, self._options.pods_of)
                 await bringing.bring(self._tell)
                 self._notes = bringing.notes
+            if self._options.openshift:
+                await install_openshift_kinds(self.client)
             if self._options.enforcers:
                 await deploy_enforcers(self.client)
             yield

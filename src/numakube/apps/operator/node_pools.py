@@ -1,7 +1,8 @@
 """Node groups: which nodes each of them stands for.
 
 On OpenShift a group names a MachineConfigPool, or selects some by their labels. Without pools a
-group selects nodes by their labels, or names their role (``node-role.kubernetes.io/<name>``).
+group selects nodes by their labels, or names their role (``node-role.kubernetes.io/<name>``). There
+``machineConfigPoolSelector`` means what the labels of pools usually say: the role of their nodes.
 Checks and texts are those of the NUMA Resources Operator.
 """
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     )
 
 MOST_ANNOTATIONS: Final = 8
+_POOL_LABEL: Final = "pools.operator.machineconfiguration.openshift.io/"
+_POOL_ROLE: Final = "machineconfiguration.openshift.io/role"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +97,21 @@ def pools_of(
         nodes: all nodes, to find those that are in two pools.
         several_pools_allowed: whether one group may stand for several pools.
     """
-    message = _mistakes(groups, openshift=machine_config_pools is not None)
+    message = _mistakes(groups)
     if message:
         return BadGroups(message)
     if machine_config_pools is None:
-        pools = tuple(_plain(group) for group in groups)
-        return Pools(pools=pools, doubt=_shared_nodes(pools, nodes))
+        pools, all_nodes = tuple(_plain(group) for group in groups), tuple(nodes)
+        doubt = _shared_nodes(pools, all_nodes) or _empty(groups, pools, all_nodes)
+        return Pools(pools=pools, doubt=doubt)
     return _openshift(groups, machine_config_pools, several_pools_allowed=several_pools_allowed)
 
 
-def _mistakes(groups: Sequence[NodeGroup], *, openshift: bool) -> str:
+def _mistakes(groups: Sequence[NodeGroup]) -> str:
     for check in (_specifiers, _names, _annotations, _selectors, device_mistakes):
         problems = list(check(groups))
         if problems:
             return "\n".join(problems)
-    if not openshift:
-        return "\n".join(_without_pools(groups))
     return ""
 
 
@@ -173,25 +175,58 @@ def _selectors(groups: Sequence[NodeGroup]) -> Iterable[str]:
             seen.add((field, text))
 
 
-def _without_pools(groups: Sequence[NodeGroup]) -> Iterable[str]:
-    for index, group in enumerate(groups):
-        if group.machine_config_pool_selector is not None:
-            yield (
-                f"node group {index} specifies MachineConfigPoolSelector, but this cluster has no"
-                " MachineConfigPools; use nodeSelector or poolName"
-            )
-
-
 def _plain(group: NodeGroup) -> Pool:
     config = normalised(group.config)
     if group.pool_name is not None:
-        role = LabelSelectorRequirement(key=ROLE_PREFIX + group.pool_name, operator="Exists")
-        selector = LabelSelector(match_expressions=(role,))
+        selector = LabelSelector(match_expressions=(_has_role(group.pool_name),))
         name = group.pool_name
+    elif group.machine_config_pool_selector is not None:
+        selector = _nodes_of_pools(group.machine_config_pool_selector)
+        roles = [one.key.removeprefix(ROLE_PREFIX) for one in selector.match_expressions]
+        alone = len(roles) == 1 and not selector.match_labels and "/" not in roles[0]
+        name = roles[0] if alone else _name_of(selector)
     else:
         selector = group.node_selector or LabelSelector()
         name = _name_of(selector)
     return Pool(name=name, selector=selector, config=config, labels={}, sriov=group.sriov)
+
+
+def _has_role(name: str) -> LabelSelectorRequirement:
+    return LabelSelectorRequirement(key=ROLE_PREFIX + name, operator="Exists")
+
+
+def _nodes_of_pools(selector: LabelSelector) -> LabelSelector:
+    """Return which nodes the pools with these labels usually have.
+
+    A pool called ``worker`` has the nodes of that role, and a label that says so: `_POOL_LABEL` and
+    its name, or `_POOL_ROLE`. Other labels are looked for on nodes.
+    """
+    roles: list[LabelSelectorRequirement] = []
+    rest: dict[str, str] = {}
+    for key, value in selector.match_labels.items():
+        if key.startswith(_POOL_LABEL):
+            roles.append(_has_role(key.removeprefix(_POOL_LABEL)))
+        elif key == _POOL_ROLE:
+            roles.append(_has_role(value))
+        else:
+            rest[key] = value
+    for one in selector.match_expressions:
+        is_role = one.key.startswith(_POOL_LABEL)
+        key = ROLE_PREFIX + one.key.removeprefix(_POOL_LABEL) if is_role else one.key
+        roles.append(msgspec.structs.replace(one, key=key))
+    return LabelSelector(match_labels=rest, match_expressions=tuple(roles))
+
+
+def _empty(groups: Sequence[NodeGroup], pools: Sequence[Pool], nodes: Sequence[Node]) -> str:
+    """Tell of selectors of pools that mean no node here: labels of pools need not be of nodes."""
+    for index, (group, pool) in enumerate(zip(groups, pools, strict=True)):
+        if group.machine_config_pool_selector is None or any(pool.has(one) for one in nodes):
+            continue
+        return (
+            f"node group {index}: this cluster has no MachineConfigPools, and no node is selected"
+            f" by {selector_text(pool.selector)}; use nodeSelector or poolName"
+        )
+    return ""
 
 
 def _name_of(selector: LabelSelector) -> str:

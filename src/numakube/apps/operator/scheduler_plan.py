@@ -33,6 +33,7 @@ from numakube.manifests.components import pulled
 from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.network_policies import API_PORTS
+from numakube.manifests.release_image import IMAGE
 from numakube.manifests.secondary_scheduler import (
     DEFAULT_NAMES,
     NAME,
@@ -62,6 +63,8 @@ BAD_PROFILES: Final = "InvalidSchedulerProfiles"
 _SECOND: Final = 1_000_000_000
 _MOST_REPLICAS: Final = 3
 _DIGEST: Final = re.compile(r"sha256:[a-f0-9]{64}", re.ASCII)
+_GO_SCHEDULERS: Final = ("scheduler-plugins", "noderesourcetopology-scheduler")
+"""Parts of the names of images that the NUMA Resources Operator runs."""
 _DETECTION: Final[Mapping[str, str]] = {"Relaxed": "OnlyExclusiveResources", "Aggressive": "All"}
 
 
@@ -145,6 +148,11 @@ def _stopped(reason: str, message: str) -> Plan:
 def _image_problem(image: str, trusted: frozenset[str] | None) -> str:
     if not image:
         return "spec.imageSpec must name an image"
+    if any(mark in image for mark in _GO_SCHEDULERS):
+        return (
+            f'image "{image}" is a Go scheduler, which does not take the arguments of numakube\'s:'
+            f" write spec.imageSpec: {IMAGE}, or the name of your own copy of it"
+        )
     if trusted is None:
         return ""
     _, at, digest = image.partition("@")

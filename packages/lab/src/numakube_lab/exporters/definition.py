@@ -21,7 +21,11 @@ async def install_definition(client: Client) -> None:
     definition = crd()
     with contextlib.suppress(AlreadyExists):
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-    name = definition["metadata"]["name"]
+    await established(client, definition["metadata"]["name"])
+
+
+async def established(client: Client, name: str) -> None:
+    """Return when objects of the definition called *name* can be written."""
     async with client.clock.timeout(_SECONDS):
         while not _is_established(await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)):
             await client.clock.sleep(_POLL_SECONDS)

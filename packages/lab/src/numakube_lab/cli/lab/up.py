@@ -97,6 +97,11 @@ _MOST_VFS = 248
     help="Schedule pods that name no scheduler, as kube-scheduler does: blind to NUMA.",
 )
 @click.option(
+    "--openshift",
+    is_flag=True,
+    help="With kinds of OpenShift and OLM: pools, subscriptions. Nothing is behind them.",
+)
+@click.option(
     "--enforcer",
     is_flag=True,
     help="Nodes whose kubelets align nothing, unless --kubelet says so, with the enforcer.",
@@ -139,6 +144,7 @@ def command(
     rbac: bool,
     exporters: bool,
     default_scheduler: bool,
+    openshift: bool,
     enforcer: bool,
     detach: bool,
 ) -> None:
@@ -176,6 +182,7 @@ def command(
         rbac=rbac,
         exporters=exporters,
         default_scheduler=default_scheduler,
+        openshift=openshift,
         enforcers=enforcer,
         pods_of=found if with_pods else None,
     )
