@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.containers import Container, ContainerStatus, ResourceRequirements
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Pod, PodCondition
     from numakube.api.wire import QuantityText
 
 Quantities: TypeAlias = dict[str, Quantity]
@@ -27,6 +27,9 @@ Quantities: TypeAlias = dict[str, Quantity]
 GUARANTEED: Final = "Guaranteed"
 BURSTABLE: Final = "Burstable"
 BEST_EFFORT: Final = "BestEffort"
+
+RESIZE_PENDING: Final = "PodResizePending"
+"""The type of the condition of a pod whose resize waits."""
 
 _QOS_RESOURCES: Final = frozenset({CPU, MEMORY})
 
@@ -166,10 +169,15 @@ def effective_limits(
     return total
 
 
+def pending_resize(pod: Pod) -> PodCondition | None:
+    """Return the condition that tells of a resize which the kubelet refuses or defers."""
+    conditions = pod.status.conditions if pod.status else ()
+    return next((one for one in conditions if one.type == RESIZE_PENDING), None)
+
+
 def is_resize_infeasible(pod: Pod) -> bool:
     """Tell whether the kubelet has refused a resize of *pod* for good."""
-    conditions = pod.status.conditions if pod.status else ()
-    pending = next((one for one in conditions if one.type == "PodResizePending"), None)
+    pending = pending_resize(pod)
     return pending is not None and pending.reason == "Infeasible"
 
 

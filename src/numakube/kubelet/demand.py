@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import GUARANTEED, has_pod_level_resources, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numakube.api.wire import QuantityText, ResourceList
     from numakube.kubelet.settings import KubeletSettings
     from numakube.kubelet.versions import Behaviour
+
+
+CONFIG_SOURCE: Final = "kubernetes.io/config.source"
+"""The annotation with which a kubelet marks pods of its own: ``file`` or ``http``."""
 
 
 class Role(Enum):
@@ -171,8 +175,9 @@ def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
     guaranteed = qos == GUARANTEED
     pod_level = has_pod_level_resources(pod)
     bubble = pod_level and rules.manages_pod_level_resources
+    static = pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
     containers = tuple(
-        _container(container, role, guaranteed=guaranteed, in_bubble=bubble)
+        _container(container, role, guaranteed=guaranteed, in_bubble=bubble, as_written=static)
         for container, role in _containers(pod)
     )
     return PodDemand(
@@ -192,7 +197,7 @@ def _containers(pod: Pod) -> Iterable[tuple[Container, Role]]:
 
 
 def _container(
-    container: Container, role: Role, *, guaranteed: bool, in_bubble: bool
+    container: Container, role: Role, *, guaranteed: bool, in_bubble: bool, as_written: bool
 ) -> ContainerDemand:
     resources = container.resources
     requests = (resources.requests if resources else None) or {}
@@ -203,7 +208,7 @@ def _container(
         name=container.name,
         role=role,
         exclusive_cpus=_whole_cpus(requests.get("cpu")) if exclusive else 0,
-        memory=_memory(requests) if exclusive or not in_bubble else {},
+        memory=_memory(requests, as_written=as_written) if exclusive or not in_bubble else {},
         limits={name: parse_quantity(text).value() for name, text in limits.items()},
     )
 
@@ -228,13 +233,17 @@ def _whole_cpus(request: QuantityText | None) -> int:
     return cpus if cpus * MILLI_PER_CPU == quantity.milli_value() else 0
 
 
-def _memory(requests: ResourceList) -> Mapping[str, int] | None:
+def _memory(requests: ResourceList, *, as_written: bool = False) -> Mapping[str, int] | None:
+    """Return bytes by memory type; ``None`` if a request is no whole number to the kubelet.
+
+    *as_written* is for static pods, whose quantities no API server has written anew.
+    """
     memory = {}
     for name, text in requests.items():
         if is_memory(name):
             quantity = parse_quantity(text)
-            count = quantity.value()
-            if Quantity.of_count(count) != quantity:
+            count = quantity.as_int64() if as_written else quantity.value()
+            if count is None or Quantity.of_count(count) != quantity:
                 return None
             memory[name] = count
     return memory

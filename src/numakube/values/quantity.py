@@ -89,6 +89,13 @@ class Quantity:
         """Return the number rounded up to a whole one, as Go's ``Value()``."""
         return self._scaled(self.exponent)
 
+    def as_int64(self) -> int | None:
+        """Return the number if Go's ``AsInt64()`` can: it does not look for factors of ten.
+
+        So ``1.5Gi`` and ``2000m`` are no whole numbers until an API server has written them anew.
+        """
+        return None if self.wide or self.exponent < 0 else self.value()
+
     def milli_value(self) -> int:
         """Return the number of thousandths, rounded up, as Go's ``MilliValue()``."""
         return self._scaled(self.exponent + 3)

@@ -20,7 +20,7 @@ from numakube.api.placement import (
     PodAffinityTerm,
     Taint,
 )
-from numakube.api.pod import Pod, PodResourceClaim, PodStatus
+from numakube.api.pod import Pod, PodCondition, PodResourceClaim, PodStatus
 from numakube.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -119,6 +119,34 @@ def runs_aligned() -> Case:
     world.add_node("node-a")
     there = world.run(pod("web", cpu="4", gpu=1), "node-a")
     return Case(world.facts(), pod_subject(there))
+
+
+@case
+def runs_and_cannot_be_resized() -> Case:
+    """A static CPU Manager leaves its pods as they were admitted."""
+    world = World()
+    world.add_node("node-a")
+    there = world.run(pod("web", cpu="2"), "node-a")
+    assert there.status is not None
+    refused = PodCondition(
+        type="PodResizePending",
+        status="True",
+        reason="Infeasible",
+        message='Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+    )
+    status = msgspec.structs.replace(there.status, conditions=(refused,))
+    world.pods[-1] = msgspec.structs.replace(there, status=status)
+    return Case(world.facts(), pod_subject(world.pods[-1]))
+
+
+@case
+def no_answer_from_a_kubelet_of_many_zones() -> Case:
+    """It would try every set of 34 NUMA nodes."""
+    world = World()
+    options = {"max-allowable-numa-nodes": "34"}
+    settings = kubelet_settings("restricted", topology_options=options)
+    world.add_node("tray", machine="gb200-nvl4", settings=settings)
+    return Case(world.facts(), pod_subject(pod("web", cpu="2")))
 
 
 @case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
@@ -9,7 +10,7 @@ from tests.kubelet.conftest import GIB, build_machine
 from numakube.api.wire import ResourceList
 from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, MemoryBlock
+from numakube.kubelet.outcome import Admitted, MemoryBlock, Rejected
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
@@ -208,3 +209,35 @@ def test_hugepages_that_a_bubble_has_not_wrap_around_in_its_shared_pool() -> Non
     outcome = admit(node, pod(asking, container("shared"), level=level))
     blocks = {one.type: one.size_bytes for one in outcome.containers["shared"].memory}
     assert blocks == {"hugepages-1Gi": (1 << 64) - GIB, "memory": 2 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("memory", "source", "bytes_"),
+    [
+        ("1536Mi", "file", 1536 << 20),
+        ("1.5G", "file", 1_500_000_000),
+        ("1.5Gi", "", 1536 << 20),
+        ("1.5Gi", "api", 1536 << 20),
+        ("1.5Gi", "file", None),
+        ("1000000000m", "http", None),
+    ],
+)
+def test_static_pods_need_quantities_that_an_api_server_would_have_written(
+    memory: str, source: str, bytes_: int | None
+) -> None:
+    """The kubelet reads them as they are, and takes no factors out of them."""
+    node = memory_node()
+    one = pod(guaranteed("app", memory=memory))
+    annotations = {"kubernetes.io/config.source": source} if source else {}
+    metadata = msgspec.structs.replace(one.metadata, annotations=annotations)
+    outcome = node.admit(msgspec.structs.replace(one, metadata=metadata))
+    if bytes_ is None:
+        assert outcome == Rejected(
+            "UnexpectedAdmissionError",
+            "Allocate failed due to [memorymanager] failed to represent quantity as int64, which is"
+            " unexpected",
+            "app",
+        )
+    else:
+        assert isinstance(outcome, Admitted)
+        assert [one.size_bytes for one in outcome.containers["app"].memory] == [bytes_]

@@ -19,6 +19,7 @@ import structlog
 from numakube.api.koordinator import keys
 from numakube.apps.enforcer.pod_reading import uid_in_groups
 from numakube.errors import RuntimeUnavailable
+from numakube.kubelet.demand import CONFIG_SOURCE
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_id_of
 from numakube.node.cgroups.write_order import Setting
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 ADJUSTED, NOTHING, UNKNOWN, LATE = "adjusted", "nothing", "unknown", "late"
 MOST_SECONDS: Final = 1.0
 """No answer takes longer, and none longer than half of what the runtime waits: it hangs up then."""
-_SOURCE: Final = "kubernetes.io/config.source"
 _API: Final = "api"
 _PERIOD: Final = 100_000
 _UNLIMITED: Final = -1
@@ -199,7 +199,10 @@ class NriPlugin:
 
         Pods that the kubelet has from elsewhere may never be there.
         """
-        if keys.RESOURCE_STATUS in pod.annotations or pod.annotations.get(_SOURCE, _API) != _API:
+        if (
+            keys.RESOURCE_STATUS in pod.annotations
+            or pod.annotations.get(CONFIG_SOURCE, _API) != _API
+        ):
             return True
         try:
             async with self._clock.timeout(seconds):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
 from numakube.kubelet.admission_trace import AdmissionTrace, amount
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.outcome import NO_ANSWER, Rejected
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.cpuset import CpuSet
@@ -90,6 +90,8 @@ def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collectio
         return "Not even an idle node of this kind has that much in one place."
     if rejection.kind is Kind.NODE and rejection.hopeless:
         return "Not even an idle node of this kind has that much."
+    if rejection.reason == NO_ANSWER:
+        return f"{rejection.detail[:1].upper()}{rejection.detail[1:]}."
     return _NUMA_MEANINGS[rejection.kind]
 
 

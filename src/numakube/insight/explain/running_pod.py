@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.pod_resources import pending_resize
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
@@ -36,7 +37,19 @@ _FEW: Final = 3
 
 
 def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
-    """Return where *pod* is on *node*."""
+    """Return where *pod* is on *node*, and what keeps it from being resized there."""
+    placement = _placement_of(facts, node, pod)
+    pending = pending_resize(pod)
+    if pending is None:
+        return placement
+    words = (
+        f"Its resize is {pending.reason.lower()}: {pending.message}. It keeps the CPUs and the"
+        " memory with which it was admitted."
+    )
+    return msgspec.structs.replace(placement, words=(*placement.words, words))
+
+
+def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     held = allotment_of(pod, [])
     if held is not None:
         return allotted_placement(node.name, held)

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import Role
+from numakube.kubelet.outcome import NO_ANSWER
 from numakube.values.display import amount_text
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class Rejection:
             case Kind.WHOLE_CORES:
                 wanted = amount_text(self.resource, self.wanted)
                 return f"cannot align {self.subject} (cpu: {wanted} do not make whole cores)"
+            case Kind.KUBELET if self.reason == NO_ANSWER:
+                return f"kubelet would not answer for {self.subject}"
             case Kind.KUBELET:
                 return f"kubelet would refuse {self.subject} ({self.reason})"
             case _:

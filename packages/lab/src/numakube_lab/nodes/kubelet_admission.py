@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 from numakube.api.checkpoints import allocated
 from numakube.kubelet.fit import check_fit
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.resize import (
+    is_resized,
+    resize_refusal,
+    room_refusal,
+    with_resources_of,
+)
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube_lab.nodes.node_object import Offer, base_offer, node_labels
@@ -128,10 +134,28 @@ class Admission:
         self._allocated = {**kept, pod.metadata.uid: entry}
         self.version += 1
 
-    def update(self, pod: Pod) -> None:
-        """Note a new state of an active pod."""
-        if pod.metadata.uid in self._pods:
-            self._pods[pod.metadata.uid] = pod
+    def update(self, pod: Pod) -> Rejected | None:
+        """Note a new state of an active pod; return why it is not resized, if it should be."""
+        uid = pod.metadata.uid
+        known = self._pods.get(uid)
+        if known is None:
+            return None
+        if is_resized(known, pod):
+            others = [other for other in self.pods if other.metadata.uid != uid]
+            allocatable = self.offer().allocatable
+            refused = resize_refusal(self.model, known, pod)
+            refused = refused or room_refusal(pod, others, allocatable)
+            if refused is not None:
+                self._pods[uid] = with_resources_of(pod, known)
+                return refused
+            self._allocated[uid] = allocated.entry_of(pod)
+            self.version += 1
+        self._pods[uid] = pod
+        return None
+
+    def allocated_to(self, pod: Pod) -> Pod:
+        """Return an active pod with the resources that it has, whatever it is to have."""
+        return self._pods.get(pod.metadata.uid, pod)
 
     def start_container(self, uid: str, name: str) -> bool:
         """Note that a container starts; tell whether that has freed something."""

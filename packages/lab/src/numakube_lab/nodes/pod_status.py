@@ -19,10 +19,11 @@ from numakube.api.containers import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    ResourceRequirements,
 )
 from numakube.api.pod import HostIP, PodCondition, PodIP, PodStatus
 from numakube.api.pod_phase import ENDED_PHASES
-from numakube.api.pod_resources import is_sidecar, qos_class
+from numakube.api.pod_resources import RESIZE_PENDING, is_sidecar, pending_resize, qos_class
 from numakube.values.durations import format_duration
 from numakube.values.gotext import go_quote
 from numakube.values.times import format_time
@@ -71,12 +72,23 @@ def rejected_status(pod: Pod, rejected: Rejected, *, now: datetime) -> PodStatus
 
 
 def observed_status(
-    pod: Pod, run: PodRun, *, place: PodPlace, begun: datetime, now: datetime
+    pod: Pod,
+    run: PodRun,
+    *,
+    place: PodPlace,
+    begun: datetime,
+    now: datetime,
+    allocated: Pod | None = None,
 ) -> PodStatus:
-    """Return the status of a pod that was admitted at *begun*."""
+    """Return the status of a pod that was admitted at *begun*.
+
+    *allocated* is the pod with the resources that it has, for kubelets that tell.
+    """
     phase = phase_of(pod, run)
     reason, message = _DEADLINE if run.deadline_exceeded and run.stopped else ("", "")
-    statuses = _container_statuses(pod, pod.spec.containers, run.containers)
+    statuses = _with_resources(
+        _container_statuses(pod, pod.spec.containers, run.containers), allocated
+    )
     has_address = _has_begun(run)
     return PodStatus(
         phase=phase,
@@ -89,10 +101,35 @@ def observed_status(
         pod_ip=place.pod_ip if has_address else "",
         pod_ips=(PodIP(ip=place.pod_ip),) if has_address else (),
         start_time=format_time(begun),
-        init_container_statuses=_container_statuses(pod, pod.spec.init_containers, run.init),
+        init_container_statuses=_with_resources(
+            _container_statuses(pod, pod.spec.init_containers, run.init), allocated
+        ),
         container_statuses=statuses,
         observed_generation=pod.metadata.generation,
     )
+
+
+def with_resize_pending(
+    pod: Pod, status: PodStatus, refused: Rejected, *, now: datetime
+) -> PodStatus:
+    """Return *status* of a pod whose resize the kubelet refuses."""
+    known = pending_resize(pod)
+    since = known.last_transition_time if known is not None else format_time(now)
+    pending = PodCondition(
+        type=RESIZE_PENDING,
+        status="True",
+        reason=refused.reason,
+        message=refused.message,
+        last_transition_time=since,
+        observed_generation=pod.metadata.generation,
+    )
+    return msgspec.structs.replace(status, conditions=(*status.conditions, pending))
+
+
+def has_resize_pending(pod: Pod, refused: Rejected) -> bool:
+    """Tell whether the API object already says that a resize was refused so."""
+    known = pending_resize(pod)
+    return known is not None and (known.reason, known.message) == (refused.reason, refused.message)
 
 
 def phase_of(pod: Pod, run: PodRun) -> str:
@@ -126,6 +163,8 @@ def status_patch(pod: Pod, status: PodStatus) -> Document:
             document[name] = None
     if status.conditions:
         document["conditions"] = [_condition_patch(one) for one in status.conditions]
+        if _is_resolved(pod, status):
+            document["conditions"].append({"type": RESIZE_PENDING, "$patch": "delete"})
     # Keeps the server from having to merge what the kubelet alone decides.
     document.pop("qosClass", None)
     return {"metadata": {"uid": pod.metadata.uid}, "status": document}
@@ -137,9 +176,17 @@ def is_written(pod: Pod, status: PodStatus) -> bool:
     if old is None:
         return False
     conditions = {one.type: one for one in old.conditions}
-    return all(getattr(old, field) == getattr(status, field) for field in _COMPARED) and all(
-        _same_condition(conditions.get(one.type), one) for one in status.conditions
+    return (
+        all(getattr(old, field) == getattr(status, field) for field in _COMPARED)
+        and all(_same_condition(conditions.get(one.type), one) for one in status.conditions)
+        and not _is_resolved(pod, status)
     )
+
+
+def _is_resolved(pod: Pod, status: PodStatus) -> bool:
+    """Tell whether a resize that waited does so no longer."""
+    waits = any(one.type == RESIZE_PENDING for one in status.conditions)
+    return pending_resize(pod) is not None and not waits
 
 
 _COMPARED: Final = (
@@ -269,6 +316,24 @@ def _container_statuses(
     pod: Pod, containers: Iterable[Container], runs: Mapping[str, ContainerRun]
 ) -> tuple[ContainerStatus, ...]:
     return tuple(_container_status(pod, one, runs[one.name]) for one in containers)
+
+
+def _with_resources(
+    statuses: tuple[ContainerStatus, ...], allocated: Pod | None
+) -> tuple[ContainerStatus, ...]:
+    """Return *statuses* with what running containers have, since 1.33."""
+    if allocated is None:
+        return statuses
+    every = (*allocated.spec.containers, *allocated.spec.init_containers)
+    held = {one.name: one.resources or ResourceRequirements() for one in every}
+    return tuple(
+        msgspec.structs.replace(
+            one, resources=held[one.name], allocated_resources=held[one.name].requests
+        )
+        if one.started
+        else one
+        for one in statuses
+    )
 
 
 def _container_status(pod: Pod, container: Container, run: ContainerRun) -> ContainerStatus:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.api.checkpoints.allocated import SINCE as ALLOCATED_SINCE
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.pod_phase import ENDED_PHASES, has_ended
@@ -24,10 +25,12 @@ from numakube.values.times import format_time, parse_time
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.pod_status import (
     PodPlace,
+    has_resize_pending,
     is_written,
     observed_status,
     rejected_status,
     status_patch,
+    with_resize_pending,
 )
 from numakube_lab.nodes.scripts import problems_of
 from numakube_lab.nodes.timeline import Stop, blocked
@@ -179,13 +182,16 @@ class PodKeeper:
     async def _keep(self, pod: Pod, record: _Record) -> datetime | None:
         """Report how an admitted pod is doing, and end it when it is time."""
         now = self._client.clock.now()
-        self._admission.update(pod)
+        refused = self._admission.update(pod)
+        await self._tell_of_resize(pod, refused)
         record.stop = _stop_of(pod, record.stop, now=now)
         run = await self._run(pod, record, now=now)
         self._note_starts(record, run)
         if self._cgroups is not None:
-            self._cgroups.show(pod, run, self._admission.model)
-        status = observed_status(pod, run, place=self._place(pod), begun=record.begun, now=now)
+            self._cgroups.show(self._admission.allocated_to(pod), run, self._admission.model)
+        status = self._status(pod, run, record, now=now)
+        if refused is not None:
+            status = with_resize_pending(pod, status, refused, now=now)
         if status.phase in ENDED_PHASES:
             record.final = status
             self._release(pod)
@@ -196,6 +202,23 @@ class PodKeeper:
             await self._remove(pod)
             return None
         return run.next_change
+
+    def _status(self, pod: Pod, run: PodRun, record: _Record, *, now: datetime) -> PodStatus:
+        tells = self._admission.model.behaviour.version >= ALLOCATED_SINCE
+        return observed_status(
+            pod,
+            run,
+            place=self._place(pod),
+            begun=record.begun,
+            now=now,
+            allocated=self._admission.allocated_to(pod) if tells else None,
+        )
+
+    async def _tell_of_resize(self, pod: Pod, refused: Rejected | None) -> None:
+        """Write an event when a resize is refused, or refused for another reason."""
+        if refused is not None and not has_resize_pending(pod, refused):
+            text = f"Pod resize {refused.reason}: {refused.message}"
+            await self._record_event(pod, f"Resize{refused.reason}", text)
 
     async def _run(self, pod: Pod, record: _Record, *, now: datetime) -> PodRun:
         """Return how the containers are doing; none starts before its devices are ready."""
