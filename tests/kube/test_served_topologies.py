@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.kube.old_definitions import (
     current,
     install,
@@ -17,8 +19,9 @@ from tests.kube.old_definitions import (
 )
 from tests.sites.bare import BareOpener
 
+from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
-from numakube.errors import NotFound
+from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NAMESPACES, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
@@ -30,7 +33,7 @@ from numakube.kube.served_topologies import (
     topology_reflector,
 )
 from numakube.kube.store import Removed
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.testing import ScriptedServer, status_document
 from numakube.testing import until
 from numakube.topology.view import NodeTopology, view_of
 
@@ -191,3 +194,20 @@ async def test_c21_who_may_not_ask_what_is_served_reads_the_current_version() ->
     async with ScriptedServer() as server, connect(server.config) as client:
         server.refuse(403, "Forbidden")
         assert await served_topologies(client) == NODE_RESOURCE_TOPOLOGIES
+
+
+async def test_c21_a_refusal_that_lasts_is_believed_but_costs_no_objects() -> None:
+    """Rights may be granted after us, or be taken away by mistake."""
+
+    async def refused(_: web.Request) -> web.StreamResponse:
+        return web.json_response(status_document(403, "Forbidden"), status=403)
+
+    async with ScriptedServer(otherwise=refused) as server, connect(server.config) as client:
+        reflector = topology_reflector(client, timing=QUICK)
+        reflector.store.put(NodeResourceTopology(metadata=ObjectMeta(name="n")))
+        task = asyncio.create_task(reflector.run())
+        await until(lambda: reflector.denied)
+        assert isinstance(reflector.last_error, Forbidden)
+        assert ObjectKey("", "n") in reflector.store
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.apps.exporter.objects import NODE, topology
+from tests.kube.old_definitions import install, v1alpha1_in_namespaces, v1alpha1_of_the_cluster
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
@@ -154,6 +158,22 @@ async def test_without_the_definition_it_says_so_and_recovers(bare: Client) -> N
         await writer.write(topology())
     await install_definition(bare)
     assert (await writer.write(topology())).operation is Operation.CREATE
+
+
+@pytest.mark.parametrize(
+    ("definition", "where"),
+    [
+        (v1alpha1_of_the_cluster, "in v1alpha1"),
+        (v1alpha1_in_namespaces, "in namespaces in v1alpha1"),
+    ],
+)
+async def test_c21_a_definition_that_is_too_old_is_told_with_what_to_do(
+    bare: Client, definition: Callable[[], dict[str, Any]], where: str
+) -> None:
+    """Attributes of nodes have no place in it, so nothing is written rather than a part."""
+    await install(bare, definition())
+    with pytest.raises(MissingDefinition, match=rf"{where} only, .*`numakube deploy api`"):
+        await Writer(bare, NODE).write(topology())
 
 
 async def test_marking_stale_keeps_everything_else(writer: Writer, client: Client) -> None:
