@@ -27,6 +27,17 @@ def test_a_table_has_a_row_a_node(numakube: Callable[..., Ended]) -> None:
     assert rows[2] == ["1", "1", "2", "2-3,6-7", "8Gi", "-", "20", "10", "1"]
 
 
+def test_many_numa_nodes_that_are_alike_share_a_row(numakube: Callable[..., Ended]) -> None:
+    """Only distances to nodes with CPUs are listed then."""
+    rows = [line.split() for line in numakube("machine", "gb200-nvl4").out.splitlines()[1:]]
+    assert rows == [
+        ["0", "0", "72", "0-71", "480Gi", "-", "10", "40", "2"],
+        ["1", "1", "72", "72-143", "480Gi", "-", "40", "10", "2"],
+        ["2,10,18,26", "-", "0", "-", "186Gi", "-", "80", "80", "0"],
+        ["3-9,11-17,19-25,27-33", "-", "0", "-", "0B", "-", "80", "80", "0"],
+    ]
+
+
 def test_devices_without_a_numa_node_have_a_row_of_their_own(
     numakube: Callable[..., Ended],
 ) -> None:

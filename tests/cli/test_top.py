@@ -63,6 +63,14 @@ def test_zones_are_listed_in_the_order_asked_for(numakube: Run, bundle: Path) ->
     ]
 
 
+def test_zones_without_cpus_that_are_alike_share_a_row(numakube: Run, tmp_path: Path) -> None:
+    """A GPU server has 32 of them."""
+    facts = nodes.facts({"tray": nodes.kubelet("gb200-nvl4", policy="none")})
+    wide = nodes.bundle(tmp_path / "wide.tar.gz", facts)
+    lines = numakube("top", "zones", "--from", wide, "--no-headers").out.splitlines()
+    assert [cells(line)[1] for line in lines] == ["0", "1", "2,10,18,26", "3-9,11-17,19-25,27-33"]
+
+
 def test_pods_are_listed_with_their_zones(numakube: Run, bundle: Path) -> None:
     """Those of one namespace, or all."""
     ended = numakube("top", "pods", "-n", "team", "--from", bundle)

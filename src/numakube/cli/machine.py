@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from numakube.kubelet.machine import Device, Machine, NumaNode
 
 TITLES = ("NODE", "SOCKET", "CORES", "CPUS", "MEMORY", "HUGEPAGES", "DISTANCES")
+_DISTANCES = TITLES.index("DISTANCES")
+# Beyond so many NUMA nodes only distances to nodes with CPUs are listed.
+_MANY = 16
 
 
 @click.command("machine")
@@ -121,12 +124,28 @@ def _table(machine: Machine) -> Table:
         *resources,
     ):
         table.add_column(title)
-    for node in machine.nodes:
-        table.add_row(*_row(machine, node, resources))
+    for row in _rows(machine, resources):
+        table.add_row(*row)
     if any(not device.numa_nodes for some in machine.devices.values() for device in some):
         homeless = [_count(machine.devices[resource], None) for resource in resources]
         table.add_row(*["-"] * len(TITLES), *homeless)
     return table
+
+
+def _rows(machine: Machine, resources: list[str]) -> list[list[str]]:
+    """Return a row for each NUMA node; those of many that have no CPUs and are alike share one."""
+    if len(machine.nodes) <= _MANY:
+        return [_row(machine, node, resources) for node in machine.nodes]
+    nodes = sorted(machine.nodes, key=lambda one: one.id)
+    with_cpus = [position for position, node in enumerate(nodes) if node.cores]
+    groups: dict[object, tuple[list[str], list[int]]] = {}
+    for node in nodes:
+        row = _row(machine, node, resources)
+        near = [node.distances[one] for one in with_cpus if one < len(node.distances)]
+        row[_DISTANCES] = " ".join(map(str, near)) or "-"
+        alike = node.id if node.cores else tuple(row[1:])
+        groups.setdefault(alike, (row, []))[1].append(node.id)
+    return [[str(CpuSet.of(ids)), *row[1:]] for row, ids in groups.values()]
 
 
 def _row(machine: Machine, node: NumaNode, resources: list[str]) -> list[str]:

@@ -260,7 +260,7 @@ class _View:
 
         _, found = self._usages(facts)
         zones: list[Any] = top_columns.sorted_usages(found, self.sort_by)
-        rows = [top_columns.zone_row(zone, wide=wide) for zone in zones]
+        rows = top_columns.zone_rows(zones, wide=wide)
         titles = [*top_columns.ZONE_TITLES, *(top_columns.ZONE_MORE if wide else ())]
         return (
             self._table(titles, rows),

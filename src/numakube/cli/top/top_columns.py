@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
+from numakube.values.cpuset import CpuSet
 from numakube.values.display import amount_text, brief_text, bytes_text, short_name
 from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numakube.insight.usage.largest_pod import Shape
     from numakube.insight.usage.pod_alignment import PodUsage
@@ -79,8 +80,17 @@ def _group_row(group: NodeUsage, *, wide: bool) -> list[str]:
     return [*row, _hugepages(group), _with_devices(group.with_devices)] if wide else row
 
 
-def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
-    """Return the cells of a zone."""
+def zone_rows(zones: Iterable[ZoneUsage], *, wide: bool) -> list[list[str]]:
+    """Return the cells of zones; those of a node without CPUs that are alike share a row."""
+    rows: dict[object, tuple[list[str], list[int]]] = {}
+    for zone in zones:
+        node, _, *cells = row = _zone_row(zone, wide=wide)
+        alike = zone.zone if zone.allocatable.get(CPU) else tuple(cells)
+        rows.setdefault((node, alike), (row, []))[1].append(zone.zone)
+    return [[row[0], str(CpuSet.of(ids)), *row[2:]] for row, ids in rows.values()]
+
+
+def _zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
     row = [zone.node, str(zone.zone), *_amounts(zone), shape_text(zone.largest)]
     if wide:
         used = {name: amount for name, amount in zone.used.items() if amount}
