@@ -13,8 +13,8 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.manifests.packages.chart import chart
-from numakube.manifests.packages.kustomize import bases
 from numakube.manifests.packages.sbom import sbom
 from numakube.manifests.release_image import VERSION
 from release import krew
@@ -66,7 +66,8 @@ def _texts_and_archives(folder: Path) -> Iterator[Path]:
     archive = _written(folder / krew.ARCHIVE, tgz(launcher, programs=[krew.PROGRAM]))
     yield archive
     yield _written(folder / "numa.yaml", dump_yaml(krew.manifest(_sha256(archive))).encode())
-    yield _written(folder / "install.yaml", bases()["default/objects.yaml"].encode())
+    manifests = (dump_yaml(one) for one in objects_of(DEFAULT, Choices()))
+    yield _written(folder / "install.yaml", "---\n".join(manifests).encode())
     software = json.dumps(sbom("numakube", frozenset({"all"})), indent=2) + "\n"
     yield _written(folder / f"numakube-{VERSION}.cdx.json", software.encode())
 
