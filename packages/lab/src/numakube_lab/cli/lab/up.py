@@ -65,6 +65,13 @@ _MOST_VFS = 248
 )
 @click.option("--kubernetes", help="Version of the kubelets.  [default: 1.35, or those of --from]")
 @click.option(
+    "--control-plane",
+    type=click.IntRange(0),
+    default=0,
+    metavar="COUNT",
+    help="Give the first COUNT nodes the role of a control plane, and its taint.",
+)
+@click.option(
     "--vfs",
     type=click.IntRange(0, _MOST_VFS),
     default=0,
@@ -129,6 +136,7 @@ def command(
     dump: str | None,
     kubelet: str,
     kubernetes: str | None,
+    control_plane: int,
     vfs: int,
     host: str,
     port: int,
@@ -173,7 +181,9 @@ def command(
                 cgroup_version=cgroups,
                 labels={**plan.labels, **_labels(labels)},
             )
-            for plan in _plans(nodes, machine, found, kubelet, kubernetes)
+            for plan in _with_roles(
+                _plans(nodes, machine, found, kubelet, kubernetes), control_plane
+            )
         ),
         host=host,
         port=port,
@@ -211,6 +221,20 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _with_roles(plans: tuple[NodePlan, ...], control_plane: int) -> Iterator[NodePlan]:
+    """Yield *plans*, the first of them as kubeadm sets up a control plane."""
+    from numakube.api.nodes import CONTROL_PLANE
+    from numakube.api.placement import Taint
+
+    taint = Taint(key=CONTROL_PLANE, effect="NoSchedule")
+    for number, plan in enumerate(plans):
+        if number < control_plane:
+            labels = {**plan.labels, CONTROL_PLANE: ""}
+            yield replace(plan, labels=labels, taints=(*plan.taints, taint))
+        else:
+            yield plan
 
 
 def _plans(
