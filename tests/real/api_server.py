@@ -99,6 +99,11 @@ class RealServer:
         return self._is_ready()
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of server and store."""
+        return tuple(process.pid for process in self._processes.values())
+
+    @property
     def ca(self) -> Path:
         """File of the certificate to trust."""
         return self.directory / "certs" / "apiserver.crt"
