@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from tests.insight.explain.case import Case, case, crowded
 
@@ -15,6 +17,7 @@ from numakube.api.placement import (
     TopologySpreadConstraint,
 )
 from numakube.api.pod import Pod, PodSchedulingGate
+from numakube.api.strictness import MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
 from numakube.api.volumes import (
     PersistentVolumeClaimVolumeSource,
     Volume,
@@ -61,6 +64,24 @@ def restricted_sizes() -> Case:
     world = World()
     world.add_node("node-a", "restricted")
     return Case(world.facts(), pod_subject(pod("uneven", cpu="10", memory="1Gi", gpu=1)))
+
+
+@case
+def strict_pod() -> Case:
+    """One node has no report, the other a weaker policy than the pod asks for (B21)."""
+    world = World()
+    world.add_node("node-a", "single-numa-node")
+    world.add_node("node-b", "best-effort")
+    facts = world.facts()
+    unknown = replace(facts, topologies={"node-b": facts.topologies["node-b"]})
+    strict = pod("strict")
+    words = {
+        MISSING_DATA: "Refuse",
+        REQUIRED_POLICY: "single-numa-node",
+        WEAKER_POLICY: "Refuse",
+    }
+    metadata = msgspec.structs.replace(strict.metadata, annotations=words)
+    return Case(unknown, pod_subject(msgspec.structs.replace(strict, metadata=metadata)))
 
 
 @case
