@@ -14,7 +14,7 @@ help:  ## Show this list
 
 venv: $(STAMP)  ## Create .venv with the packages (editable) and their development tools
 
-$(STAMP): pyproject.toml packages/lab/pyproject.toml constraints.txt
+$(STAMP): pyproject.toml packages/lab/pyproject.toml packages/lab/hatch_build.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "numakube needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e packages/lab

@@ -66,7 +66,7 @@ def make_host(root: Path) -> AgentOptions:
     return AgentOptions(
         config_file=root / "config.json",
         prefix="intel.com",
-        places=Places(host=host, device_info=root / "info"),
+        places=Places(host=host, device_info=root / "info", choices=root / "choices"),
         folders=KubeletFolders(device_plugins=root / "d", registry=root / "r", way=Way.REGISTRY),
     )
 

@@ -17,5 +17,6 @@ class Dependencies(MetadataHookInterface):
             # The lab serves HTTPS with a certificate authority of its own and token files.
             "cryptography>=44",
             "grpcio>=1.70",
+            "h2>=4.2",
             "protobuf>=5.29",
         ]

@@ -118,7 +118,7 @@ def test_completion_is_silent_about_what_is_missing(tmp_path: Path) -> None:
         "from numakube.cli.completion import kubectl_candidates; from numakube.cli.main import cli;"
         "print(*kubectl_candidates(cli, ['exporter', '--']))"
     )
-    done = run_hiding(["grpc"], program, env={"HOME": str(tmp_path)})
+    done = run_hiding(["h2"], program, env={"HOME": str(tmp_path)})
     assert (done.stdout, done.stderr) == (":4\n", "")
 
 

@@ -27,7 +27,7 @@ Document = dict[str, Any]
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @cluster_options
 def command(node: str, output: Output, cluster: ClusterOptions) -> None:
-    """Show what the kubelet of a node says that its pods hold.
+    """Show what a kubelet says that its pods hold.
 
     These are the answers of the kubelet's PodResources API, which exporters and schedulers rest
     on: CPUs, memory and devices of each container, claims of dynamic resource allocation, and what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -30,3 +31,24 @@ def test_it_needs_neither_numpy_nor_grpc_and_less_than_60_megabytes() -> None:
     assert told["loaded"] == "[]"
     assert int(told["peak"]) < 60 * MEGABYTE
     assert "kind: NodeResourceTopology" in done.stdout
+
+
+ENVIRONMENT = r"""
+import atexit, os, sys
+from numakube.cli.main import main
+atexit.register(lambda: print("trusts:", os.environ["SSL_CERT_FILE"], file=sys.stderr))
+sys.argv = ["numakube", "exporter", "--dry-run", "--no-kubelet", "--log-level", "error"]
+main()
+"""
+
+
+def test_what_the_user_trusts_stays_as_it_was() -> None:
+    """Although the certificates of the system are kept out while a library is imported."""
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", ENVIRONMENT],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SSL_CERT_FILE": "/etc/mine.pem"},
+    )
+    assert done.stderr == "trusts: /etc/mine.pem\n"
