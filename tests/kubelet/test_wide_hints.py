@@ -116,6 +116,23 @@ def test_one_resource_alone_gets_its_own_best_hint_on_wide_machines(random: Rand
 
 
 @given(SEEDS)
+@settings(max_examples=40)
+def test_two_resources_on_a_wide_machine_agree_on_what_both_prefer(random: Random) -> None:
+    """Whether one lists a mask and the other describes it, or both describe it."""
+    rows = [[random.choice((10, 12, 20)) for _ in range(9)] for _ in range(9)]
+    numa = numa_of(*range(9), distances=rows, closest=random.random() < 0.5)
+    some = random.sample(masks_over(numa.nodes), 40)
+    axes = []
+    for _ in range(2):
+        amounts = {1 << node: random.randint(0, 2) for node in numa.nodes}
+        cover = Cover(amounts, max(1, sum(amounts.values()) - random.randint(0, 2)))
+        smallest, listed = random.choice((1, 2, 7, 8)), random.sample(some, random.randint(0, 30))
+        axes.append(WideHints(numa.nodes, (cover,), smallest, listed=frozenset(listed)))
+    plain = [one.listing() for one in axes]
+    assert merge_wide(axes, numa) == reference_merge.merge(plain, numa)
+
+
+@given(SEEDS)
 @settings(max_examples=10)
 def test_two_resources_on_a_wide_machine_are_listed(random: Random) -> None:
     """Nine common nodes are too many for a table, and few enough for a list."""

@@ -74,6 +74,8 @@ def merge_wide(axes: Sequence[AnyAxis], numa: NumaInfo) -> Hint:
         return _merge_on(common, families, numa, hopeful=hopeful)
     if len(wide) == 1 and not caring:
         return _best_of(wide[0], numa, hopeful=hopeful)
+    if hopeful and not caring and (mask := _preferred_by_all(wide, numa)):
+        return Hint(mask, preferred=True)
     return merge([_listing(axis) for axis in axes], numa)
 
 
@@ -91,6 +93,26 @@ def _merge_on(
         reached = {one & part for one in reached for part in parts} - {0}
     wanted = max(one.narrowest or 0 for one in families)
     return Hint(better_mask(reached, wanted, numa), preferred=False)
+
+
+def _preferred_by_all(wide: Sequence[WideHints], numa: NumaInfo) -> NumaMask | None:
+    """Return the fittest mask that all prefer; ``None`` if there is none, or lists must tell."""
+    sizes = {one.smallest for one in wide}
+    if len(sizes) > 1 or any(one.aligned for one in wide):
+        return None
+    # A mask is among the listed ones of some resource, or it meets the conditions of all.
+    together = WideHints(
+        wide[0].nodes,
+        tuple(cover for one in wide for cover in one.covers),
+        open=reduce(and_, (one.everywhere & one.open for one in wide)),
+        least=max(one.least for one in wide),
+        listed=frozenset(mask for one in wide for mask in one.listed if _all_prefer(wide, mask)),
+    )
+    return together.first(sizes.pop(), numa=numa)
+
+
+def _all_prefer(wide: Sequence[WideHints], mask: NumaMask) -> bool:
+    return all(one.prefers(mask) for one in wide)
 
 
 def _best_of(hints: WideHints, numa: NumaInfo, *, hopeful: bool) -> Hint:
