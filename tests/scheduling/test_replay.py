@@ -30,7 +30,7 @@ def case() -> dict[str, Any]:
     return row
 
 
-def test_a_pod_with_resource_claims_is_told_where_to_go(case: dict[str, Any]) -> None:
+def test_a_pod_whose_resource_claim_is_missing_is_told_which(case: dict[str, Any]) -> None:
     """Placing it without its devices would be worse than not placing it."""
     pod = case["pods"][0]
     pod["spec"] = {
@@ -40,4 +40,5 @@ def test_a_pod_with_resource_claims_is_told_where_to_go(case: dict[str, Any]) ->
     refusal = answer({**case, "pods": [pod]})["expect"][pod["metadata"]["name"]]["preFilter"]
     assert refusal["plugin"] == "DynamicResources"
     assert refusal["code"] == "UnschedulableAndUnresolvable"
-    assert "numakube extender" in refusal["reasons"][0]
+    namespace = pod["metadata"]["namespace"]
+    assert refusal["reasons"] == [f'could not find ResourceClaim "{namespace}/gpu"']

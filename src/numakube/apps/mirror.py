@@ -17,7 +17,7 @@ from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_pod
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.apps.unusable_objects import UnusableObjects
-from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCES
+from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCE_CLAIMS, RESOURCES
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
+    from numakube.api.resource_claims import ResourceClaim
     from numakube.api.workloads import Namespace
     from numakube.kube.client import Client
     from numakube.kube.store import Change
@@ -231,7 +232,9 @@ class Mirror:
             else:
                 objects[key] = change.object
             self.cluster.objects_changed(node=key if kind.of_node else "")
-            if kind.event is not None:
+            if resource is RESOURCE_CLAIMS:
+                self._on_resource_claim(key, change)
+            elif kind.event is not None:
                 claim = key if resource is CLAIMS else ""
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
@@ -240,6 +243,18 @@ class Mirror:
         self._others.append(reflector)
         if kind.optional:
             self._optional.append(reflector)
+
+    def _on_resource_claim(self, key: str, change: Change[ResourceClaim]) -> None:
+        removed = isinstance(change, Removed)
+        before = change.old if isinstance(change, Updated) else None
+        event = ClusterEvent(
+            kind=EventKind.CLAIM_CHANGED,
+            claim=key,
+            claim_before=change.object if removed else before,
+            claim_now=None if removed else change.object,
+        )
+        if self.listener is not None:
+            self.listener.happened(event)
 
     def _on_namespace(self, change: Change[Namespace]) -> None:
         metadata = change.object.metadata

@@ -9,6 +9,7 @@ from numakube.kube.resource_types import Resource
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, ObjectKind
 
 if TYPE_CHECKING:
+    from numakube.api.resource_claims import ResourceClaim
     from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
 
 
@@ -28,6 +29,7 @@ RESOURCES: Final = {kind.field: _resource(kind) for kind in OBJECT_KINDS}
 
 CLAIMS: Final[Resource[PersistentVolumeClaim]] = RESOURCES["claims"]
 VOLUMES: Final[Resource[PersistentVolume]] = RESOURCES["volumes"]
+RESOURCE_CLAIMS: Final[Resource[ResourceClaim]] = RESOURCES["resource_claims"]
 DEVICES: Final = RESOURCES["devices"]
 NAMESPACES: Final = Resource(
     version="v1", plural="namespaces", kind="Namespace", namespaced=False, object_type=Namespace

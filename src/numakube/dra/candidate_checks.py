@@ -112,6 +112,11 @@ class CandidateChecks:
     ) -> bool:
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
+            known = candidate.verdicts.get(expression)
+            if known is not None:
+                if not known:
+                    return False
+                continue
             try:
                 program = selector_program(expression)
             except AllocationError as error:
@@ -119,7 +124,9 @@ class CandidateChecks:
                     f"{who}: selector #{index}: CEL compile error: {error}", kind=error.kind
                 ) from None
             try:
-                if not matches(program, self._seen(candidate)):
+                found = matches(program, self._seen(candidate))
+                candidate.verdicts[expression] = found
+                if not found:
                     return False
             except AllocationError as error:
                 raise AllocationError(

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A device where it is offered."""
+    """A device where it is offered; *verdicts* are those of selectors that judged it before."""
 
     id: DeviceId
     device: Device
     slice: ResourceSlice
     pool: Pool
+    verdicts: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +67,7 @@ class Inventory:
         self._local: dict[str, list[ResourceSlice]] = {}
         self._shared: list[ResourceSlice] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = {}
+        self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         for one in self.slices:
             self._by_pool.setdefault(pool_id(one), []).append(one)
             if one.spec.node_name:
@@ -79,6 +81,13 @@ class Inventory:
         Raises:
             AllocationError: a node selector cannot be read.
         """
+        labels = node.metadata.labels
+        known = self._pools.get(node.metadata.name)
+        if known is None or known[0] != labels:
+            known = self._pools[node.metadata.name] = (labels, self._gathered(node))
+        return known[1]
+
+    def _gathered(self, node: Node) -> list[Pool]:
         grouped = self._grouped(node)
         pools = [
             pool

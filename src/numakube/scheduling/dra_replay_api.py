@@ -80,8 +80,8 @@ class ReplayedApi:
         metadata = replace(current.metadata, finalizers=claim.metadata.finalizers)
         return self._stored(replace(current, metadata=metadata))
 
-    async def set_status(self, claim: ResourceClaim) -> ResourceClaim:
-        """Write the status."""
+    async def set_status(self, claim: ResourceClaim, *, allocation: bool) -> ResourceClaim:
+        """Write the status, whole as kube-scheduler does."""
         current = self._unchanged(claim)
         problems = list(_problems(current, claim))
         if problems:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
+from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
 from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
@@ -28,6 +28,7 @@ from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.queue.entries import Place
 from numakube.testing import pod_document, refusal_of
 from numakube_lab.testing import Opener, lab_cluster
 
@@ -310,14 +311,14 @@ async def test_two_profiles_serve_two_names(sites: Opener) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_a_pod_with_resource_claims_is_told_who_handles_them(sites: Opener) -> None:
-    """It is not placed without its devices."""
+async def test_a_pod_whose_resource_claim_does_not_exist_waits(sites: Opener) -> None:
+    """It is not placed without its devices, nor tried before the claim is there."""
     async with lab_cluster(1, shape="1 socket, 4 cores, smt 1, 8Gi", on=sites) as world:
-        await world.start()
+        running = await world.start()
         claims = [{"name": "gpu", "resourceClaimName": "some-gpu"}]
-        await world.create(pod_document("p", resourceClaims=claims))
-        (text,) = await world.some_events("FailedScheduling")
-        assert "resource claims" in text
-        assert "numakube extender" in text
-        assert world.pod("p").spec.scheduler_name == SCHEDULER_NAME
+        await world.create(pod_document("p", resourceClaims=claims), pod_document("q"))
+        await world.runs("q")
+        waiting = list(running.process.scheduler.queue)
+        assert [(one.pod.name, one.place) for one in waiting] == [("p", Place.GATED)]
+        assert waiting[0].gate.message == 'could not find ResourceClaim "default/some-gpu"'
         assert not world.pod("p").spec.node_name

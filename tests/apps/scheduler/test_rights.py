@@ -14,7 +14,7 @@ from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.host.access import Access
-from numakube.apps.watched_kinds import CLAIMS, VOLUMES
+from numakube.apps.watched_kinds import CLAIMS, RESOURCE_CLAIMS, RESOURCES, VOLUMES
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -62,6 +62,9 @@ class Right(NamedTuple):
 UNUSED = {
     Right("", "events", "patch"): "a repeated event raises a count; this run repeats none",
     Right("nodeinfo.volcano.sh", "numatopologies", "watch"): "the kind is not served here",
+    Right("resource.k8s.io", "devicetaintrules", "watch"): "the kind is not served here",
+    Right("resource.k8s.io", "resourceclaims", "create"): "extended resources served by devices",
+    Right("resource.k8s.io", "resourceclaims", "delete"): "extended resources served by devices",
 }
 """Rights that this run does not need, and why they are given."""
 FAMILIAR = {"get"}
@@ -140,7 +143,7 @@ async def transport(world: LabCluster) -> Recording:
 async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     world: LabCluster, transport: Recording
 ) -> None:
-    """Scheduling, preemption, volumes, the lease, events and the check of callers."""
+    """Scheduling, preemption, volumes, devices, the lease, events and the check of callers."""
     config = default_configuration(SCHEDULER_NAME)
     election = msgspec.structs.replace(config.leader_election, resource_namespace=NAMESPACE)
     client = Client(transport, rate=0)
@@ -153,6 +156,7 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     await world.runs("fills")
     await world.create(pod_document("urgent", "4", priorityClassName="urgent"))
     await world.runs("urgent")
+    await with_devices(world)
     await with_volumes(world)
     await world.some_events("Scheduled")
     await world.some_events("Preempted")
@@ -163,6 +167,22 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     assert transport.used - granted() == set()
     idle = granted() - transport.used - UNUSED.keys()
     assert {right for right in idle if right.verb not in FAMILIAR} == set()
+
+
+async def with_devices(world: LabCluster) -> None:
+    """Let the scheduler allocate a device."""
+    admin = world.client
+    await admin.create(RESOURCES["device_classes"].raw, {"metadata": {"name": "gpu"}, "spec": {}})
+    pool = {"name": "node-0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.example", "nodeName": "node-0", "pool": pool, "devices": [{"name": "a"}]}
+    offered = {"metadata": {"name": "s"}, "spec": spec}
+    await admin.create(RESOURCES["resource_slices"].raw, offered)
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
+    wanted = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    await admin.create(RESOURCE_CLAIMS.raw, wanted, namespace="default")
+    claims = [{"name": "c", "resourceClaimName": "c"}]
+    await world.create(pod_document("computes", "100m", "64Mi", resourceClaims=claims))
+    await world.until(lambda: bool(world.pod("computes").spec.node_name))
 
 
 async def with_volumes(world: LabCluster) -> None:

@@ -313,7 +313,8 @@ def _claims_beside_cpus(world: Documents) -> Expected:
 def _claims_that_our_scheduler_refuses(world: Documents) -> Expected:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     world.pods.append(pod("claiming", resources={}, spec={"resourceClaims": claims}))
-    return {"NUMA-POD-DRA-REFUSED": ("default/claiming", "default-scheduler")}
+    world.version = "v1.33.4"
+    return {"NUMA-POD-DRA-REFUSED": ("default/claiming", "1.34 or later")}
 
 
 @case

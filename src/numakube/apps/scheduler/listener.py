@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from numakube.apps.scheduler.binding_cycle import BindingCycle
+    from numakube.apps.scheduler.claim_writer import ApiClaimActions
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.rejections import Rejections
@@ -31,6 +32,7 @@ class SchedulerListener:
         rejections: what is learnt from those that kubelets rejected.
         results: who else learns of things.
         volumes: what waits for volumes to be bound.
+        claims: what waits for claims for devices.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SchedulerListener:
         rejections: Rejections,
         results: Results,
         volumes: ApiVolumeActions,
+        claims: ApiClaimActions,
     ) -> None:
         self._profiles = profiles
         self._queue = queue
@@ -51,6 +54,7 @@ class SchedulerListener:
         self._rejections = rejections
         self._results = results
         self._volumes = volumes
+        self._claims = claims
 
     def pod_waits(self, pod: PodInfo) -> None:
         """Queue a pod of ours."""
@@ -89,6 +93,9 @@ class SchedulerListener:
             self._results.recording.flush()
         if event.kind is EventKind.STORAGE_CHANGED:
             self._volumes.storage_changed()
+        if event.kind is EventKind.CLAIM_CHANGED:
+            self._claims.claims_changed()
+            self._queue.ask_gates()
 
     def cache_changed(self, changes: Changes) -> None:
         """Count and log what the NUMA cache found."""

@@ -70,6 +70,11 @@ class PodQueue:
         self._events.append(ClusterEvent(kind=EventKind.OTHER))
         self.waiting.recheck_gates(self._clock.monotonic())
 
+    def ask_gates(self) -> None:
+        """Ask again about pods that must not be tried; other pods are left alone."""
+        self.waiting.recheck_gates(self._clock.monotonic())
+        self._bell.set()
+
     def handle_events(self) -> int:
         """Wake the pods that the events since the last call may help; return how many."""
         if not self._events:

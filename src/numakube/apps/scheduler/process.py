@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.api.codec import decode
+from numakube.api.meta import ServerVersion
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted, source_of
@@ -27,6 +29,7 @@ from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.binding_cycle import BindingCycle
+from numakube.apps.scheduler.claim_writer import ApiClaimActions
 from numakube.apps.scheduler.decision_events import Outcomes
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.default_scheduler_guard import (
@@ -45,13 +48,18 @@ from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
-from numakube.errors import LeadershipLost
+from numakube.errors import LeadershipLost, NumakubeError
 from numakube.kube.connect import connect
+from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection, LeaseTiming, ended
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.framework.registry import Services
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
+    CLAIM_ACTIONS,
+    KUBERNETES_MINOR,
+)
 from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
@@ -111,7 +119,12 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
     ) as client:
-        process = SchedulerProcess(options.config, client, recorder_of(options.settings.recorder))
+        process = SchedulerProcess(
+            options.config,
+            client,
+            recorder_of(options.settings.recorder),
+            minor=await _server_minor(client),
+        )
         listen = listen_of(options.settings.serving, locate=around.locate) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
 
@@ -127,11 +140,13 @@ class SchedulerProcess:
         *,
         topologies: bool = True,
         guarded: bool = True,
+        minor: int | None = None,
     ) -> None:
         """Prepare a scheduler.
 
         One that has no use for *topologies* need not watch them, and one that plays the cluster's
-        kube-scheduler need not be *guarded* from it.
+        kube-scheduler need not be *guarded* from it. *minor* is the minor version of the API
+        server's Kubernetes, if it is known.
         """
         self._config = config
         self._client = client
@@ -149,14 +164,17 @@ class SchedulerProcess:
         self._outcomes = Outcomes(client, self._recorder)
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
-        engine = assemble(
-            config, all_plugins(DefaultBinder.make), _services(client, volumes, permits)
-        )
+        claims = ApiClaimActions(client, self._recorder)
+        services = _services(client, volumes, permits)
+        services.offer(CLAIM_ACTIONS, claims)
+        if minor is not None:
+            services.offer(KUBERNETES_MINOR, minor)
+        engine = assemble(config, all_plugins(DefaultBinder.make), services)
         for note in engine.notes:
             _log.warning("configuration", note=note)
         self.mirror = Mirror(client, engine.cluster, engine.cache, topologies=topologies)
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
-        self.scheduler = self._make_scheduler(engine, recording, volumes, permits)
+        self.scheduler = self._make_scheduler(engine, recording, volumes, claims, permits)
         self._watch(engine)
 
     def _make_scheduler(
@@ -164,6 +182,7 @@ class SchedulerProcess:
         engine: Engine,
         recording: Recording,
         volumes: ApiVolumeActions,
+        claims: ApiClaimActions,
         permits: WaitingPods,
     ) -> Scheduler:
         clock, metrics = self._client.clock, self._metrics
@@ -194,6 +213,7 @@ class SchedulerProcess:
             rejections=rejections,
             results=results,
             volumes=volumes,
+            claims=claims,
         )
         return Scheduler(
             engine,
@@ -380,6 +400,18 @@ PROGRAM: Final = Program(
     run=run,
     holds_cluster=True,
 )
+
+
+async def _server_minor(client: Client) -> int | None:
+    """Return the minor version of the server's Kubernetes, or None if it does not tell."""
+    try:
+        answer = await client.request(Request(method="GET", path="/version"))
+        version = decode(ServerVersion, bytes(answer.body), "version")
+    except NumakubeError as error:
+        _log.warning("server_version_unknown", error=str(error))
+        return None
+    digits = version.minor.rstrip("+")
+    return int(digits) if digits.isdecimal() else None
 
 
 def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -> Services:

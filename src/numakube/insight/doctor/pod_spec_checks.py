@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
 from numakube.kubelet.demand import Role
+from numakube.scheduling.plugins.dynamic_resources.claims_plugin import FIRST_VERSION
 from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
@@ -79,8 +81,8 @@ DRA_REFUSED: Final = Rule(
     id="NUMA-POD-DRA-REFUSED",
     severity=Severity.ERROR,
     title="Pods with resource claims wait for numakube's scheduler, which refuses them",
-    why="It does not allocate claims.",
-    fix="schedulerName: default-scheduler   # with `numakube extender` to align the rest",
+    why="It allocates claims of resource.k8s.io/v1, which this version of Kubernetes lacks.",
+    fix="# upgrade to Kubernetes 1.34 or later, or give the pods to kube-scheduler",
 )
 
 
@@ -132,6 +134,10 @@ def _likeness(pod: Pod) -> bytes:
 
 
 def _refusing(facts: ClusterFacts) -> frozenset[str]:
+    """Return the schedulers of ours that cannot allocate claims, which depends on the server."""
+    version = re.match(r"v1\.(\d+)", facts.version.git_version)
+    if version is None or int(version[1]) >= FIRST_VERSION:
+        return frozenset()
     ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
     return frozenset({SCHEDULER_NAME, *(one.scheduler_name for one in ours)})
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from numakube.api.koordinator.devices import GROUP as KOORDINATOR
 from numakube.api.koordinator.devices import KIND, PLURAL, DeviceCr
+from numakube.api.resource_claims import ResourceClaim
+from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from numakube.api.storage import (
     CSIDriver,
     CSINode,
@@ -28,6 +30,9 @@ from numakube.api.workloads import (
     StatefulSet,
 )
 from numakube.scheduling.framework.events import EventKind
+
+DRA: Final = "resource.k8s.io"
+"""The group of Dynamic Resource Allocation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,17 @@ def _owner(group: str, plural: str, field: str, type_: type[Any]) -> ObjectKind:
     return ObjectKind(group=group, plural=plural, field=field, object_type=type_, namespaced=True)
 
 
+def _of_devices(plural: str, field: str, type_: type[Any]) -> ObjectKind:
+    return ObjectKind(
+        group=DRA,
+        plural=plural,
+        field=field,
+        object_type=type_,
+        event=EventKind.DEVICES_CHANGED,
+        optional=True,
+    )
+
+
 OBJECT_KINDS: Final = (
     ObjectKind(
         plural="persistentvolumeclaims",
@@ -105,4 +121,16 @@ OBJECT_KINDS: Final = (
         optional=True,
         of_node=True,
     ),
+    ObjectKind(
+        group=DRA,
+        plural="resourceclaims",
+        field="resource_claims",
+        object_type=ResourceClaim,
+        namespaced=True,
+        event=EventKind.CLAIM_CHANGED,
+        optional=True,
+    ),
+    _of_devices("resourceslices", "resource_slices", ResourceSlice),
+    _of_devices("deviceclasses", "device_classes", DeviceClass),
+    _of_devices("devicetaintrules", "device_taint_rules", DeviceTaintRule),
 )

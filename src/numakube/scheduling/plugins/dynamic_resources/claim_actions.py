@@ -40,8 +40,8 @@ class ClaimActions(Protocol):
         """Write the finalizers of *claim*."""
         ...
 
-    async def set_status(self, claim: ResourceClaim) -> ResourceClaim:
-        """Write allocation and reservations of *claim*; devices too if there is no allocation."""
+    async def set_status(self, claim: ResourceClaim, *, allocation: bool) -> ResourceClaim:
+        """Write the reservations of *claim*, and with *allocation* what is allocated."""
         ...
 
     async def delete(self, claim: ResourceClaim) -> None:

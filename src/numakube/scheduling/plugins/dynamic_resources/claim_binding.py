@@ -90,7 +90,7 @@ async def _write_once(
     if timestamps:
         written = _stamped(written, actions)
     try:
-        return await actions.set_status(written)
+        return await actions.set_status(written, allocation=allocation is not None)
     except ClaimConflict:
         raise
     except NumakubeError as error:
@@ -132,7 +132,7 @@ def _stamped(claim: ResourceClaim, actions: ClaimActions) -> ResourceClaim:
 
 async def deallocate(actions: ClaimActions, claim: ResourceClaim) -> ResourceClaim:
     """Take the devices from *claim*, which no other pod may use."""
-    return await actions.set_status(replace(claim, status=ResourceClaimStatus()))
+    return await actions.set_status(replace(claim, status=ResourceClaimStatus()), allocation=True)
 
 
 async def delete_claim(actions: ClaimActions, claim: ResourceClaim) -> None:

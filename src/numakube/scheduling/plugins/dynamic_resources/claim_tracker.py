@@ -67,6 +67,7 @@ class ClaimTracker:
 
     def state(self, objects: ClusterObjects) -> AllocatedState:
         """Return what is allocated or in flight now."""
+        self._assumed.keep(objects.resource_claims)
         wanted: dict[str, AllocationResult] = {
             claim.metadata.uid: claim.status.allocation
             for claim in self.all(objects)

@@ -36,6 +36,7 @@ from numakube.scheduling.framework.plugins import (
     Reserve,
     Score,
 )
+from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
     SKIP,
     SUCCESS,
@@ -76,12 +77,9 @@ FIRST_VERSION: Final = 34
 NOT_SERVED: Final = unresolvable(
     "pod has resource claims (dynamic resource allocation), which need Kubernetes 1.34 or later"
 )
-NOT_HANDLED: Final = unresolvable(
-    "pod has resource claims (dynamic resource allocation), which this scheduler does not handle: "
-    "give it to kube-scheduler with the numakube extender, which does"
-)
 NO_ACTIONS: Final = failure("claims cannot be allocated: this process has no way to change them")
 MAX_STEPS: Final = 1_000_000
+_SEARCH: Final = StateKey[NodeSearch]("DynamicResources.search")
 CREATED_WITHIN_SECONDS: Final = 120
 """How long a claim that was created may take to appear in the watch."""
 
@@ -132,8 +130,6 @@ class DynamicResources(
         """Keep a pod back whose claims do not exist yet."""
         if not self._served or self._objects is None or not pod.pod.spec.resource_claims:
             return SUCCESS
-        if self.actions is None:
-            return SUCCESS
         problem = self._problem(pod, self._objects)
         return unresolvable(problem) if problem else SUCCESS
 
@@ -149,8 +145,6 @@ class DynamicResources(
         objects = snapshot.objects
         if not self._served:
             return PreFilterResult(NOT_SERVED if pod.pod.spec.resource_claims else SKIP)
-        if self.actions is None:
-            return PreFilterResult(NOT_HANDLED if pod.pod.spec.resource_claims else SKIP)
         try:
             named = list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
         except InvalidValue as error:
@@ -163,6 +157,15 @@ class DynamicResources(
         if not status.ok:
             return PreFilterResult(status)
         state.write(CYCLE_CLAIMS, known)
+        search = NodeSearch(
+            known,
+            self.features,
+            self._tracker.inventory(objects),
+            classes_by_resource(objects.device_classes.values()),
+            now=self.actions.now() if self.actions is not None else None,
+            timeout_seconds=self.args.binding_timeout_seconds,
+        )
+        state.write(_SEARCH, search)
         return PreFilterResult()
 
     def _add_extended(self, known: CycleClaims, pod: PodInfo) -> None:
@@ -248,18 +251,8 @@ class DynamicResources(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node that cannot use an allocated claim, or has no devices for another."""
-        known = state.read(CYCLE_CLAIMS)
-        if known is None:
-            return SUCCESS
-        search = NodeSearch(
-            known,
-            self.features,
-            self._tracker.inventory(known.objects),
-            classes_by_resource(known.objects.device_classes.values()),
-            now=self.actions.now() if self.actions is not None else None,
-            timeout_seconds=self.args.binding_timeout_seconds,
-        )
-        return search.judge(pod, node)
+        search = state.read(_SEARCH)
+        return SUCCESS if search is None else search.judge(pod, node)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]

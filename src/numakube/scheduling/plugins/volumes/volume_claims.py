@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from numakube.api.meta import ObjectMeta
     from numakube.scheduling.snapshot.objects import ClusterObjects
@@ -172,6 +172,11 @@ class Assumed(Generic[T]):
     def assume(self, changed: T) -> None:
         """Take *changed* for what the object will be."""
         self._objects[changed.metadata.key] = changed
+
+    def keep(self, keys: Container[str]) -> None:
+        """Forget assumptions about objects that are not among *keys*."""
+        for key in [key for key in self._objects if key not in keys]:
+            del self._objects[key]
 
     def restore(self, changed: T) -> None:
         """Forget an assumption."""
