@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.insight.doctor.documents import healthy
+from tests.insight.doctor.documents import pod as document
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.cases import CASES
 from tests.topology.producers import golden
 
 from numakube.api.nrt import Attribute, with_attribute
+from numakube.api.resource_slices import DeviceTaintSelector
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack, without_secrets
 from numakube.insight.collected import Collected
+from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.explain import Explanation, Subject, explain, pod_subject
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.insight.scheduler_engine import engine_of
@@ -142,3 +146,66 @@ def test_the_words_of_a_kubelet_that_rejects_stay(reason: str) -> None:
     (one,) = facts_of(anonymise(collected_of(world.facts()))).pods
     assert one.status is not None
     assert (one.status.reason, one.status.message) == (reason, "the kubelet's words")
+
+
+def test_no_name_of_a_claim_is_left_and_findings_stay_the_same() -> None:
+    """Nor of pools and devices, nor what claims and drivers tell each other."""
+    world = healthy()
+    pool = {"name": "secretpool", "generation": 1, "resourceSliceCount": 1}
+    taint = {"key": "secretkey", "value": "secretvalue", "effect": "NoSchedule"}
+    devices = [{"name": "secretgpu", "taints": [taint]}]
+    spec = {"driver": "gpu.example", "nodeName": "node-0", "pool": pool, "devices": devices}
+    config = {"opaque": {"driver": "gpu.example", "parameters": {"mode": "secret"}}}
+    gone = {"request": "one", "driver": "gpu.example", "pool": "secretpool", "device": "secretgone"}
+    allocation = {"devices": {"results": [gone], "config": [{"source": "FromClaim", **config}]}}
+    chosen = {"pool": "secretpool", "device": "secretgpu"}
+    claim = {
+        "metadata": {"name": "secretclaim", "namespace": "secretspace"},
+        "spec": {"devices": {"config": [config]}},
+        "status": {
+            "allocation": allocation,
+            "reservedFor": [{"resource": "pods", "name": "secretpod", "uid": "1"}],
+            "devices": [{**gone, "data": {"serial": "secret"}}],
+        },
+    }
+    template = {"metadata": {"name": "secrettemplate", "namespace": "secretspace"}}
+    world.others = {
+        "resourceslices": [{"metadata": {"name": "secretslice"}, "spec": spec}],
+        "resourceclaims": [claim],
+        "resourceclaimtemplates": [template],
+        "devicetaintrules": [
+            {"metadata": {"name": "secretrule"}, "spec": {"deviceSelector": chosen, "taint": taint}}
+        ],
+    }
+    entry = {"name": "gpu", "resourceClaimTemplateName": "secretmissing"}
+    wish = {"resourceClaims": [entry]}
+    world.pods.append(document("secretpod", metadata={"uid": "1"}, resources={}, spec=wish))
+    hidden = anonymise(world.collected())
+    for file, content in hidden.files.items():
+        assert b"secret" not in content, file
+    found, told = (
+        {(entry.rule.id, len(entry.findings)) for entry in diagnose(facts).entries}
+        for facts in (facts_of(hidden), world.facts())
+    )
+    assert {("NUMA-DRA-DEVICE-GONE", 1), ("NUMA-POD-CLAIM-MISSING", 1)} <= found
+    assert told <= found
+    (rule,) = facts_of(hidden).objects.device_taint_rules.values()
+    (one,) = facts_of(hidden).objects.resource_slices.values()
+    (device,) = one.spec.devices
+    assert rule.spec.taint == device.taints[0]
+    assert rule.spec.device_selector == DeviceTaintSelector(
+        pool=one.spec.pool.name, device=device.name
+    )
+
+
+def test_the_pod_that_owns_a_claim_is_called_the_same_everywhere() -> None:
+    """Claims for extended resources are found by their owner's name and uid."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": "u", "controller": True}
+    kept = {"resource.kubernetes.io/extended-resource-claim": "true", "note": "gone"}
+    metadata = {"name": "x", "ownerReferences": [owner], "annotations": kept}
+    world = healthy()
+    world.others = {"resourceclaims": [{"metadata": metadata}]}
+    hidden = facts_of(anonymise(world.collected()))
+    (claim,) = hidden.objects.resource_claims.values()
+    assert claim.metadata.owner_references[0].name in {one.metadata.name for one in hidden.pods}
+    assert set(claim.metadata.annotations) == {"resource.kubernetes.io/extended-resource-claim"}

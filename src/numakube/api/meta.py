@@ -1,8 +1,13 @@
 """Object metadata, references and selectors (``metav1``), and the version of a server."""
 
+import re
+from typing import Final
+
 import msgspec
 
 from numakube.api.wire import Timestamp, Wire
+
+_RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class OwnerReference(Wire, frozen=True):
@@ -96,3 +101,9 @@ class ServerVersion(Wire, frozen=True):
     minor: str = ""
     git_version: str = ""
     platform: str = ""
+
+
+def release_of(text: str) -> tuple[int, int] | None:
+    """Return the release that a version such as ``v1.35.2-gke.1`` belongs to."""
+    match = _RELEASE.match(text)
+    return None if match is None else (int(match[1]), int(match[2]))

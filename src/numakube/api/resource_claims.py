@@ -178,6 +178,12 @@ class ResourceClaimStatus(Wire, frozen=True):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
+class ResourceClaimTemplate(Wire, frozen=True):
+    """What claims are made from, one for each pod; pods refer to it by name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ResourceClaim(Wire, frozen=True):
     """A wish for devices that pods share."""
 

@@ -38,7 +38,9 @@ from numakube.values.quantity import parse_quantity
 from numakube.values.semver import Semver, parse_semver
 
 if TYPE_CHECKING:
-    from numakube.api.resource_slices import Device
+    from collections.abc import Iterable
+
+    from numakube.api.resource_slices import Device, DeviceSelector
     from numakube.cel.values import CelValue
 
 COST_LIMIT: Final = 1_000_000
@@ -108,6 +110,15 @@ def matches(program: Program, variables: dict[str, Any]) -> bool:
             kind="cel-runtime",
         )
     return value
+
+
+def is_selected(selectors: Iterable[DeviceSelector], device: Device, driver: str) -> bool:
+    """Tell whether all of *selectors* are true of the device; raise `AllocationError` if unsure."""
+    seen = variables_of(device, driver)
+    return all(
+        matches(selector_program(one.cel.expression if one.cel is not None else ""), seen)
+        for one in selectors
+    )
 
 
 def _evaluated(program: Program, variables: dict[str, Any]) -> CelValue:

@@ -24,6 +24,9 @@ DAEMON_SETS: Final = "daemonsets"
 DEPLOYMENTS: Final = "deployments"
 PRIORITY_CLASSES: Final = "priorityclasses"
 
+RESOURCE_CLAIMS: Final = "resourceclaims"
+CLAIM_TEMPLATES: Final = "resourceclaimtemplates"
+
 ROLES: Final = "roles"
 ROLE_BINDINGS: Final = "rolebindings"
 CLUSTER_ROLES: Final = "clusterroles"

@@ -21,18 +21,20 @@ from numakube.api.events import CoreEvent
 from numakube.api.koordinator import keys
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
-from numakube.api.meta import ServerVersion
+from numakube.api.meta import ServerVersion, release_of
 from numakube.api.nodes import Node
 from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
 from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
+from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.workloads import (
     Namespace,
     PriorityClass,
     Workload,
 )
+from numakube.dra.features import LATEST
 from numakube.errors import MalformedObject, NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.list_reading import Unreadable, read_list, read_object
@@ -81,6 +83,7 @@ class ClusterFacts:
         old_topologies: whether reports are served in v1alpha1 only.
         topologies_in_namespaces: whether reports are in namespaces, as they were once.
         objects: what scheduling depends on besides; its namespace labels are filled in.
+        claims_known: whether resource claims could be listed.
         roles: those of namespaces and of the cluster; so are ``role_bindings``.
         unreadable: what could not be read, and why.
     """
@@ -98,6 +101,8 @@ class ClusterFacts:
     daemon_sets: tuple[Workload, ...] = ()
     deployments: tuple[Workload, ...] = ()
     priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    claims_known: bool = False
+    claim_templates: Mapping[str, ResourceClaimTemplate] = field(default_factory=dict)
     roles: tuple[Role, ...] = ()
     role_bindings: tuple[RoleBinding, ...] = ()
     kubelet_configs: Mapping[str, KubeletConfiguration] = field(default_factory=dict)
@@ -131,6 +136,12 @@ class ClusterFacts:
         missing = self.missing(names.TOPOLOGIES)
         right = missing.right if missing is not None else ""
         return f"403 Forbidden: you may not {right}" if right else ""
+
+    @property
+    def kubernetes_minor(self) -> int:
+        """The minor version of the API server; the latest that is known if it was not read."""
+        release = release_of(self.version.git_version)
+        return LATEST if release is None else release[1]
 
     @cached_property
     def allots(self) -> bool:
@@ -178,6 +189,8 @@ def facts_of(collected: Collected) -> ClusterFacts:
         daemon_sets=reader.all(names.DAEMON_SETS, Workload),
         deployments=reader.all(names.DEPLOYMENTS, Workload),
         priority_classes=reader.by_key(names.PRIORITY_CLASSES, PriorityClass),
+        claims_known=names.list_file(names.RESOURCE_CLAIMS) in collected.files,
+        claim_templates=reader.by_key(names.CLAIM_TEMPLATES, ResourceClaimTemplate),
         roles=(*reader.all(names.ROLES, Role), *reader.all(names.CLUSTER_ROLES, Role)),
         role_bindings=(
             *reader.all(names.ROLE_BINDINGS, RoleBinding),

@@ -79,6 +79,9 @@ DAEMON_SETS = _document("apps", "daemonsets", "DaemonSet")
 JOBS = _document("batch", "jobs", "Job")
 RESOURCE_CLAIMS = _document("resource.k8s.io", "resourceclaims", "ResourceClaim")
 RESOURCE_SLICES = _document("resource.k8s.io", "resourceslices", "ResourceSlice", namespaced=False)
+RESOURCE_CLAIM_TEMPLATES = _document(
+    "resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
 DEVICE_CLASSES = _document("resource.k8s.io", "deviceclasses", "DeviceClass", namespaced=False)
 POD_DISRUPTION_BUDGETS = _document("policy", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITY_CLASSES = _document(

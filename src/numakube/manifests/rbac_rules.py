@@ -99,6 +99,14 @@ def view_rules() -> list[dict[str, Any]]:
         rule(
             "nodetopology.openshift.io", ["numaresourcesoperators", "numaresourcesschedulers"], READ
         ),
+        rule(
+            "resource.k8s.io",
+            [
+                *("resourceclaims", "resourceclaimtemplates", "resourceslices"),
+                *("deviceclasses", "devicetaintrules"),
+            ],
+            READ,
+        ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
     ]

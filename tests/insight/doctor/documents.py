@@ -76,7 +76,7 @@ def owned_by(kind: str, name: str) -> Tree:
 
 @dataclass
 class Documents:
-    """The cluster; *world* has its kubelets."""
+    """The cluster; *world* has its kubelets, *others* lists of further kinds by plural."""
 
     nodes: dict[str, Tree] = field(default_factory=dict)
     topologies: dict[str, Tree] = field(default_factory=dict)
@@ -92,6 +92,7 @@ class Documents:
     rolebindings: list[Tree] = field(default_factory=list)
     clusterroles: list[Tree] = field(default_factory=list)
     clusterrolebindings: list[Tree] = field(default_factory=list)
+    others: dict[str, list[Tree]] = field(default_factory=dict)
     errors: list[Tree] = field(default_factory=list)
     version: str = "v1.35.2"
     taken_at: str = NOW
@@ -160,6 +161,7 @@ class Documents:
             "rolebindings": self.rolebindings,
             "clusterroles": self.clusterroles,
             "clusterrolebindings": self.clusterrolebindings,
+            **self.others,
         }
         encode = msgspec.json.encode
         files = {list_file(kind): encode({"items": items}) for kind, items in lists.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.insight.doctor import placement_cases, report_cases  # noqa: F401 - they add cases
+from tests.insight.doctor import claim_cases, placement_cases, report_cases  # noqa: F401 - cases
 from tests.insight.doctor.breaking import CASES, Break, Expected, case, kubelet_config
 from tests.insight.doctor.documents import (
     KUBELET,
@@ -496,3 +496,12 @@ def test_every_rule_is_broken_by_some_case() -> None:
 def test_a_healthy_cluster_has_no_findings() -> None:
     """Not even notes."""
     assert healthy().diagnosis().entries == ()
+
+
+def test_a_healthy_cluster_with_devices_of_a_driver_has_no_findings() -> None:
+    """Pods with claims of their own and of templates among them."""
+    world = healthy()
+    claim_cases.with_devices(world)
+    world.others["resourceclaims"].append(claim_cases.claim("mine", device="gpu-0"))
+    world.pods.append(claim_cases.claiming("web", resourceClaimName="mine"))
+    assert world.diagnosis().entries == ()

@@ -15,6 +15,7 @@ from numakube.api.nrt import NodeResourceTopology
 from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
+from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.fields import renamed
 from numakube.apps.anonymising.pseudonyms import Collector, Sort
@@ -42,6 +43,7 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.DAEMON_SETS: Workload,
     names.DEPLOYMENTS: Workload,
     names.PRIORITY_CLASSES: PriorityClass,
+    names.CLAIM_TEMPLATES: ResourceClaimTemplate,
     **{kind.plural: kind.object_type for kind in OBJECT_KINDS},
 }
 

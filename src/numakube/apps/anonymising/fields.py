@@ -27,7 +27,7 @@ _SORT_OF_KIND: Final = {
     "pods": Sort.POD,
     "namespaces": Sort.NAMESPACE,
 }
-_KEPT_KINDS: Final = frozenset({"priorityclasses", "csidrivers"})
+_KEPT_KINDS: Final = frozenset({"priorityclasses", "csidrivers", "deviceclasses"})
 """Kinds whose names other objects depend on in ways that a number would hide."""
 
 _NAMES: Final = {
@@ -36,6 +36,10 @@ _NAMES: Final = {
     "nominatedNodeName": Sort.NODE,
     "nodeID": Sort.NODE,
     "claimName": Sort.OBJECT,
+    "resourceClaimName": Sort.OBJECT,
+    "resourceClaimTemplateName": Sort.OBJECT,
+    "pool": Sort.POOL,
+    "device": Sort.DEVICE,
     "volumeName": Sort.OBJECT,
     "persistentVolumeName": Sort.OBJECT,
     "storageClassName": Sort.OBJECT,
@@ -44,17 +48,23 @@ _NAMES: Final = {
     "topologyKey": Sort.LABEL,
     "holderIdentity": Sort.OBJECT,
 }
+_NAMED_ENTRIES: Final = {
+    "pool": Sort.POOL,
+    "devices": Sort.DEVICE,
+    "reservedFor": Sort.POD,
+}
+"""Objects, or lists of them, that have a name of their own."""
 _LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
 _LABEL_LISTS: Final = frozenset({"matchLabelKeys", "mismatchLabelKeys"})
 _WITH_KEY_AND_VALUES: Final = frozenset(
-    {"matchExpressions", "matchFields", "matchLabelExpressions", "taints", "tolerations"}
+    {"matchExpressions", "matchFields", "matchLabelExpressions", "taint", "taints", "tolerations"}
 )
 _DROPPED: Final = frozenset(
     {
         "env", "command", "args", "workingDir", "volumeMounts", "serviceAccountName", "hostname",
         "message", "podIP", "podIPs", "hostIP", "hostIPs", "imageID", "containerID", "addresses",
         "nodeInfo", "generateName", "podCIDR", "podCIDRs", "providerID", "note", "source",
-        "reportingInstance", "fieldPath", "selfLink", "finalizers",
+        "reportingInstance", "fieldPath", "selfLink", "finalizers", "config", "data", "networkData",
     }
 )  # fmt: skip
 """Fields that say something about their owner, and nothing about where pods go."""
@@ -65,7 +75,7 @@ _ANNOTATIONS: Final = (
     "resource-spec.scheduling.koordinator.sh/", "kubelet.koordinator.sh/", "kai.scheduler/numa-",
     "node.koordinator.sh/cpu-topology", "node.koordinator.sh/reservation",
     "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/resource-amplification-ratio",
-    "volcano.sh/numa-topology-policy",
+    "volcano.sh/numa-topology-policy", "resource.kubernetes.io/", "numakube.dev/claim-alignment",
 )  # fmt: skip
 _NAMES_IN_ANNOTATIONS: Final = {
     "volume.kubernetes.io/selected-node": Sort.NODE,
@@ -112,21 +122,37 @@ def _field(key: str, value: Tree, rename: Rename) -> Tree:
     if key in _LABEL_LISTS:
         return [rename(Sort.LABEL, one) for one in value]
     if key in _WITH_KEY_AND_VALUES:
-        return [_requirement(one, rename) for one in value]
+        return _requirements(value, rename)
     if key == "namespaces" and isinstance(value, list):
         return [rename(Sort.NAMESPACE, one) for one in value]
     if key in ("involvedObject", "related", "claimRef", "regarding") and isinstance(value, dict):
         return _reference(value, rename)
     if key == "ownerReferences":
-        return [{**one, "name": rename(Sort.OBJECT, one.get("name", ""))} for one in value]
+        return [_reference(one, rename) for one in value]
+    if key in _NAMED_ENTRIES:
+        return _named(value, _NAMED_ENTRIES[key], rename)
     if key == "images":
         return [_image(one, rename) for one in value]
     return _deep(value, rename)
 
 
+def _named(value: Tree, sort: Sort, rename: Rename) -> Tree:
+    """Replace the name of an entry, or of each in a list, besides those inside it."""
+    if isinstance(value, list):
+        return [_named(one, sort, rename) for one in value]
+    done = _deep(value, rename)
+    return {**done, "name": rename(sort, done["name"])} if "name" in done else done
+
+
 def _is_label_map(value: Tree) -> bool:
     """Tell whether a selector is of the plain kind; others have ``matchLabels`` inside."""
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+def _requirements(value: Tree, rename: Rename) -> Tree:
+    if isinstance(value, dict):
+        return _requirement(value, rename)
+    return [_requirement(one, rename) for one in value]
 
 
 def _requirement(one: Tree, rename: Rename) -> Tree:

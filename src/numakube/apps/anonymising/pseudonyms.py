@@ -31,6 +31,8 @@ class Sort(StrEnum):
     LABEL = "label"
     VALUE = "value"
     IMAGE = "image"
+    POOL = "pool"
+    DEVICE = "device"
 
 
 class Collector:

@@ -19,6 +19,7 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
     ROLE_BINDINGS,
     ROLES,
 )
@@ -35,6 +36,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     NAMESPACES,
     *RESOURCES.values(),
     PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
     CORE_EVENTS,
     LEASES,
     DAEMON_SETS,
@@ -47,7 +49,11 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
 """Every kind of which all objects are read."""
 
 OPTIONAL: Final = frozenset(
-    {NUMATOPOLOGIES.plural, *(kind.plural for kind in OBJECT_KINDS if kind.optional)}
+    {
+        NUMATOPOLOGIES.plural,
+        RESOURCE_CLAIM_TEMPLATES.plural,
+        *(kind.plural for kind in OBJECT_KINDS if kind.optional),
+    }
 )
 """Kinds that many clusters do not have; nothing is amiss then."""
 

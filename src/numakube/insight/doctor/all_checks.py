@@ -19,6 +19,8 @@ from numakube.insight.doctor import (
     program_checks,
     program_rights_checks,
     rejected_pod_checks,
+    resource_claim_checks,
+    resource_slice_checks,
     scheduler_name_checks,
     unreadable_checks,
 )
@@ -42,6 +44,8 @@ AREAS: Final = {
     "Kubelets": kubelet_config_checks,
     "Machines": machine_checks,
     "Devices": device_plugin_checks,
+    "Devices of DRA drivers": resource_slice_checks,
+    "Resource claims": resource_claim_checks,
     "Reports": nrt_checks,
     "Freshness of reports": nrt_freshness_checks,
     "Processes": program_checks,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.meta import release_of
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_cluster, about_node
 from numakube.kubelet.versions import NEWEST, OLDEST
 from numakube.values.resources import PODS, amounts_of
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 _OLDEST_API: Final = (1, 31)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -90,12 +89,6 @@ def check_server(facts: ClusterFacts) -> Iterator[Finding]:
     release = release_of(facts.version.git_version)
     if release is not None and release < _OLDEST_API:
         yield about_cluster(OLD_API, f"API server {facts.version.git_version}")
-
-
-def release_of(text: str) -> tuple[int, int] | None:
-    """Return the release that a version such as ``v1.35.2-gke.1`` belongs to."""
-    match = _VERSION.match(text)
-    return None if match is None else (int(match[1]), int(match[2]))
 
 
 CHECKS: Final = (check_nodes, check_server)
