@@ -157,3 +157,45 @@ def test_state_is_what_the_claims_hold(counts: list[int], devices: int) -> None:
     for one in held:
         state.remove(one, sharing=True)
     assert state == AllocatedState()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), min_size=2, max_size=5),
+    st.sets(st.tuples(st.integers(0, 4), st.integers(0, 2))),
+    st.integers(1, 3),
+)
+def test_nodes_of_one_kind_get_equal_devices(
+    offers: list[list[int]], taken: set[tuple[int, int]], wanted: int
+) -> None:
+    """Only the names of their pools differ."""
+    slices, nodes, state = [], [], AllocatedState()
+    for number, values in enumerate(offers):
+        name = f"n{number}"
+        nodes.append(convert(Node, {"metadata": {"name": name}}))
+        devices = [
+            {"name": f"d{at}", "attributes": {"v": {"int": value}}}
+            for at, value in enumerate(values)
+        ]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        slices.append(_slice(devices, name=name, pool=pool, nodeName=name))
+        for at in range(len(values)):
+            if (number, at) in taken:
+                result = {"request": "r", "driver": "d", "pool": name, "device": f"d{at}"}
+                held = convert(AllocationResult, {"devices": {"results": [result]}})
+                state.add(held, sharing=True)
+    allocator = Allocator(Inventory(slices, Features()), state, _CLASSES, new_id=str)
+    claim = _claim(_request(count=wanted), constraints=[{"matchAttribute": "d/v"}])
+    found: dict[object, list[list[str]] | None] = {}
+    for node in nodes:
+        kind = allocator.kind_of(node)
+        assert kind is not None
+        allocated = allocator.allocate(node, [claim])
+        devices_of = None if allocated is None else _names(allocated)
+        assert found.setdefault(kind, devices_of) == devices_of
+
+
+def test_a_node_that_reaches_devices_of_others_is_of_its_own_kind() -> None:
+    """Or one that shares a device."""
+    everywhere = _slice([{"name": "a"}], nodeName=None, allNodes=True)
+    allocator = Allocator(Inventory([everywhere], Features()), AllocatedState(), {}, new_id=str)
+    assert allocator.kind_of(_NODE) is None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.dra.device_ids import DeviceId
+from numakube.dra.device_ids import DeviceId, PoolId
 from numakube.values.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ class AllocatedState:
         devices: taken whole, with how many results name each.
         shares: share ids of each device that is shared.
         capacity: what is consumed of each shared device.
+        pools: how many results name a device of each pool.
     """
 
     devices: dict[DeviceId, int] = field(default_factory=dict)
     shares: dict[DeviceId, set[str]] = field(default_factory=dict)
     capacity: dict[DeviceId, Consumed] = field(default_factory=dict)
+    pools: Counter[PoolId] = field(default_factory=Counter)
 
     def holds(self, device: DeviceId) -> bool:
         """Tell whether any claim has *device*, or a share of it."""
@@ -44,6 +47,7 @@ class AllocatedState:
             if result.admin_access:
                 continue
             device = DeviceId(result.driver, result.pool, result.device)
+            self.pools[PoolId(result.driver, result.pool)] += 1
             if result.share_id is None or not sharing:
                 self.devices[device] = self.devices.get(device, 0) + 1
                 continue
@@ -58,6 +62,7 @@ class AllocatedState:
             if result.admin_access:
                 continue
             device = DeviceId(result.driver, result.pool, result.device)
+            self.pools[PoolId(result.driver, result.pool)] -= 1
             if result.share_id is None or not sharing:
                 self._release(device)
                 continue
@@ -84,6 +89,7 @@ class AllocatedState:
             dict(self.devices),
             {device: set(shares) for device, shares in self.shares.items()},
             {device: dict(amounts) for device, amounts in self.capacity.items()},
+            self.pools.copy(),
         )
 
 

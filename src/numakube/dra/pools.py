@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from numakube.dra.device_ids import AllocationError, DeviceId, PoolId
 from numakube.dra.node_selection import reaches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_slices import CounterSet, Device, ResourceSlice
@@ -67,6 +69,7 @@ class Inventory:
         self._local: dict[str, list[ResourceSlice]] = {}
         self._shared: list[ResourceSlice] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = {}
+        self._kinds: dict[str, Hashable | None] = {}
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         for one in self.slices:
             self._by_pool.setdefault(pool_id(one), []).append(one)
@@ -97,6 +100,26 @@ class Inventory:
         if self.features.stable:
             return pools
         return sorted(pools, key=lambda pool: (_has_conditions(pool), pool.id))
+
+    def kind_of(self, node: Node) -> Hashable | None:
+        """Return what nodes share whose own devices differ in nothing but the names of pools.
+
+        None means that the node reaches devices that are not its own.
+        """
+        name = node.metadata.name
+        if name not in self._kinds:
+            self._kinds[name] = self._kind(self.pools_for(node))
+        return self._kinds[name]
+
+    def _kind(self, pools: Sequence[Pool]) -> Hashable | None:
+        foreign = any(not one.slice.spec.node_name for pool in pools for one in pool.candidates)
+        if foreign or any(pool.counter_sets or pool.elsewhere for pool in pools):
+            return None
+        told = [
+            (pool.id.driver, pool.incomplete, pool.problem, [one.device for one in pool.candidates])
+            for pool in pools
+        ]
+        return msgspec.json.encode(told)
 
     def _grouped(self, node: Node) -> dict[PoolId, list[ResourceSlice]]:
         """Return the newest slices of each pool among those that *node* can reach."""

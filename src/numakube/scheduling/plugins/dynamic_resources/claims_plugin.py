@@ -296,9 +296,13 @@ class DynamicResources(
         """Take devices near what the kubelet will give the pod, unless configured otherwise."""
         known = state.read(CYCLE_CLAIMS)
         found = known.nodes.get(node.name) if known is not None else None
-        if known is None or found is None or self.args.device_choice == "FirstFit":
+        search = state.read(_SEARCH)
+        if known is None or search is None or found is None:
             return SUCCESS
-        known.nodes[node.name], status = ClaimAlignment(known, pod, node).choose(found)
+        found, status = search.exact(node, found)
+        if status.ok and self.args.device_choice != "FirstFit":
+            found, status = ClaimAlignment(known, pod, node).choose(found)
+        known.nodes[node.name] = found
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -317,6 +321,12 @@ class DynamicResources(
                 f"internal error, have {len(found.allocations)} allocations, {len(waiting)} claims "
                 f"to allocate, want {len(waiting)} claims"
             )
+        search = state.read(_SEARCH)
+        if search is not None:
+            found, status = search.exact(node, found)
+            if not status.ok:
+                return status
+            known.nodes[node.name] = found
         for (index, claim), allocation in zip(waiting, found.allocations, strict=True):
             known.reserved[index] = allocation
             real = found.extended if index == known.extended and found.extended else claim

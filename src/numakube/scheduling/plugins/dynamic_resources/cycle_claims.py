@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.scheduling.framework.state import StateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from numakube.api.pod import (
         ContainerExtendedResourceRequest,
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocator import Allocator
+    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.objects import ClusterObjects
 
 
@@ -25,6 +26,7 @@ class NodeAllocation:
 
     Attributes:
         allocations: one for each claim that had none, in order.
+        is_alike: the allocations are those of another node of the same kind.
         extended: the claim for extended resources, made for the node.
     """
 
@@ -32,6 +34,7 @@ class NodeAllocation:
     extended: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     resources: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    is_alike: bool = False
 
 
 @dataclass(slots=True)
@@ -44,12 +47,16 @@ class CycleClaims:
         extended: the position of that one, or -1.
         reserved: allocations that were booked for the chosen node, by position.
         unavailable: positions of claims that some node could not use.
+        judged: allocations, or why there are none, by kind of node.
         mapped: which claims stand for resources of the node, by uid.
     """
 
     objects: ClusterObjects
     names: list[str]
     claims: list[ResourceClaim]
+    judged: dict[Hashable, tuple[tuple[AllocationResult, ...], Status]] = field(
+        default_factory=dict
+    )
     extended: int = -1
     extended_uid: str = ""
     allocator: Allocator | None = None

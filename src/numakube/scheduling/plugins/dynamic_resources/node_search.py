@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from numakube.dra import binding_conditions as conditions
 from numakube.dra.allocator import SearchStopped
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
+NO_DEVICES: Final = unresolvable("cannot allocate all claims")
+
 
 class NodeSearch:
     """Judges one node after the other for one pod."""
@@ -45,6 +48,7 @@ class NodeSearch:
         self._features = features
         self._inventory = inventory
         self._classes = classes
+        self._counts = features.node_allocatable_resources
         self._now = now
         self._timeout = timeout_seconds
 
@@ -59,11 +63,11 @@ class NodeSearch:
         unavailable, status = self._unavailable(pod.pod, node)
         if not status.ok:
             return status
-        allocations, status = self._allocated(node, extended)
+        found, status = self._found(node, extended)
         if not status.ok:
             return status
-        found = NodeAllocation(allocations, extended, mappings)
-        if self._features.node_allocatable_resources:
+        found = replace(found, extended=extended, mappings=mappings)
+        if self._counts:
             found, status = self._counted(pod, node, found)
             if not status.ok:
                 return status
@@ -141,6 +145,28 @@ class NodeSearch:
             and not is_reserved_for(claim, pod)
         )
 
+    def exact(self, node: NodeInfo, found: NodeAllocation) -> tuple[NodeAllocation, Status]:
+        """Return *found* with the devices of *node* itself, if they are those of another one."""
+        if not found.is_alike:
+            return found, SUCCESS
+        allocations, status = self._allocated(node, found.extended)
+        return replace(found, allocations=allocations, is_alike=False), status
+
+    def _found(
+        self, node: NodeInfo, extended: ResourceClaim | None
+    ) -> tuple[NodeAllocation, Status]:
+        """Search the node, unless one of its kind has been searched."""
+        known = self._known
+        shares = known.allocator is not None and extended is None
+        kind = known.allocator.kind_of(node.node) if known.allocator and shares else None
+        if kind is not None and kind in known.judged and not self._counts:
+            allocations, status = known.judged[kind]
+            return NodeAllocation(allocations, is_alike=True), status
+        allocations, status = self._allocated(node, extended)
+        if kind is not None and (status.ok or status is NO_DEVICES):
+            known.judged[kind] = allocations, status
+        return NodeAllocation(allocations), status
+
     def _allocated(
         self, node: NodeInfo, extended: ResourceClaim | None
     ) -> tuple[tuple[AllocationResult, ...], Status]:
@@ -159,7 +185,7 @@ class NodeSearch:
             refuse = unresolvable if error.node_only else failure
             return (), refuse(str(error))
         if found is None:
-            return (), unresolvable("cannot allocate all claims")
+            return (), NO_DEVICES
         return tuple(found), SUCCESS
 
     def _counted(
