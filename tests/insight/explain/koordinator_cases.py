@@ -231,6 +231,31 @@ def level_joint_devices() -> Case:
 
 
 @case
+def level_no_gpu_partitions() -> Case:
+    """The node gives GPUs by partitions, and its Device lists none."""
+    found = partitioned()
+    return Case(found.facts(), pod_subject(gpus("train", 2, cpu="2", policy="BestEffort")))
+
+
+@case
+def level_gpu_partition_size() -> Case:
+    """No partition has as many GPUs as the pod wants."""
+    found = partitioned((0, 1), (2, 3))
+    return Case(found.facts(), pod_subject(gpus("train", 3, cpu="2", policy="BestEffort")))
+
+
+@case
+def level_gpu_partitions() -> Case:
+    """Two GPUs are free, but not two that can be linked."""
+    found = partitioned((0, 1), (2, 3))
+    held = {"gpu": [{"minor": one, "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100"}}
+                    for one in (0, 2)]}  # fmt: skip
+    other = pod("other", cpu="2", annotations={keys.DEVICE_ALLOCATED: json.dumps(held)})
+    found.pods.append(running(other, "node-a"))
+    return Case(found.facts(), pod_subject(gpus("train", 2, cpu="2", policy="BestEffort")))
+
+
+@case
 def level_fits() -> Case:
     """The scheduler gives one NUMA node and CPUs, the sidecar is left out."""
     found = world(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
@@ -292,4 +317,21 @@ def devices(found: World, places: list[tuple[str, int]], *, ill: bool = False) -
     offered = {**node.status.allocatable, "koordinator.sh/gpu": "800", RDMA_SHARE: "800"}
     status = msgspec.structs.replace(node.status, allocatable=offered)
     found.nodes["node-a"] = msgspec.structs.replace(node, status=status)
+    return found
+
+
+def partitioned(*sets: tuple[int, ...]) -> World:
+    """Return a node that gives four GPUs in these sets only."""
+    found = devices(world(), [(GPU, 0), (GPU, 0), (GPU, 1), (GPU, 1)])
+    table: dict[str, list[dict[str, object]]] = {}
+    for minors in sets:
+        one = {"minors": list(minors), "gpuLinkType": "NVLink", "ringBusBandwidth": "400Gi"}
+        table.setdefault(str(len(minors)), []).append({**one, "allocationScore": 1})
+    device = found.objects.devices["node-a"]
+    metadata = ObjectMeta(
+        name="node-a",
+        labels={keys.GPU_PARTITION_POLICY: "Honor"},
+        annotations={keys.GPU_PARTITIONS: json.dumps(table)} if table else {},
+    )
+    found.objects.devices["node-a"] = msgspec.structs.replace(device, metadata=metadata)
     return found
