@@ -154,6 +154,22 @@ def claimed_resources(pod: Pod) -> Quantities:
     return total
 
 
+def claimed_by(pod: Pod, container: str) -> Quantities:
+    """Return what devices of the claims that one *container* uses stand for."""
+    total: Quantities = {}
+    for claim in pod.status.node_allocatable_resource_claim_statuses if pod.status else ():
+        if container not in claim.containers:
+            continue
+        for one in claim.mapping:
+            if one.quantity is not None:
+                _add(total, {one.name: parse_quantity(one.quantity)})
+        for cost in claim.overhead:
+            for amount in (cost.per_pod, cost.per_container):
+                if amount is not None:
+                    _add(total, {cost.name: parse_quantity(amount)})
+    return total
+
+
 def effective_limits(
     pod: Pod, *, overhead: bool = True, pod_level_resources: bool = True
 ) -> Quantities:

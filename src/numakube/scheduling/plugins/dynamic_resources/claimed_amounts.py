@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace as with_field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from numakube.api.pod import PodStatus
-from numakube.api.pod_resources import effective_requests
+from numakube.api.pod_resources import (
+    claimed_by,
+    claimed_resources,
+    effective_limits,
+    effective_requests,
+)
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.node_allocatable import claim_statuses
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
-from numakube.values.quantity import parse_quantity
+from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepages, is_pod_level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.pod import Pod
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.api.resource_slices import ResourceSlice
+    from numakube.api.wire import QuantityText
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
         CycleClaims,
         NodeAllocation,
     )
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+_ZERO: Final = Quantity(0)
 
 
 def node_resources(
@@ -47,7 +56,7 @@ def node_resources(
         pod.pod.status or PodStatus(), node_allocatable_resource_claim_statuses=statuses
     )
     counted = replace(pod.pod, status=status)
-    problem = _uncovered(counted)
+    problem = _uncovered(counted) or _over_limit(counted)
     if problem:
         return found, unresolvable(problem)
     return with_field(found, resources=statuses), _fits(counted, node)
@@ -79,6 +88,36 @@ def _uncovered(pod: Pod) -> str:
                 "and node-allocatable DRA requests"
             )
     return ""
+
+
+def _over_limit(pod: Pod) -> str:
+    """Return which pod-level limit is less than what containers and claims may use."""
+    level = pod.spec.resources
+    if level is None or not level.limits:
+        return ""
+    claimed = claimed_resources(pod)
+    limits = effective_limits(pod, overhead=False, pod_level_resources=False)
+    for name in sorted({*limits, *claimed} & level.limits.keys()):
+        total = limits.get(name, _ZERO) + claimed.get(name, _ZERO)
+        if is_hugepages(name) and total > parse_quantity(level.limits[name]):
+            return (
+                f"pod level limit for {name} is insufficient to cover the aggregated container "
+                "and node-allocatable DRA limits"
+            )
+    return next(_containers_over(pod, level.limits), "")
+
+
+def _containers_over(pod: Pod, limits: Mapping[str, QuantityText]) -> Iterator[str]:
+    for container in pod.spec.containers:
+        own = container.resources.limits if container.resources is not None else {}
+        claimed = claimed_by(pod, container.name)
+        for name in own.keys() & limits.keys():
+            total = parse_quantity(own[name]) + claimed.get(name, _ZERO)
+            if not is_hugepages(name) and total > parse_quantity(limits[name]):
+                yield (
+                    f"pod level limit for {name} is insufficient to cover the limit and DRA "
+                    f"overhead for container {container.name}"
+                )
 
 
 def _fits(pod: Pod, node: NodeInfo) -> Status:
