@@ -56,6 +56,7 @@ class Allocator:
         new_id: NewId,
         expired: Callable[[], Callable[[], bool]] = lambda: lambda: False,
     ) -> None:
+        self.features = inventory.features
         self._inventory = inventory
         self._state = state
         self._classes = classes

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 OPTIONAL_OPERATIONS: Final = "DRAOptionalNodeOperations"
 """The feature that a node declares if its kubelet can skip operations on devices."""
-_EFFECTS: Final = ("NoSchedule", "NoExecute")
+EFFECTS: Final = ("NoSchedule", "NoExecute")
+"""Of taints, those that keep requests away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,7 +305,7 @@ class _Attempt:
             return True
         tolerations = self._wanted.body.tolerations
         return all(
-            taint.effect not in _EFFECTS or any(tolerates(one, taint) for one in tolerations)
+            taint.effect not in EFFECTS or any(tolerates(one, taint) for one in tolerations)
             for taint in self._candidate.device.taints
         )
 

@@ -22,8 +22,10 @@ from numakube.scheduling.assembly import (
 )
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.plugins import Bind
+from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.framework.status import Status, failure
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import KUBERNETES_MINOR
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
@@ -74,7 +76,9 @@ def engine_of(
         scheduler: of several schedulers, the one that serves this name is meant.
     """
     chosen = config or configuration_in(facts, scheduler) or default_configuration()
-    engine = assemble(chosen, all_plugins(BindsNothing.make))
+    services = Services()
+    services.offer(KUBERNETES_MINOR, facts.kubernetes_minor)
+    engine = assemble(chosen, all_plugins(BindsNothing.make), services)
     fill(engine, facts)
     return engine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.insight.explain import koordinator_cases, refusal_cases, state_cases
+from tests.insight.explain import claim_cases, koordinator_cases, refusal_cases, state_cases
 from tests.insight.explain.case import CASES, Case
 
-__all__ = ["CASES", "Case", "koordinator_cases", "refusal_cases", "state_cases"]
+__all__ = ["CASES", "Case", "claim_cases", "koordinator_cases", "refusal_cases", "state_cases"]

@@ -362,7 +362,7 @@ def _with_claim(one: Pod) -> Pod:
 
 @case
 def resource_claims() -> Case:
-    """Dynamic resource allocation is not scheduled here."""
+    """A claim that does not exist is waited for."""
     world = World()
     world.add_node("node-a")
     claims = (PodResourceClaim(name="gpu", resource_claim_name="one"),)

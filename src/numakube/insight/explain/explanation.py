@@ -160,6 +160,53 @@ class Candidate(Document, frozen=True):
     rules: tuple[str, ...] = ()
 
 
+class DeviceStep(Document, frozen=True):
+    """How many devices are left after one more condition, and on how many nodes."""
+
+    what: str
+    devices: int
+    nodes: int
+
+
+class ClaimHolder(Document, frozen=True):
+    """A claim that holds devices which the pod could use; *pods* may use it."""
+
+    claim: str
+    pods: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+class DeviceRequestAsk(Document, frozen=True):
+    """One request of a claim, or one alternative of a request.
+
+    Attributes:
+        count: how many devices are wanted; 0 for all.
+        nodes: how many nodes could serve it, were it the only request.
+        steps: from all devices that nodes offer to those that are free.
+    """
+
+    request: str
+    device_class: str
+    count: int = 0
+    nodes: int = 0
+    steps: tuple[DeviceStep, ...] = ()
+    holders: tuple[ClaimHolder, ...] = ()
+
+
+class ClaimAsk(Document, frozen=True):
+    """A resource claim of the pod that has no devices yet.
+
+    Attributes:
+        nodes: how many nodes could serve it, were it the only claim.
+        constraints: those that stand in the way, each with how many nodes would do without it.
+    """
+
+    claim: str
+    nodes: int = 0
+    requests: tuple[DeviceRequestAsk, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+
 class Change(Document, frozen=True):
     """Something that would make the pod fit; it was tried.
 
@@ -224,6 +271,7 @@ class Explanation(Document, frozen=True, kw_only=True):
         fitting: nodes that would take the pod, best first; at most a few hundred are checked to
             the last detail, ``unchecked`` passed the filters only.
         verdicts: every node that was asked, those that fit first, then group by group.
+        claims: what resource claims ask for, if nodes refused the pod because of them.
         changes: what would help, the smallest change first.
         notes: what the answer rests on or leaves open.
     """
@@ -242,6 +290,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     verdicts: tuple[NodeVerdict, ...] = ()
     placement: Placement | None = None
     candidates: tuple[Candidate, ...] = ()
+    claims: tuple[ClaimAsk, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from numakube.insight.explain.explanation import (
         Candidate,
         Change,
+        ClaimAsk,
         ContainerAsk,
+        DeviceStep,
         Explanation,
         Holder,
         Placement,
@@ -119,6 +121,9 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
     if one.groups:
         yield EMPTY
         yield from map(Line, _groups(one.groups, wide=wide))
+    if one.claims:
+        yield EMPTY
+        yield from map(Line, _claims(one.claims))
     if wide:
         yield EMPTY
         yield from _table(_verdicts(one))
@@ -180,6 +185,36 @@ def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
     if rest:
         nodes = sum(len(one.nodes) for one in rest)
         yield f"{nodes} more nodes for {len(rest)} more reasons; -o wide lists all."
+
+
+def _claims(claims: Iterable[ClaimAsk]) -> Iterator[str]:
+    for claim in claims:
+        yield f"Claim {claim.claim}: {_serving(claim.nodes)}"
+        for one in claim.requests:
+            wanted = f"{one.count or 'all'} of class {one.device_class}"
+            yield f"  request {one.request} ({wanted}): {_serving(one.nodes)}"
+            yield f"    devices: {'; '.join(_steps(one.steps))}"
+            for holder in one.holders[:_HOLDERS]:
+                pods = f" (for {', '.join(holder.pods)})" if holder.pods else ""
+                yield f"    {_names(holder.devices, _NAMES)} held by {holder.claim}{pods}"
+            if len(one.holders) > _HOLDERS:
+                yield f"    and {len(one.holders) - _HOLDERS} more claims hold devices"
+        yield from (f"  {constraint}" for constraint in claim.constraints)
+
+
+def _serving(nodes: int) -> str:
+    if not nodes:
+        return "no node can serve it"
+    return f"{nodes} node{'s' if nodes > 1 else ''} could serve it alone"
+
+
+def _steps(steps: Iterable[DeviceStep]) -> Iterator[str]:
+    """Yield how many devices each condition leaves, until none is left."""
+    for step in steps:
+        if not step.devices:
+            yield f"none {step.what}"
+            return
+        yield f"{step.devices} {step.what} on {step.nodes} node{'s' if step.nodes > 1 else ''}"
 
 
 def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:

@@ -14,6 +14,7 @@ from numakube.insight.explain.changes.larger_requests import larger
 from numakube.insight.explain.changes.lifted_rules import combined, lifted, next_obstacle, ungated
 from numakube.insight.explain.changes.node_changes import added, reconfigured, refreshed
 from numakube.insight.explain.changes.smaller_requests import smaller
+from numakube.insight.explain.claim_details import PLUGIN, claims_of, free_places
 from numakube.insight.explain.explanation import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.explanation_words import meaning_of, taint_text, untolerated
 from numakube.insight.explain.koordinator_rules import asks_scheduler
@@ -22,13 +23,14 @@ from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.summary import notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import NOT_NEAR
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.insight.explain.explained_pod import Subject
-    from numakube.insight.explain.explanation import Candidate, Change, Placement
+    from numakube.insight.explain.explanation import Candidate, Change, ClaimAsk, Placement
     from numakube.insight.explain.node_verdicts import Judgement, Refusals
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
@@ -157,6 +159,7 @@ class _Work:
             verdicts=tuple(_verdicts(judgement)),
             placement=placement,
             candidates=candidates,
+            claims=self._claims(judgement),
             changes=changes,
             notes=notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
         )
@@ -170,11 +173,17 @@ class _Work:
             yield ReasonGroup(
                 plugin=status.plugin,
                 reason=f"{status.message}: {detail}" if detail else status.message,
-                meaning=meaning_of(status, refusals.rejection, self.bench.unoffered),
+                meaning=self._meaning(refusals, nodes[0]),
                 eviction_helps=refusals.eviction_helps,
                 then=next_obstacle(self.bench, status.plugin, nodes[0]),
                 nodes=tuple(nodes),
             )
+
+    def _meaning(self, refusals: Refusals, name: str) -> str:
+        node = self.engine.cluster.node(name)
+        if node is not None and refusals.status.message.startswith(NOT_NEAR):
+            return f"{name} has {free_places(self.bench, node.node)}."
+        return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered)
 
     def _detail(self, refusals: Refusals, name: str) -> str:
         """Return what the scheduler's words leave out: which taint."""
@@ -182,6 +191,10 @@ class _Work:
         if refusals.status.plugin != "TaintToleration" or node is None:
             return ""
         return ", ".join(taint_text(one) for one in untolerated(self.pod, node.node))
+
+    def _claims(self, judgement: Judgement) -> tuple[ClaimAsk, ...]:
+        refusing = {one.status.plugin for one in judgement.refusals}
+        return claims_of(self.bench) if PLUGIN in refusing and not judgement.fits else ()
 
     @property
     def _is_special(self) -> bool:

@@ -123,6 +123,10 @@ class Bench:
         nominated = self.engine.nominations.before(begun.info, node)
         return Trial(self.runtime, begun.state, begun.info, there, nominated=nominated)
 
+    def cycle_state(self) -> CycleState:
+        """Return what the pre-filters have worked out for the pod."""
+        return self._begin(self.pod).state
+
     def _begin(self, pod: Pod) -> _Begun:
         """Return what the pre-filters say of *pod*; the last one is kept while nothing changes."""
         generation = self.engine.cluster.generation

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 ANNOTATION: Final = "numakube.dev/claim-alignment"
 """On a pod: ``Required``, ``Preferred`` or ``None``; without it the node's policy decides."""
 
+NOT_NEAR: Final = "no devices for the claims on"
+"""How the refusal of a node begins that has devices, but elsewhere."""
 REQUIRED: Final = "Required"
 PREFERRED: Final = "Preferred"
 STRICT: Final = frozenset({TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED})
@@ -201,4 +203,4 @@ def _refusal(near: Mapping[int, Nodes]) -> str:
     nodes = sorted(frozenset[int]().union(*near.values()))
     named = ", ".join(map(str, nodes))
     where = f"NUMA node {named}" if len(nodes) == 1 else f"NUMA nodes {named}"
-    return f"no devices for the claims on {where}, where the kubelet will put the pod"
+    return f"{NOT_NEAR} {where}, where the kubelet will put the pod"

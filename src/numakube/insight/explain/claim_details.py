@@ -1,0 +1,211 @@
+"""Why the claims of a pod cannot be allocated: where devices drop out, and who holds the rest.
+
+Everything is asked of the allocator that the scheduler's cycle has made for the pod. A claim is
+tried piece by piece on every node: each request alone, then the claim without each constraint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from numakube.api.resource_claims import ALL
+from numakube.dra.allocator import SearchStopped
+from numakube.dra.candidate_checks import EFFECTS, tolerates
+from numakube.dra.device_ids import AllocationError, DeviceId
+from numakube.dra.device_places import numa_node_of
+from numakube.dra.device_selectors import is_selected
+from numakube.insight.explain.explanation import ClaimAsk, ClaimHolder, DeviceRequestAsk, DeviceStep
+from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numakube.api.nodes import Node
+    from numakube.api.resource_claims import DeviceConstraint, ExactDeviceRequest, ResourceClaim
+    from numakube.api.resource_slices import DeviceSelector
+    from numakube.dra.allocator import Allocator
+    from numakube.dra.pools import Candidate
+    from numakube.insight.explain.what_if import Bench
+    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+
+    Offer = tuple[str, Candidate, bool]
+    """The name of a node, a device that it reaches, and whether no claim holds any of it."""
+
+PLUGIN: Final = "DynamicResources"
+
+
+def claims_of(bench: Bench) -> tuple[ClaimAsk, ...]:
+    """Return what each claim of the pod that has no devices yet asks for, and what there is."""
+    known = bench.cycle_state().read(CYCLE_CLAIMS)
+    if known is None or known.allocator is None:
+        return ()
+    nodes = [one.node for one in bench.engine.cluster.nodes()]
+    offers = list(_offers(known.allocator, nodes))
+    return tuple(
+        _ClaimTrial(known, known.allocator, claim, nodes, offers).ask()
+        for index, claim in known.to_allocate()
+        if index != known.extended
+    )
+
+
+def free_places(bench: Bench, node: Node) -> str:
+    """Say on which NUMA nodes of *node* the devices are that no claim holds."""
+    known = bench.cycle_state().read(CYCLE_CLAIMS)
+    if known is None or known.allocator is None:
+        return ""
+    places = Counter(
+        numa_node_of(one.device, one.id.driver)
+        for _, one, is_free in _offers(known.allocator, [node])
+        if is_free
+    )
+    told = sorted((at, count) for at, count in places.items() if at is not None)
+    listed = ", ".join(f"{count} on NUMA node {at}" for at, count in told)
+    return f"free devices: {listed}" if listed else "no free device"
+
+
+def _offers(allocator: Allocator, nodes: Sequence[Node]) -> Iterator[Offer]:
+    for node in nodes:
+        try:
+            for candidate, is_free in allocator.devices(node):
+                shared = bool(candidate.device.allow_multiple_allocations)
+                yield node.metadata.name, candidate, is_free or shared
+        except AllocationError:
+            continue  # the node's own refusal says it
+
+
+class _ClaimTrial:
+    """One claim, to be tried in parts."""
+
+    def __init__(
+        self,
+        known: CycleClaims,
+        allocator: Allocator,
+        claim: ResourceClaim,
+        nodes: Sequence[Node],
+        offers: Sequence[Offer],
+    ) -> None:
+        self._known = known
+        self._allocator = allocator
+        self._claim = claim
+        self._nodes = nodes
+        self._offers = offers
+
+    def ask(self) -> ClaimAsk:
+        nodes = self._served(self._claim)
+        return ClaimAsk(
+            claim=self._claim.metadata.key,
+            nodes=nodes,
+            requests=tuple(self._requests()),
+            constraints=() if nodes else tuple(self._constraints()),
+        )
+
+    def _served(self, claim: ResourceClaim) -> int:
+        """Return how many nodes could serve *claim* if it were the only one."""
+        return sum(self._is_served(node, claim) for node in self._nodes)
+
+    def _is_served(self, node: Node, claim: ResourceClaim) -> bool:
+        try:
+            return self._allocator.allocate(node, [claim]) is not None
+        except (AllocationError, SearchStopped):
+            return False
+
+    def _with(self, **parts: object) -> ResourceClaim:
+        """Return the claim with some of what it asks for exchanged."""
+        devices = replace(self._claim.spec.devices, **parts)
+        return replace(self._claim, spec=replace(self._claim.spec, devices=devices))
+
+    def _requests(self) -> Iterator[DeviceRequestAsk]:
+        for request in self._claim.spec.devices.requests:
+            alternatives = {f"{request.name}/{one.name}": one for one in request.first_available}
+            exactly = {} if request.exactly is None else {request.name: request.exactly}
+            for name, body in {**exactly, **alternatives}.items():
+                alone = replace(request, exactly=body, first_available=())
+                served = self._served(self._with(requests=(alone,), constraints=()))
+                yield self._request(name, body, served)
+
+    def _request(self, name: str, body: ExactDeviceRequest, served: int) -> DeviceRequestAsk:
+        steps, held = self._steps(body)
+        return DeviceRequestAsk(
+            request=name,
+            device_class=body.device_class_name,
+            count=0 if body.allocation_mode == ALL else body.count,
+            nodes=served,
+            steps=steps,
+            holders=tuple(self._holders(held)),
+        )
+
+    def _steps(self, body: ExactDeviceRequest) -> tuple[tuple[DeviceStep, ...], set[DeviceId]]:
+        """Return how many devices are left after each condition, and which are held."""
+        left = list(self._offers)
+        steps = [_step("offered", left)]
+        for what, holds in self._conditions(body):
+            left = [one for one in left if holds(one[1])]
+            steps.append(_step(what, left))
+        tolerated = [one for one in left if self._tolerates(body, one[1])]
+        if len(tolerated) < len(left):
+            left = tolerated
+            steps.append(_step("without taints that keep it away", left))
+        free = [one for one in left if one[2] or body.admin_access]
+        held = {one.id for _, one, _ in left} - {one.id for _, one, _ in free}
+        return (*steps, _step("free", free)), held
+
+    def _conditions(
+        self, body: ExactDeviceRequest
+    ) -> Iterator[tuple[str, Callable[[Candidate], bool]]]:
+        device_class = self._known.objects.device_classes.get(body.device_class_name)
+        if device_class is not None:
+            selectors = device_class.spec.selectors
+            yield f"of class {body.device_class_name}", lambda one: _selects(selectors, one)
+        for each in body.selectors:
+            text = each.cel.expression if each.cel is not None else ""
+            yield f"with {text}", lambda one, each=each: _selects((each,), one)  # type: ignore[misc]
+
+    def _tolerates(self, body: ExactDeviceRequest, candidate: Candidate) -> bool:
+        return not self._allocator.features.device_taints or all(
+            taint.effect not in EFFECTS or any(tolerates(one, taint) for one in body.tolerations)
+            for taint in candidate.device.taints
+        )
+
+    def _holders(self, held: set[DeviceId]) -> Iterator[ClaimHolder]:
+        """Yield the claims that hold some of *held*, those with the most devices first."""
+        found: list[ClaimHolder] = []
+        for key, claim in self._known.objects.resource_claims.items():
+            allocation = claim.status.allocation
+            results = allocation.devices.results if allocation is not None else ()
+            ids = [DeviceId(one.driver, one.pool, one.device) for one in results]
+            devices = tuple(f"{one.pool}/{one.device}" for one in ids if one in held)
+            if devices:
+                pods = tuple(one.name for one in claim.status.reserved_for)
+                found.append(ClaimHolder(claim=key, pods=pods, devices=devices))
+        return iter(sorted(found, key=lambda one: (-len(one.devices), one.claim)))
+
+    def _constraints(self) -> Iterator[str]:
+        """Say of each constraint how many nodes would do without it."""
+        every = self._claim.spec.devices.constraints
+        for index, one in enumerate(every):
+            served = self._served(self._with(constraints=(*every[:index], *every[index + 1 :])))
+            if served:
+                nodes = "1 node" if served == 1 else f"{served} nodes"
+                yield f"{_constraint_text(one)}: without it {nodes} could serve the claim"
+
+
+def _step(what: str, left: Sequence[Offer]) -> DeviceStep:
+    devices = len({one.id for _, one, _ in left})
+    return DeviceStep(what=what, devices=devices, nodes=len({node for node, _, _ in left}))
+
+
+def _selects(selectors: Sequence[DeviceSelector], candidate: Candidate) -> bool:
+    try:
+        return is_selected(selectors, candidate.device, candidate.id.driver)
+    except AllocationError:
+        return False
+
+
+def _constraint_text(one: DeviceConstraint) -> str:
+    requests = f" of {', '.join(one.requests)}" if one.requests else ""
+    if one.match_attribute:
+        return f"matchAttribute {one.match_attribute}{requests}"
+    return f"distinctAttribute {one.distinct_attribute}{requests}"

@@ -1,0 +1,139 @@
+"""Pods whose devices come from DRA drivers, and why they do not get them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+from tests.insight.explain.case import Case, case
+
+from numakube.api.codec import convert
+from numakube.api.pod import PodResourceClaim
+from numakube.api.resource_claims import ResourceClaim
+from numakube.api.resource_slices import DeviceClass, DeviceTaint, ResourceSlice
+from numakube.insight.explain import pod_subject
+from numakube.testing import World, pod
+
+Tree = dict[str, Any]
+DRIVER = "gpu.example"
+NUMA = "resource.kubernetes.io/numaNode"
+ROOT = "resource.kubernetes.io/pcieRoot"
+LARGE = {"cel": {"expression": f'device.attributes["{DRIVER}"].memory == "80Gi"'}}
+
+
+def with_devices(world: World, node: str, *, large: bool = False) -> None:
+    """Give *node* a device on each of its two NUMA nodes."""
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                NUMA: {"int": number},
+                ROOT: {"string": f"pci0000:{number}0"},
+                "memory": {"string": "80Gi" if large else "40Gi"},
+            },
+        }
+        for number in range(2)
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
+    tree = {"metadata": {"name": f"{node}-gpu"}, "spec": spec}
+    world.objects.resource_slices[f"{node}-gpu"] = convert(ResourceSlice, tree)
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    tree = {"metadata": {"name": "gpu"}, "spec": {"selectors": [selector]}}
+    world.objects.device_classes["gpu"] = convert(DeviceClass, tree)
+
+
+def claim(world: World, name: str, *, held: str = "", **parts: Any) -> None:
+    """Add a claim; one that holds a device has a pod, too."""
+    constraints = parts.pop("constraints", [])
+    request = {"name": "one", "exactly": {"deviceClassName": "gpu", "count": 1, **parts}}
+    status: Tree = {}
+    if held:
+        node, _, device = held.partition("/")
+        result = {"request": "one", "driver": DRIVER, "pool": node, "device": device}
+        status["allocation"] = {"devices": {"results": [result]}}
+        status["reservedFor"] = [{"resource": "pods", "name": f"{name}-user", "uid": name}]
+    tree = {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"devices": {"requests": [request], "constraints": constraints}},
+        "status": status,
+    }
+    world.objects.resource_claims[f"default/{name}"] = convert(ResourceClaim, tree)
+
+
+def claiming(world: World, **amounts: str) -> Case:
+    """Return the pod that uses the claim ``mine``."""
+    claims = (PodResourceClaim(name="gpu", resource_claim_name="mine"),)
+    return Case(world.facts(), pod_subject(pod("train", resource_claims=claims, **amounts)))
+
+
+def two_nodes() -> World:
+    """Return two nodes with two devices each; those of the second have more memory."""
+    world = World()
+    for name in ("node-a", "node-b"):
+        world.add_node(name)
+        with_devices(world, name, large=name == "node-b")
+    return world
+
+
+@case
+def claims_for_devices_that_others_hold() -> Case:
+    """Of those that the selector leaves, one is free, and two are wanted."""
+    world = two_nodes()
+    claim(world, "other", held="node-b/gpu-0")
+    claim(world, "mine", count=2, selectors=[LARGE])
+    return claiming(world)
+
+
+@case
+def claims_with_a_selector_of_no_device() -> Case:
+    """The class has devices, the request wants others."""
+    world = World()
+    world.add_node("node-a")
+    with_devices(world, "node-a")
+    claim(world, "mine", selectors=[LARGE])
+    return claiming(world)
+
+
+@case
+def claims_with_a_constraint() -> Case:
+    """Two devices are there, but not on one PCIe root."""
+    world = two_nodes()
+    claim(world, "mine", count=2, constraints=[{"matchAttribute": ROOT}])
+    return claiming(world)
+
+
+@case
+def claims_far_from_cpus() -> Case:
+    """The only free device is where no CPUs are."""
+    world = World()
+    world.add_node("node-a")
+    with_devices(world, "node-a")
+    world.run(pod("full", cpu="6", memory="1Gi"), "node-a")
+    claim(world, "other", held="node-a/gpu-1")
+    claim(world, "mine")
+    return claiming(world, cpu="4", memory="1Gi")
+
+
+@case
+def claims_that_can_be_served() -> Case:
+    """On the node whose devices are large enough."""
+    world = two_nodes()
+    claim(world, "mine", selectors=[LARGE])
+    return claiming(world)
+
+
+@case
+def claims_for_devices_with_a_taint() -> Case:
+    """The driver has marked one device, somebody holds the other."""
+    world = World()
+    world.add_node("node-a")
+    with_devices(world, "node-a")
+    (one,) = world.objects.resource_slices.values()
+    taint = DeviceTaint(key="gpu.example/broken", effect="NoSchedule")
+    devices = (replace(one.spec.devices[0], taints=(taint,)), one.spec.devices[1])
+    tainted = replace(one, spec=replace(one.spec, devices=devices))
+    world.objects.resource_slices[one.metadata.name] = tainted
+    claim(world, "other", held="node-a/gpu-1")
+    claim(world, "mine")
+    return claiming(world)
