@@ -16,7 +16,7 @@ _PLAIN_VALUES: Final = frozenset(
         *("LSE", "LSR", "LS", "BE", "SYSTEM", "koord-prod", "koord-mid", "koord-batch"),
         *("BestEffort", "Restricted", "SingleNUMANode", "None", "pod", "container"),
         *("FullPCPUsOnly", "SpreadByPCPUs", "MostAllocated", "LeastAllocated"),
-        *("DistributeEvenly", "koord-free"),
+        *("DistributeEvenly", "koord-free", "Honor", "Prefer"),
     }
 )  # fmt: skip
 
