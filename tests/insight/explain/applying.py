@@ -15,6 +15,7 @@ from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
 from numakube.api.placement import Toleration
 from numakube.api.pod import Pod
+from numakube.api.resource_claims import ResourceClaim
 from numakube.insight.explain.explanation import Change
 from numakube.insight.facts import ClusterFacts, model_of
 from numakube.insight.scheduler_engine import engine_of
@@ -44,6 +45,8 @@ def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts
         return facts, pod
     if change.kind in ON_CLUSTERS:
         return ON_CLUSTERS[change.kind](facts, change), pod
+    if change.kind in ("fewer-claimed-devices", "claim-constraint"):
+        return _claimed(facts, change), pod
     if change.kind in SIZES:
         return facts, _resized(pod, change)
     if change.kind == "offer":
@@ -51,6 +54,20 @@ def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts
     if change.kind in ("numa-scope", "numa-policy"):
         return facts, _wishing(pod, change)
     return facts, _relaxed(pod, change)
+
+
+def _claimed(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    """Return a cluster whose claim asks for fewer devices, or lacks a constraint."""
+    claims = facts.objects.resource_claims
+    tree = msgspec.json.decode(msgspec.json.encode(claims[change.claim]))
+    devices = tree["spec"]["devices"]
+    if change.kind == "claim-constraint":
+        del devices["constraints"][int(change.was)]
+    else:
+        (request,) = (one for one in devices["requests"] if one["name"] == change.resource)
+        request["exactly"]["count"] = int(change.to)
+    claims = {**claims, change.claim: msgspec.convert(tree, ResourceClaim)}
+    return replace(facts, objects=replace(facts.objects, resource_claims=claims))
 
 
 def _wishing(pod: Pod, change: Change) -> Pod:

@@ -101,6 +101,7 @@ def test_every_field_is_in_the_document() -> None:
         "kind": "fewer-cpus",
         "text": "Ask for 4 CPUs instead of 6 in container main: fits on node-a.",
         "node": "node-a",
+        "claim": "",
         "container": "main",
         "resource": "cpu",
         "was": "6",

@@ -56,8 +56,9 @@ def test_every_suggested_change_helps(name: str) -> None:
 
 def test_the_documentation_shows_real_texts() -> None:
     """Each block is the beginning of what is printed for its case."""
-    page = Path(__file__).parents[3] / "docs" / "how-to" / "why-is-my-pod-pending.md"
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-    assert len(blocks) == 3
+    docs = Path(__file__).parents[3] / "docs"
+    pages = (docs / "how-to" / "why-is-my-pod-pending.md", docs / "reference" / "dra.md")
+    blocks = [one for page in pages for one in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    assert len(blocks) == 4
     for name, body in blocks:
         assert (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").startswith(body)

@@ -189,7 +189,7 @@ class _ClaimTrial:
             served = self._served(self._with(constraints=(*every[:index], *every[index + 1 :])))
             if served:
                 nodes = "1 node" if served == 1 else f"{served} nodes"
-                yield f"{_constraint_text(one)}: without it {nodes} could serve the claim"
+                yield f"{constraint_text(one)}: without it {nodes} could serve the claim"
 
 
 def _step(what: str, left: Sequence[Offer]) -> DeviceStep:
@@ -204,7 +204,8 @@ def _selects(selectors: Sequence[DeviceSelector], candidate: Candidate) -> bool:
         return False
 
 
-def _constraint_text(one: DeviceConstraint) -> str:
+def constraint_text(one: DeviceConstraint) -> str:
+    """Name a constraint and the requests that it is about."""
     requests = f" of {', '.join(one.requests)}" if one.requests else ""
     if one.match_attribute:
         return f"matchAttribute {one.match_attribute}{requests}"

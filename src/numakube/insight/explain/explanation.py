@@ -215,6 +215,7 @@ class Change(Document, frozen=True):
         text: what to do, in a sentence.
         node: where the pod would go then.
         container: the container to change; so are ``resource``, ``was`` and ``to``.
+        claim: the resource claim to change; ``resource`` is then one of its requests.
         pods: who has to go, with ``evict`` and ``preempt``.
         parts: the changes that help together, with ``combined``.
     """
@@ -223,6 +224,7 @@ class Change(Document, frozen=True):
     text: str
     node: str = ""
     container: str = ""
+    claim: str = ""
     resource: str = ""
     was: str = ""
     to: str = ""

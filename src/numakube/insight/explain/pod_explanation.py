@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
 from numakube.insight.explain.changes.annotation_changes import wished_otherwise
+from numakube.insight.explain.changes.claim_changes import claimed_otherwise
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.larger_requests import larger
 from numakube.insight.explain.changes.lifted_rules import combined, lifted, next_obstacle, ungated
@@ -43,7 +44,8 @@ ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
     "whole-cpus", "guaranteed", "numa-scope", "offer", "more", "fewer-cpus", "less-memory",
-    "fewer-hugepages", "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined",
+    "fewer-hugepages", "fewer-devices", "fewer-claimed-devices", "claim-constraint",
+    "numa-policy", "evict", "less-of-everything", "combined",
     "cpu-option", "scope", "policy", "add-node",
 )  # fmt: skip
 """From what costs nothing to what needs a node drained."""
@@ -255,6 +257,7 @@ class _Work:
                 refreshed(bench, judgement, facts),
                 lifted(bench, judgement),
                 wished_otherwise(bench, judgement),
+                claimed_otherwise(bench, judgement),
                 smaller(bench),
                 larger(bench, judgement),
                 evictions(bench, judgement),
