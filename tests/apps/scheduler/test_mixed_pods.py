@@ -1,0 +1,109 @@
+"""Pods whose GPU comes by claim and whose CPUs come from the kubelet run on one NUMA node."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from numakube.api.resource_slices import ResourceSlice
+from numakube.apps.watched_kinds import RESOURCES
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.node.podresources import PodResources
+from numakube.testing import pod_document
+from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
+from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
+
+GPU: Final = "vendor.example/gpu"
+TEMPLATE: Final = {
+    "metadata": {"name": "one-gpu"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.vendor.example"}}]
+            }
+        }
+    },
+}
+
+
+def mixed(name: str, cpu: str = "7", **metadata: Any) -> dict[str, Any]:
+    """Return a pod that wants CPUs of its own and a GPU by claim."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    pod = pod_document(name, cpu, metadata=metadata, resourceClaims=claims)
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    return pod
+
+
+async def places(cluster: LabCluster) -> dict[str, tuple[set[int], set[int]]]:
+    """Return the NUMA nodes of the CPUs and of the GPUs of each pod, as PodResources lists them."""
+    slices = (await cluster.client.list(RESOURCES["resource_slices"])).items
+    gpus = {
+        (piece.spec.pool.name, device.name): device.attributes[
+            "resource.kubernetes.io/numaNode"
+        ].integer
+        for piece in slices
+        if isinstance(piece, ResourceSlice)
+        for device in piece.spec.devices
+    }
+    found: dict[str, tuple[set[int], set[int]]] = {}
+    for kubelet in cluster.pool.kubelets.values():
+        zones = {
+            cpu: node.id
+            for node in kubelet.plan.machine.nodes
+            for core in node.cores
+            for cpu in core.threads
+        }
+        for pod in kubelet.pod_resources():
+            found[pod.name] = _cpu_zones(pod, zones), _gpu_zones(pod, gpus)
+    return found
+
+
+def _cpu_zones(pod: PodResources, zones: dict[int, int]) -> set[int]:
+    return {zones[cpu] for one in pod.containers for cpu in one.cpu_ids}
+
+
+def _gpu_zones(pod: PodResources, gpus: dict[tuple[str, str], int | None]) -> set[int]:
+    return {
+        number
+        for one in pod.containers
+        for claim in one.dynamic_resources
+        for device in claim.devices
+        if (number := gpus[device.pool, device.device]) is not None
+    }
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "restricted"])
+async def test_gpu_and_cpus_are_on_one_numa_node(policy: str) -> None:
+    """Every pod, until the node is full; the one for which no GPU is left near its CPUs waits."""
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")
+    plans = uniform_plans(2, machine, f"policy={policy}", "1.35")
+    async with lab_cluster(plans=tuple(one.with_claimable(GPU) for one in plans)) as cluster:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, namespace="default")
+        await cluster.start()
+        await cluster.create(*(mixed(f"p{number}") for number in range(9)))
+        await cluster.until(lambda: len(cluster.by_phase("Running")) == 8)
+        seen = await places(cluster)
+        assert len(seen) == 8
+        assert all(cpus == gpus and len(cpus) == 1 for cpus, gpus in seen.values()), seen
+        (waiting,) = cluster.by_phase("Pending")
+        await cluster.delete(next(iter(cluster.by_phase("Running"))))
+        await cluster.runs(waiting)
+        assert not cluster.by_phase("Failed")
+
+
+async def test_a_gpu_far_from_the_cpus_is_not_taken() -> None:
+    """The kubelet will put the CPUs where no GPU is free: the pod waits, and is told why."""
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
+    (plan,) = uniform_plans(1, machine, "policy=single-numa-node", "1.35")
+    async with lab_cluster(plans=(plan.with_claimable(GPU),)) as cluster:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, namespace="default")
+        await cluster.start()
+        await cluster.create(mixed("first", "2"))
+        await cluster.runs("first")
+        # Its NUMA node still has room for CPUs, which the kubelet fills first.
+        await cluster.create(mixed("second", "2"))
+        await cluster.refuses("second", "no devices for the claims on NUMA node 0")
+        await cluster.create(mixed("wide", "14"))
+        await cluster.runs("wide")
+        assert (await places(cluster))["wide"] == ({1}, {1})
