@@ -99,11 +99,12 @@ def test_3_every_name_we_declare_exists_in_the_api(resource: Resource[Any]) -> N
 
 
 # Claims of volumes have no claims of devices; the type is shared with containers, which do.
-# Options of bind mounts came with Kubernetes 1.37.
+# Options of bind mounts and node-allocatable resources of claims came with Kubernetes 1.37.
 HARMLESS = {
     "Pod.spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.claims",
     "Pod.spec.containers[].volumeMounts[].bindMountOptions",
     "Pod.spec.initContainers[].volumeMounts[].bindMountOptions",
+    "Pod.status.nodeAllocatableResourceClaimStatuses",
 }
 
 

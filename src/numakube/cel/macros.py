@@ -20,6 +20,7 @@ from numakube.cel.syntax import (
     MapLiteral,
     Select,
 )
+from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _SORTED: Final = "@__sortBy_input__"
 
 
-class MacroError(Exception):
+class MacroError(NumakubeError):
     """A macro that was written wrongly."""
 
     def __init__(self, offset: int, message: str) -> None:

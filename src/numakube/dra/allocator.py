@@ -15,6 +15,7 @@ from numakube.dra.candidate_checks import CandidateChecks
 from numakube.dra.constraints import constraint_of
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.requests import MAX_RESULTS, Request, check_gates, wanted_devices, where
+from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ class _TooMany(Exception):
     """More results than a claim can have."""
 
 
-class SearchStopped(Exception):
+class SearchStopped(NumakubeError):
     """The search took longer than it was allowed to."""
 
 

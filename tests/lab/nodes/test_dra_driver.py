@@ -105,7 +105,7 @@ async def test_a_pod_starts_when_its_claim_is_allocated_and_reserved_for_it(lab:
     """PodResources then lists the devices of the claim for the containers that use it."""
     await lab.pool.add(gpu_node())
     await lab.client.create(PODS, using("p", "one-gpu"))
-    (warning,) = await until(lambda: warnings(lab))
+    warning, *_ = await until(lambda: warnings(lab))
     assert warning.startswith(
         "Failed to prepare dynamic resources: prepare dynamic resources: "
         "fetch ResourceClaim one-gpu:"
