@@ -69,12 +69,13 @@ MIXED_DRA: Final = Rule(
     severity=Severity.WARNING,
     title="Pods mix resource claims with CPUs or devices of the kubelet",
     why=(
-        "Devices of claims (dynamic resource allocation) take no part in the Topology Manager: they"
-        " are never aligned with CPUs, memory or devices of plugins."
+        "Devices of claims (dynamic resource allocation) take no part in the Topology Manager."
+        " numakube's scheduler takes devices near the CPUs on nodes with an exact report; on other"
+        " nodes, and with other schedulers, they may be anywhere."
     ),
     fix=(
-        "# take everything from claims, with matchAttribute: resource.kubernetes.io/numaNode as far"
-        " as drivers\n# tell it, or everything from device plugins"
+        "# give the pods to numakube's scheduler, on nodes with its exporter; or take everything\n"
+        "# from claims, with matchAttribute: resource.kubernetes.io/numaNode"
     ),
 )
 DRA_REFUSED: Final = Rule(
