@@ -248,3 +248,10 @@ def test_variables_that_are_mentioned_are_known() -> None:
         "o",
         "s",
     ]
+
+
+@pytest.mark.parametrize("expression", ["{}.matches('^(a|aa)+$')", "{}.findAll('^(a|aa)+$') == []"])
+def test_a_pattern_that_backtracks_for_ages_is_given_up(expression: str) -> None:
+    """An expression in somebody's object must not stop the program that evaluates it."""
+    with pytest.raises(EvaluationError, match="regexp takes too long to match"):
+        _value(expression.format(f"'{'a' * 60}b'"))

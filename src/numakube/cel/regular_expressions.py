@@ -1,6 +1,8 @@
 """Regular expressions of Go (RE2), translated into those of Python.
 
 Go refuses what RE2 cannot do in linear time: references to groups, and looking ahead or behind.
+Engines of Python backtrack instead, and may need ages, as for ``^(a|aa)+$``. The ``regex`` library
+gives up after a while, so that an expression in an object cannot stop a program.
 Known differences that remain: Unicode classes other than letters and digits, and ``(?U)``.
 """
 
@@ -8,9 +10,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+import regex
 
 from numakube.errors import InvalidValue
+
+MATCH_SECONDS: Final = 0.2
+"""How long a match may take; ordinary ones take microseconds."""
 
 _POSIX: Final = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7F", "blank": r"\t ",
@@ -26,13 +33,52 @@ _REPEAT: Final = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
 _PROPERTY: Final = re.compile(r"\{\^?(\w+)\}|(\w)")
 
 
+class Pattern:
+    """A pattern that finds what Go's would."""
+
+    def __init__(self, text: str) -> None:
+        """Compile *text*.
+
+        Raises:
+            InvalidValue: Go refuses it.
+        """
+        self._text = text
+        try:
+            self._compiled: Any = regex.compile(_Translation(text).run())
+        except regex.error as error:
+            raise InvalidValue(f"error parsing regexp: {error}: `{text}`") from None
+
+    def first(self, text: str) -> str | None:
+        """Return the first part of *text* that matches; None if none does.
+
+        Raises:
+            InvalidValue: it takes too long to find out.
+        """
+        try:
+            found = self._compiled.search(text, timeout=MATCH_SECONDS)
+        except TimeoutError:
+            raise self._too_long() from None
+        return None if found is None else str(found.group())
+
+    def all(self, text: str) -> list[str]:
+        """Return the parts of *text* that match, one after the other.
+
+        Raises:
+            InvalidValue: it takes too long to find them.
+        """
+        try:
+            return [one.group() for one in self._compiled.finditer(text, timeout=MATCH_SECONDS)]
+        except TimeoutError:
+            raise self._too_long() from None
+
+    def _too_long(self) -> InvalidValue:
+        return InvalidValue(f"regexp takes too long to match: `{self._text}`")
+
+
 @lru_cache(maxsize=512)
-def compiled(text: str) -> re.Pattern[str]:
+def compiled(text: str) -> Pattern:
     """Return the pattern that finds what Go's would; raise `InvalidValue` if Go refuses it."""
-    try:
-        return re.compile(_Translation(text).run())
-    except re.error as error:
-        raise InvalidValue(f"error parsing regexp: {error}: `{text}`") from None
+    return Pattern(text)
 
 
 class _Translation:

@@ -10,7 +10,6 @@ from numakube.cel.values import no_overload
 from numakube.errors import InvalidValue
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
 
     from numakube.cel.values import CelValue
@@ -43,27 +42,25 @@ def matches(text: CelValue, pattern: CelValue) -> bool:
     """Tell whether *pattern* is found in *text*."""
     _both_texts(text, pattern)
     try:
-        return compiled(pattern).search(text) is not None
+        return compiled(pattern).first(text) is not None
     except InvalidValue as error:
         raise EvaluationError(str(error)) from None
 
 
-def _pattern(pattern: str) -> re.Pattern[str]:
+def find_match(text: str, pattern: str) -> str:
+    """The first part of *text* that matches; empty if none does."""
     try:
-        return compiled(pattern)
+        return compiled(pattern).first(text) or ""
     except InvalidValue as error:
         raise EvaluationError(f"Illegal regex: {error}") from None
 
 
-def find_match(text: str, pattern: str) -> str:
-    """The first part of *text* that matches; empty if none does."""
-    found = _pattern(pattern).search(text)
-    return found.group() if found else ""
-
-
 def find_matches(text: str, pattern: str, limit: int = -1) -> list[str]:
     """The parts of *text* that match, *limit* at most."""
-    found = [match.group() for match in _pattern(pattern).finditer(text)]
+    try:
+        found = compiled(pattern).all(text)
+    except InvalidValue as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
     return found if limit < 0 else found[:limit]
 
 
