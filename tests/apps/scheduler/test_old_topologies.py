@@ -43,7 +43,10 @@ async def world(sites: Opener) -> AsyncIterator[LabCluster]:
 async def producing(
     world: LabCluster, *, namespace: str = "", available: bool = True
 ) -> AsyncIterator[None]:
-    """Keep reports up to date as producers of v1alpha1 do: no attributes, no exact data."""
+    """Keep reports up to date as producers of v1alpha1 do: no attributes, no exact data.
+
+    Without a fingerprint only a second report ends the doubt whether the first knew a pod.
+    """
     kind = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1", namespaced=bool(namespace)).raw
     changed = asyncio.Event()
     stop = world.pods.store.subscribe(lambda _: changed.set())
@@ -52,9 +55,11 @@ async def producing(
         while True:
             await changed.wait()
             changed.clear()
-            for name, zones in zones_of(world, available=available).items():
-                patch = merge_patch({"zones": zones})
-                await world.client.patch(kind, name, patch, namespace=namespace)
+            for why in ("reactive", "periodic"):
+                for name, zones in zones_of(world, available=available).items():
+                    annotations = {"k8stopoawareschedwg/rte-update": why}
+                    patch = {"metadata": {"annotations": annotations}, "zones": zones}
+                    await world.client.patch(kind, name, merge_patch(patch), namespace=namespace)
 
     for name, zones in zones_of(world, available=available).items():
         await world.client.create(kind, document(name, zones), namespace=namespace)
