@@ -6,6 +6,7 @@ around. With list attributes (alpha) every value is a set: to agree is to have a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _FIELDS: Final = (
 _SCALARS: Final = ("string", "integer", "boolean", "version")
 
 
-class Constraint:
+class Constraint(ABC):
     """What the devices of some requests must fulfil together."""
 
     def __init__(self, attribute: str, requests: frozenset[str], lookup: Lookup) -> None:
@@ -57,11 +58,13 @@ class Constraint:
         if self.applies(wanted):
             self._remove()
 
+    @abstractmethod
     def _add(self, attribute: DeviceAttribute) -> bool:
-        raise NotImplementedError
+        """Take a value in; tell whether that is possible."""
 
+    @abstractmethod
     def _remove(self) -> None:
-        raise NotImplementedError
+        """Take out the value that was taken in last."""
 
 
 class MatchAttribute(Constraint):

@@ -7,6 +7,7 @@ from typing import Any
 from tests.lab.controllers.kit import Bench, bench, template
 
 from numakube.api.pod import Pod
+from numakube.api.resource_claims import FINALIZER, ResourceClaim
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.testing import until
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
@@ -15,12 +16,7 @@ from numakube_lab.controllers.cluster.resource_claims import (
     ClaimReservations,
     PodClaims,
 )
-from numakube_lab.controllers.types.claim_types import (
-    FINALIZER,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    ResourceClaim,
-)
+from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 
 BOTH = (PodClaims, ClaimReservations)
 

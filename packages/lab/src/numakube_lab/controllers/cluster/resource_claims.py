@@ -14,6 +14,11 @@ import msgspec
 from numakube.api.pod import PodResourceClaimStatus
 from numakube.api.pod_claims import claims_of_pod
 from numakube.api.pod_phase import has_ended
+from numakube.api.resource_claims import (
+    FINALIZER,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -32,11 +37,8 @@ from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.owner_references import owner_key
 from numakube_lab.controllers.common.pod_states import is_terminating
 from numakube_lab.controllers.types.claim_types import (
-    FINALIZER,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
-    ConsumerReference,
-    ResourceClaim,
     ResourceClaimTemplate,
 )
 
@@ -97,7 +99,10 @@ def reconcile_pod(
 
 
 def reconcile_claim(
-    claim: ResourceClaim, is_gone: Callable[[ConsumerReference], bool], *, owner_is_done: bool
+    claim: ResourceClaim,
+    is_gone: Callable[[ResourceClaimConsumerReference], bool],
+    *,
+    owner_is_done: bool,
 ) -> Plan:
     """Decide what to do about a claim.
 
@@ -198,7 +203,9 @@ def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Cha
     """Yield what reserves allocated claims for a pod that was bound without it."""
     if not pod.spec.node_name:
         return
-    user = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    user = ResourceClaimConsumerReference(
+        resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
+    )
     for _, name in claims_of_pod(pod):
         claim = claims.get(name or "")
         if claim is None or claim.status.allocation is None or _is_going(claim):
@@ -207,7 +214,9 @@ def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Cha
             yield _status(claim, reserved_for=(*claim.status.reserved_for, user))
 
 
-def _release(claim: ResourceClaim, valid: tuple[ConsumerReference, ...]) -> Iterator[Change]:
+def _release(
+    claim: ResourceClaim, valid: tuple[ResourceClaimConsumerReference, ...]
+) -> Iterator[Change]:
     """Yield what leaves the claim with *valid* reservations; the last one takes the devices."""
     if valid or FINALIZER not in claim.metadata.finalizers:
         yield _status(claim, reserved_for=valid)
@@ -316,13 +325,13 @@ class ClaimReservations(Controller):
         )
         return Plan(plan.actions, UNSEEN_SECONDS) if unseen else plan
 
-    def _is_gone(self, claim: ResourceClaim, use: ConsumerReference) -> bool:
+    def _is_gone(self, claim: ResourceClaim, use: ResourceClaimConsumerReference) -> bool:
         if use.uid in self._removed:
             return True
         pod = self._pods.get(ObjectKey(claim.metadata.namespace, use.name))
         return pod is None or pod.metadata.uid != use.uid or is_done(pod)
 
-    def _is_unseen(self, claim: ResourceClaim, use: ConsumerReference) -> bool:
+    def _is_unseen(self, claim: ResourceClaim, use: ResourceClaimConsumerReference) -> bool:
         """Tell whether the pod is missing from the mirror, which may not show it yet."""
         key = ObjectKey(claim.metadata.namespace, use.name)
         if use.uid in self._removed or self._pods.get(key) is not None:
