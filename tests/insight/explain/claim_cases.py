@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 from tests.insight.explain.case import Case, case
 
 from numakube.api.codec import convert
-from numakube.api.pod import PodResourceClaim
+from numakube.api.meta import OwnerReference
+from numakube.api.pod import PodResourceClaim, PodResourceClaimStatus, PodStatus
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, DeviceTaint, ResourceSlice
 from numakube.insight.explain import pod_subject
@@ -121,6 +123,24 @@ def claims_that_can_be_served() -> Case:
     world = two_nodes()
     claim(world, "mine", selectors=[LARGE])
     return claiming(world)
+
+
+@case
+def claims_made_from_a_template() -> Case:
+    """The pod's status names the claim; nobody knows it by the pod's spec alone."""
+    world = two_nodes()
+    claim(world, "mine", selectors=[LARGE])
+    found = world.objects.resource_claims["default/mine"]
+    owner = OwnerReference(api_version="v1", kind="Pod", name="train", uid="train", controller=True)
+    metadata = msgspec.structs.replace(found.metadata, owner_references=(owner,))
+    world.objects.resource_claims["default/mine"] = msgspec.structs.replace(
+        found, metadata=metadata
+    )
+    claims = (PodResourceClaim(name="gpu", resource_claim_template_name="one"),)
+    made = (PodResourceClaimStatus(name="gpu", resource_claim_name="mine"),)
+    status = PodStatus(phase="Pending", resource_claim_statuses=made)
+    one = msgspec.structs.replace(pod("train", resource_claims=claims), status=status)
+    return Case(world.facts(), pod_subject(one))
 
 
 @case

@@ -57,7 +57,11 @@ class Subject:
         """Return the pod as a scheduler would first see it."""
         spec = msgspec.structs.replace(self.pod.spec, node_name="")
         status = self.pod.status or PodStatus()
-        fresh = PodStatus(phase="Pending", nominated_node_name=status.nominated_node_name)
+        fresh = PodStatus(
+            phase="Pending",
+            nominated_node_name=status.nominated_node_name,
+            resource_claim_statuses=status.resource_claim_statuses,
+        )
         return msgspec.structs.replace(self.pod, spec=spec, status=fresh)
 
     def summary(self, profiles: Collection[str]) -> PodSummary:
