@@ -42,6 +42,10 @@ class FaultyApi(ReplayedApi):
 
     fault: tuple[str, str] | None = None
 
+    def created(self, claim: ResourceClaim) -> None:
+        """Let a user create *claim*; each object has a version of its own."""
+        self._stored(claim)
+
     async def set_finalizers(self, claim: ResourceClaim) -> ResourceClaim:
         """Write, or fail."""
         self._strike("before", "set_finalizers")
@@ -102,14 +106,13 @@ class ClaimLife(RuleBasedStateMachine):
 
     def create(self, name: str, size: int) -> None:
         """A user creates a claim."""
-        key = f"ns/{name}"
         self.count += 1
         request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": size}}
         tree = {
             "metadata": {"name": name, "namespace": "ns", "uid": f"{name}-{self.count}"},
             "spec": {"devices": {"requests": [request]}},
         }
-        self.cluster.objects.resource_claims[key] = convert(ResourceClaim, tree)
+        self.api.created(convert(ResourceClaim, tree))
 
     @rule(names=st.sets(st.sampled_from(CLAIMS), min_size=1, max_size=2))
     def reserve(self, names: set[str]) -> None:

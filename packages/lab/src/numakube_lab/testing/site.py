@@ -142,7 +142,8 @@ class LabSite:
 async def lab_site(options: SiteOptions) -> AsyncIterator[LabSite]:
     """Run a lab."""
     ensure_configured()
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+    # A program that is being ended in a pod may still write a file there.
+    with tempfile.TemporaryDirectory(prefix="lab-", ignore_cleanup_errors=True) as path:
         folder = RunDir(Path(path) / "test")
         folder.create()
         told = LabOptions(

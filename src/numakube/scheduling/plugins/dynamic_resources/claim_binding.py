@@ -66,7 +66,12 @@ async def _with_retries(
         except ClaimConflict:
             if attempt == _ATTEMPTS - 1:
                 raise
-            claim = await actions.get(claim)
+            current = await actions.get(claim)
+            if current.metadata.uid != claim.metadata.uid:
+                raise ClaimNotWritten(
+                    f"claim {claim.metadata.key} got deleted in the meantime"
+                ) from None
+            claim = current
     raise AssertionError(claim)
 
 

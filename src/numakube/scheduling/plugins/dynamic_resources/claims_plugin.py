@@ -341,7 +341,8 @@ class DynamicResources(
         for index, claim in enumerate(known.claims):
             if index == known.extended:
                 continue
-            if self._tracker.settle(claim.metadata.uid):
+            # The flight may be that of another pod that shares the claim.
+            if index in known.reserved and self._tracker.settle(claim.metadata.uid):
                 self._tracker.restore(claim)
             written = claim.status.allocation is not None and is_reserved_for(claim, pod.pod)
             if written and self.actions is not None:

@@ -152,7 +152,7 @@ class Assumed(Generic[T]):
 
     Between the decision for a pod and the API server's answer the volumes chosen for it must not be
     chosen again. An assumed object stands in for the known one until the API server has told of a
-    newer version.
+    newer version, or of another object of that name.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,8 @@ class Assumed(Generic[T]):
         assumed = self._objects.get(key)
         if assumed is None:
             return known
-        if _version(known) > _version(assumed):
+        replaced = known.metadata.uid != assumed.metadata.uid
+        if replaced or _version(known) > _version(assumed):
             del self._objects[key]
             return known
         return assumed
