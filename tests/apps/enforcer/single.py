@@ -15,10 +15,10 @@ from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
-from numakube.apps.enforcer.originals_file import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.kube.clock import SystemClock
 from numakube.kubelet.machines.synthetic import from_shape

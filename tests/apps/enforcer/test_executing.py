@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from numakube.apps.enforcer.deciding import NodeState, PodState, decide
+from numakube.apps.enforcer.enforcer_state_file import FILE, OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Kind, Outcome
-from numakube.apps.enforcer.originals_file import FILE, OriginalsFile
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
 
-from numakube.apps.enforcer.originals_file import FILE
+from numakube.apps.enforcer.enforcer_state_file import FILE
 from numakube.node.cgroups.group_files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
 from numakube.node.nri.nri_objects import Container, Cpu, Sandbox

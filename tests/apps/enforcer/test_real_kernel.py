@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from numakube.apps.enforcer.deciding import NodeState, PodState, decide
+from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor
-from numakube.apps.enforcer.originals_file import OriginalsFile
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.node.cgroups.group_files import CPUS, MEMS, CgroupFiles, Hierarchy, Version

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.enforcer.deciding import Problem
+from numakube.apps.enforcer.known_groups import Memory
 from numakube.apps.enforcer.planning import (
     NOTHING,
     REST,
@@ -20,7 +21,6 @@ from numakube.apps.enforcer.planning import (
     targets_of,
     uids_with_originals,
 )
-from numakube.apps.enforcer.remembering import Memory
 from numakube.node.cgroups.cpuset_controller import hand_down_cpuset
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.apps.enforcer.deciding import Decisions, PodConfinement, PodState
-    from numakube.apps.enforcer.originals_file import OriginalsFile
+    from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
     from numakube.apps.enforcer.planning import Target
     from numakube.node.cgroups.group_files import Groups
     from numakube.node.cgroups.group_scan import PodGroups

@@ -19,12 +19,12 @@ import structlog
 
 from numakube.api.checkpoints import CPU_STATE
 from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
-from numakube.apps.enforcer.originals_file import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.apps.enforcer.settings import SETTINGS
 from numakube.apps.host.access import Access

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.plugins.allocation_scores import RequestedToCapacityRatio
-from numakube.scheduling.plugins.volumes.finding import capacity_of
+from numakube.scheduling.plugins.volumes.volume_search import capacity_of
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.scheduling.plugins.arguments import UtilizationShapePoint
-    from numakube.scheduling.plugins.volumes.finding import Finder, NodeVolumes
+    from numakube.scheduling.plugins.volumes.volume_search import Finder, NodeVolumes
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 Usage = dict[str, tuple[int, int]]

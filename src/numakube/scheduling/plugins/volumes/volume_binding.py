@@ -33,13 +33,6 @@ from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.arguments import VolumeBindingArgs, read_args
-from numakube.scheduling.plugins.volumes.finding import (
-    Finder,
-    NodeVolumes,
-    alike_rows,
-    is_for,
-    reaches,
-)
 from numakube.scheduling.plugins.volumes.storage_rating import StorageRating
 from numakube.scheduling.plugins.volumes.volume_claims import (
     Assumed,
@@ -48,6 +41,13 @@ from numakube.scheduling.plugins.volumes.volume_claims import (
     claims_problem,
     pod_claims,
     uses_claim,
+)
+from numakube.scheduling.plugins.volumes.volume_search import (
+    Finder,
+    NodeVolumes,
+    alike_rows,
+    is_for,
+    reaches,
 )
 
 if TYPE_CHECKING:
