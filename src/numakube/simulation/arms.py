@@ -1,0 +1,137 @@
+"""How a cluster is run: its scheduler, what that knows of NUMA zones, and how kubelets are set.
+
+Arms are compared side by side on the same cluster and workload. The schedulers are configurations
+of the real one:
+
+* ``least-allocated`` and ``most-allocated`` are NUMA-blind: kube-scheduler's default plugins, with
+  its two ways of spreading or packing;
+* ``upstream`` has the rules of the Go plugin NodeResourceTopologyMatch with its cache
+  (``overreserve``) as its documentation recommends it, and reports of a given age;
+* ``numakube`` is ours as it is deployed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.scheduler_config import (
+    NUMA_PLUGIN,
+    SCHEDULER_NAME,
+    KubeSchedulerConfiguration,
+    PluginConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+    numa_configuration,
+)
+from numakube.errors import ConfigError
+from numakube.values.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_GUARD: Final = "RejectionGuard"
+_FIT: Final = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What exporters publish, and when.
+
+    Attributes:
+        exact: whether reports have exact data, as numakube's exporter writes it.
+        every_seconds: the shortest time between two reports of a node.
+        after_seconds: from a change on the node to its report.
+    """
+
+    exact: bool = True
+    every_seconds: float = 1.0
+    after_seconds: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to run the cluster.
+
+    Attributes:
+        name: what results are called by.
+        scheduler: the scheduler's configuration; all pods are for its first profile.
+        reports: what its nodes report; ``None`` if nothing is to be reported.
+        kubelet: words that change the kubelets' configurations
+            (`numakube.kubelet.option_words`).
+    """
+
+    name: str
+    scheduler: KubeSchedulerConfiguration
+    reports: Reports | None = None
+    kubelet: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def blind(name: str, strategy: str, resources: Iterable[str] = (CPU, MEMORY)) -> Arm:
+    """Return a NUMA-blind scheduler that fills nodes by *strategy*, counting *resources* alike."""
+    weights = [{"name": resource, "weight": 1} for resource in resources]
+    args = {"scoringStrategy": {"type": strategy, "resources": weights}}
+    profile = ProfileConfig(
+        scheduler_name=SCHEDULER_NAME,
+        plugins=_without_guard(),
+        plugin_config=(PluginConfig(name=_FIT, args=args),),
+    )
+    return Arm(name=name, scheduler=KubeSchedulerConfiguration(profiles=(profile,)))
+
+
+def upstream(name: str, report_seconds: float) -> Arm:
+    """Return the rules of the Go plugin, with reports up to *report_seconds* old."""
+    args = {"mode": "upstream", "cacheResyncPeriodSeconds": 5}
+    enabled = (PluginRef(name=NUMA_PLUGIN, weight=1),)
+    profile = ProfileConfig(
+        scheduler_name=SCHEDULER_NAME,
+        plugins=_without_guard(enabled),
+        plugin_config=(PluginConfig(name=NUMA_PLUGIN, args=args),),
+    )
+    return Arm(
+        name=name,
+        scheduler=KubeSchedulerConfiguration(profiles=(profile,)),
+        reports=Reports(exact=False, every_seconds=report_seconds),
+    )
+
+
+def ours(name: str = "numakube", args: Mapping[str, object] | None = None) -> Arm:
+    """Return our scheduler as it is deployed; *args* are those of its NUMA plugin."""
+    return Arm(name=name, scheduler=numa_configuration((SCHEDULER_NAME,), args), reports=Reports())
+
+
+def scheduler_arm(name: str, resources: Iterable[str] = (CPU, MEMORY)) -> Arm:
+    """Return the arm of that name.
+
+    Args:
+        name: one of `SCHEDULERS`; ``upstream-30s`` has reports of any other age.
+        resources: what NUMA-blind schedulers count when they spread or pack.
+
+    Raises:
+        ConfigError: there is no such arm.
+    """
+    kind, _, age = name.partition("-")
+    if name == "least-allocated":
+        return blind(name, "LeastAllocated", resources)
+    if name == "most-allocated":
+        return blind(name, "MostAllocated", resources)
+    if kind == "upstream" and age.endswith("s") and age[:-1].isdecimal() and int(age[:-1]):
+        return upstream(name, float(age[:-1]))
+    if name == "numakube":
+        return ours(name)
+    raise ConfigError(f"unknown scheduler {name!r}; there are {', '.join(SCHEDULERS)}")
+
+
+SCHEDULERS: Final = (
+    "least-allocated", "most-allocated", "upstream-1s", "upstream-10s", "upstream-60s", "numakube",
+)  # fmt: skip
+"""The schedulers that are compared if nothing else is asked for."""
+
+
+def _without_guard(enabled: tuple[PluginRef, ...] = ()) -> Plugins:
+    """Return the default plugins without the guard, which only our scheduler has."""
+    off = (PluginRef(name=_GUARD),)
+    return Plugins(multi_point=PluginSet(enabled=enabled, disabled=off))

@@ -1,0 +1,59 @@
+"""What comes to a cluster: which pods, when, made by whom, and how long they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from numakube.api.pod import Pod
+
+BACKOFF_LIMIT: Final = 6
+"""How many failed pods a Job puts up with if it does not say."""
+
+
+class OwnerKind(StrEnum):
+    """Who makes the pods, and so what happens when one is rejected or evicted."""
+
+    POD = "Pod"
+    """Nobody: a pod that fails is not replaced."""
+    REPLICA_SET = "ReplicaSet"
+    """A pod that fails is replaced at once, for as long as it takes."""
+    JOB = "Job"
+    """A pod that fails is replaced after a pause that doubles from 10 s, up to the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Pods that are alike and come at the same time.
+
+    Attributes:
+        at: when, in seconds since the beginning.
+        pod: what each of them is like; its name, or that of its owner, tells arrivals apart.
+        copies: how many: the replicas of a ReplicaSet, the parallelism of a Job.
+        seconds: how long each runs; ``None`` for longer than the simulation.
+        together: whether the pods are a gang, which begins to work when all of them run: *seconds*
+            count from then.
+        backoff_limit: of a Job.
+    """
+
+    at: float
+    pod: Pod
+    copies: int = 1
+    owner: OwnerKind = OwnerKind.REPLICA_SET
+    seconds: float | None = None
+    together: bool = False
+    backoff_limit: int = BACKOFF_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Everything that comes, in order of time.
+
+    Attributes:
+        notes: how it was made, as ``name: value``; printed with every result.
+    """
+
+    arrivals: tuple[Arrival, ...]
+    notes: tuple[str, ...] = ()
