@@ -25,6 +25,7 @@ DEPLOYMENTS: Final = "deployments"
 PRIORITY_CLASSES: Final = "priorityclasses"
 
 RESOURCE_CLAIMS: Final = "resourceclaims"
+RESOURCE_SLICES: Final = "resourceslices"
 CLAIM_TEMPLATES: Final = "resourceclaimtemplates"
 
 ROLES: Final = "roles"

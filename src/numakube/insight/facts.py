@@ -37,6 +37,7 @@ from numakube.api.workloads import (
 from numakube.dra.features import LATEST
 from numakube.errors import MalformedObject, NumakubeError
 from numakube.insight import collected as names
+from numakube.insight.dra_devices import DraDevices
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.collected import Collected
+    from numakube.insight.dra_devices import DraDevice
     from numakube.kubelet.node import KubeletNode
     from numakube.topology.view import NodeTopology
 
@@ -126,6 +128,12 @@ class ClusterFacts:
             self._views[node] = view_of(self.topologies[node])
         return self._views[node]
 
+    def dra_devices(self, node: str) -> tuple[DraDevice, ...]:
+        """Return the devices that DRA drivers offer on *node*; none if claims are not known."""
+        if self.missing(names.RESOURCE_CLAIMS):
+            return ()
+        return self._dra_devices.on(self.nodes.get(node))
+
     def missing(self, plural: str) -> Unreadable | None:
         """Return why a kind could not be listed; ``None`` if it was."""
         return next((one for one in self.unreadable if one.what == plural), None)
@@ -161,6 +169,10 @@ class ClusterFacts:
             if pod.spec.node_name and not has_ended(pod):
                 found.setdefault(pod.spec.node_name, []).append(pod)
         return {node: tuple(pods) for node, pods in found.items()}
+
+    @cached_property
+    def _dra_devices(self) -> DraDevices:
+        return DraDevices(self.objects, minor=self.kubernetes_minor)
 
     @cached_property
     def _views(self) -> dict[str, NodeTopology | Unusable]:

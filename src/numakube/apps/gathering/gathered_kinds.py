@@ -23,7 +23,7 @@ from numakube.kube.catalog import (
     ROLE_BINDINGS,
     ROLES,
 )
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework.object_kinds import DRA, OBJECT_KINDS
 
 if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource
@@ -60,7 +60,14 @@ OPTIONAL: Final = frozenset(
 NEEDED: Final = frozenset({NODES.plural, PODS.plural})
 """Without these no tool has anything to say."""
 
-ZONES: Final = frozenset({*NEEDED, NODE_RESOURCE_TOPOLOGIES.plural, NUMATOPOLOGIES.plural})
+ZONES: Final = frozenset(
+    {
+        *NEEDED,
+        NODE_RESOURCE_TOPOLOGIES.plural,
+        NUMATOPOLOGIES.plural,
+        *(kind.plural for kind in OBJECT_KINDS if kind.group == DRA),
+    }
+)
 """Who has what, and who uses it."""
 
 SCHEDULING: Final = ZONES | {

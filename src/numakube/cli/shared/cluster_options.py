@@ -116,12 +116,17 @@ def facts_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -
 
 
 def warn_of_refusal(facts: ClusterFacts) -> None:
-    """Say, once and apart from the output, that the user may not read reports."""
-    if facts.why_no_reports:
-        from numakube.insight.list_reading import ROLE
+    """Say, once and apart from the output, that the user may not read reports, or claims."""
+    from numakube.insight.collected import RESOURCE_CLAIMS, RESOURCE_SLICES
+    from numakube.insight.list_reading import ROLE
 
-        text = f"{facts.why_no_reports}; the ClusterRole {ROLE}, a part of view, allows it"
-        click.echo(f"warning: {text}", err=True)
+    texts = [facts.why_no_reports] if facts.why_no_reports else []
+    if any(pod.spec.resource_claims for pod in facts.pods):
+        missing = facts.missing(RESOURCE_CLAIMS) or facts.missing(RESOURCE_SLICES)
+        if missing is not None and missing.right:
+            texts.append(f"devices of claims are not shown: you may not {missing.right}")
+    for text in texts:
+        click.echo(f"warning: {text}; the ClusterRole {ROLE}, a part of view, allows it", err=True)
 
 
 def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -> Collected:

@@ -77,7 +77,8 @@ class _Mover:
         )
 
     def device(self, device: Device) -> Device:
-        return replace(device, owner=self._owner(device.owner))
+        sharers = tuple(self._numbers[owner] for owner in device.sharers)
+        return replace(device, owner=self._owner(device.owner), sharers=sharers)
 
     def _owner(self, owner: int | None) -> int | None:
         return None if owner is None else self._numbers[owner]

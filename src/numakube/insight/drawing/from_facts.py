@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.drawing.claimed_devices import with_claimed
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import Amount, Kubelet, NodePicture, Zone
 from numakube.insight.facts import NO_REPORT, troubles_of
@@ -12,12 +13,12 @@ from numakube.insight.scheduler_holdings import with_allotments
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.hierarchy import within
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.view import Producer
+from numakube.topology.view import NodeTopology, Producer
 
 if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.view import ZoneView
 
 
 _MANY: Final = 3
@@ -25,7 +26,9 @@ _MANY: Final = 3
 
 def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
     """Return the picture of *node*; without data it has no zones and says what is missing."""
-    picture = _picture(facts, node)
+    picture = with_claimed(
+        _picture(facts, node), facts.dra_devices(node), reported=reported_pods(facts, node)
+    )
     troubles = ", ".join(troubles_of(facts.nodes.get(node)))
     notes = (f"the node is {troubles}",) if troubles else ()
     return replace(picture, notes=(*notes, *picture.notes))
@@ -51,6 +54,17 @@ def _picture(facts: ClusterFacts, node: str) -> NodePicture:
 def pod_names(facts: ClusterFacts, node: str) -> dict[str, str]:
     """Return ``namespace/name`` of the pods on *node* by the hashes that reports know them by."""
     return {uid_hash(pod.metadata.uid): pod.metadata.key for pod in facts.pods_on(node)}
+
+
+def reported_pods(facts: ClusterFacts, node: str) -> set[str]:
+    """Return ``namespace/name`` of the pods on *node* that its exact report accounts for."""
+    view = facts.view(node)
+    report = view.report if isinstance(view, NodeTopology) else None
+    if report is None:
+        return set()
+    return {
+        pod.metadata.key for pod in facts.pods_on(node) if report.accounts_for(pod.metadata.uid)
+    }
 
 
 def _newer(facts: ClusterFacts, view: NodeTopology, report: ExactReport) -> list[str]:

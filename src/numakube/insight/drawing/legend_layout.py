@@ -163,7 +163,11 @@ def _key(picture: NodePicture, y: float) -> Iterator[Item]:
     entries: list[tuple[str, str, str]] = [("free", "free-line", "free")]
     if any(cpu.reserved for cpu in cpus):
         entries.append(("reserved", "", "reserved for the system"))
-    if any(not device.healthy for device in devices):
+    if any(device.sharers for device in devices):
+        entries.append(("several", "", "+ shared by several pods"))
+    if any(device.blocked for device in devices):
+        entries.append(("several", "", "parts of it are held"))
+    if any(not device.healthy and device.owner is None for device in devices):
         entries.append(("broken", "", "unhealthy"))
     if Change.TAKEN in changes:
         entries.append(("free", "taken", "taken by the plan"))

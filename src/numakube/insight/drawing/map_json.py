@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.insight.drawing import map_words
+
 if TYPE_CHECKING:
     from numakube.insight.drawing.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
     from numakube.topology.hierarchy import Part
@@ -145,8 +147,16 @@ def _device(picture: NodePicture, device: Device) -> dict[str, Any]:
         document["id"] = device.id
     document["zones"] = list(device.zones)
     document["healthy"] = device.healthy
+    if device.trouble:
+        document["trouble"] = device.trouble
+    if device.blocked:
+        document["blocked"] = True
     if device.owner is not None:
         document["pod"] = picture.owner_name(device.owner)
+    if device.sharers:
+        document["pods"] = map_words.owner_names(picture, device)
+    if device.claims:
+        document["claims"] = list(device.claims)
     return document | _change(device)
 
 

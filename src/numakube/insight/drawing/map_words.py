@@ -141,7 +141,7 @@ def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
     also = f", {shared} also near other zones" if shared else ""
     if picture.bare:
         return f"{len(healthy)}{also}"
-    return f"{sum(one.owner is None for one in healthy)} of {len(healthy)} free{also}"
+    return f"{sum(one.is_free for one in healthy)} of {len(healthy)} free{also}"
 
 
 def amount_words(amount: Amount) -> str:
@@ -180,12 +180,23 @@ def cpu_words(picture: NodePicture, cpu: Cpu) -> str:
 
 def device_words(picture: NodePicture, device: Device) -> str:
     """Return what there is to say of one device."""
-    state = f"of {picture.owner_name(device.owner)}" if device.owner is not None else "free"
+    state = f"of {', '.join(owner_names(picture, device))}" if device.owner is not None else "free"
+    if device.blocked:
+        state = "not to be had while others have parts of it"
+    own = [claim for claim in device.claims if f"claim {claim}" not in state]
+    if own:
+        state += f" by claim {', '.join(own)}"
     if not device.healthy:
-        state += ", unhealthy"
+        state += f", {device.trouble or 'unhealthy'}"
     near = f", near {zones_text(device.zones)}" if device.zones else ", no NUMA node told"
     name = device.name if device.id else f"#{device.position}"
     return f"{device.resource} {name}: {state}{near}{_was(device.was)}"
+
+
+def owner_names(picture: NodePicture, device: Device) -> list[str]:
+    """Return the names of all pods that have a device."""
+    owners = () if device.owner is None else (device.owner, *device.sharers)
+    return [picture.owner_name(owner) for owner in owners]
 
 
 def _was(name: str) -> str:

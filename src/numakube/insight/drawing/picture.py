@@ -111,9 +111,14 @@ class Device:
     """One device.
 
     Attributes:
+        resource: what device plugins call it; of a device of a DRA driver, the driver.
         position: its place among the sorted ids of the resource, by which a report knows it.
         id: its id if known.
         zones: the zones it is near; it is drawn in each of them.
+        sharers: further pods that have it, which only claims allow.
+        claims: the claims that hold it.
+        blocked: whether it cannot be given out because of other devices, which it is a part of.
+        trouble: why it is not healthy, if that is known.
     """
 
     resource: str
@@ -121,9 +126,18 @@ class Device:
     id: str = ""
     zones: tuple[int, ...] = ()
     owner: PodIndex | None = None
+    sharers: tuple[PodIndex, ...] = ()
+    claims: tuple[str, ...] = ()
     healthy: bool = True
+    blocked: bool = False
+    trouble: str = ""
     change: Change = Change.NONE
     was: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can be given out."""
+        return self.owner is None and self.healthy and not self.blocked
 
     @property
     def name(self) -> str:
@@ -210,7 +224,7 @@ class NodePicture:
 
     Attributes:
         parts: the hierarchy that a report without exact data tells; empty if it tells none.
-        homeless: devices whose plugin told no NUMA node.
+        homeless: devices whose plugin or driver told no NUMA node.
         pods: those that hold something, in order of admission.
         sharing_pods: how many pods hold nothing for themselves.
         why_not_exact: why it is not known who has what; empty if it is.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.insight.drawing.before_and_after import compared
-from numakube.insight.drawing.from_facts import node_picture, pod_names
+from numakube.insight.drawing.claimed_devices import with_claimed
+from numakube.insight.drawing.from_facts import node_picture, pod_names, reported_pods
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.facts import model_of
 from numakube.insight.scheduler_holdings import with_allotments
@@ -83,7 +84,11 @@ def planned(
     report = with_allotments(
         report_of(model), running.values(), key=lambda uid: uid_hash(uid_hash(uid))
     )
-    after = picture_of_report(node, report, pods={**known, **trial.names})
+    after = with_claimed(
+        picture_of_report(node, report, pods={**known, **trial.names}),
+        [one.without(leaving) for one in facts.dra_devices(node)],
+        reported=reported_pods(facts, node),
+    )
     return Plan(before, compared(before, after), refused)
 
 

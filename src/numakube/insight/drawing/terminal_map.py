@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.insight.drawing import map_words
 from numakube.insight.drawing.folding import folded
 from numakube.insight.drawing.picture import Change
-from numakube.insight.drawing.terminal_zone import ASCII, UNICODE, Span, TextPen, width_of
+from numakube.insight.drawing.terminal_zone import ASCII, BLOCKED, UNICODE, Span, TextPen, width_of
 from numakube.values.display import counted
 from numakube.values.printing import printable
 
@@ -185,11 +185,15 @@ class _Page:
             yield (Span(self.glyphs.dot.join(self._key()), "muted"),)
 
     def _key(self) -> Iterator[str]:
-        cpus = list(self.picture.cpus())
+        cpus, devices = list(self.picture.cpus()), list(self.picture.devices())
         yield f"{self.glyphs.free} free"
         if any(cpu.reserved for cpu in cpus):
             yield "r reserved for the system"
-        if any(not device.healthy for device in self.picture.devices()):
+        if any(device.sharers for device in devices):
+            yield "+ shared by several pods"
+        if any(device.blocked for device in devices):
+            yield f"{BLOCKED} parts of it are held"
+        if any(not device.healthy and device.owner is None for device in devices):
             yield "! unhealthy"
         if any(cpu.change is Change.FREED for cpu in cpus):
             yield f"{self.glyphs.freed} freed by the plan"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LEAST_BAR: Final = 8
 MOST_BAR: Final = 32
 _LONG_TITLE: Final = 60  # longer ones are cut: CPU numbers may alternate between sockets
+BLOCKED: Final = "x"
 _ROW: Final = 48  # cells of CPUs in one line, at most
 
 
@@ -198,10 +199,14 @@ class TextPen:
             yield self._ended(line, fact, width)
 
     def _device(self, device: Device) -> Span:
+        if device.sharers:
+            return Span("+", "several")
         if device.owner is not None:
             return self._owned(device.owner, device.change)
         if device.change is Change.FREED:
             return Span(self._glyphs.freed, "freed", bold=True)
+        if device.blocked:
+            return Span(BLOCKED, "several")
         return Span(self._glyphs.free, "muted") if device.healthy else Span("!", "broken")
 
     def _name(self, name: str) -> Span:

@@ -262,10 +262,13 @@ class ZonePen:
         sheet.y += ceil(len(devices) / a_row) * (CELL_HEIGHT + GAP)
 
     def _chip(self, device: Device, x: float, y: float, width: float, *, numbered: bool) -> Group:
-        state = "owned" if device.owner is not None else "free" if device.healthy else "broken"
-        look = Look.of(self._picture, device.owner, state, device.change)
+        several = device.sharers or device.blocked
+        state = "several" if several else "free" if device.healthy else "broken"
+        look = Look.of(
+            self._picture, None if device.sharers else device.owner, state, device.change
+        )
         items = list(look.box(x, y, width, CELL_HEIGHT, radius=8 if numbered else 4))
-        letter = look.letter or ("" if device.healthy else "!")
+        letter = look.letter or ("+" if device.sharers else "" if device.healthy else "!")
         if numbered:
             number = f"#{device.position}"
             items.append(

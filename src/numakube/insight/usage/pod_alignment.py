@@ -1,11 +1,13 @@
 """Which zones each pod occupies, and whether it is aligned.
 
-The exact report tells what a pod has for itself, as a whole. Where the NRT also has the placement
+The exact report tells what a pod has for itself, as a whole; its claims tell which devices of DRA
+drivers it has besides. Where the NRT also has the placement
 vectors of the Go stack (one NUMA node for each container), containers are told apart.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.pod import Pod
+    from numakube.insight.dra_devices import DraDevice
     from numakube.insight.facts import ClusterFacts
     from numakube.topology.exact_report import ExactReport, Holding
 
@@ -100,6 +103,7 @@ class _Reader:
         if not node:
             return PodUsage(namespace=meta.namespace, name=meta.name, alignment=Alignment.PENDING)
         containers = self._containers(pod)
+        claimed = self._claimed(pod)
         view = self._facts.view(node)
         report = view.report if isinstance(view, NodeTopology) else None
         holding = report.holding(meta.uid) if report else None
@@ -113,22 +117,33 @@ class _Reader:
                 node=node,
                 alignment=Alignment.UNKNOWN,
                 why_unknown=unknown,
-                zones=tuple(sorted(set(containers.values()))),
+                zones=tuple(sorted({*containers.values(), *zones_of_devices(claimed)})),
+                devices=dict(_counts(claimed)),
                 containers=containers,
             )
-        zones = zones_of_holding(report, holding, self._cpus_of(report))
+        own = zones_of_holding(report, holding, self._cpus_of(report))
+        zones = tuple(sorted({*own, *zones_of_devices(claimed)}))
+        is_empty = holding.empty and not claimed
         return PodUsage(
             namespace=meta.namespace,
             name=meta.name,
             node=node,
-            alignment=_alignment(zones, empty=holding.empty),
-            why_unknown="" if zones or holding.empty else "its devices have no NUMA node",
+            alignment=_alignment(zones, empty=is_empty),
+            why_unknown="" if zones or is_empty else "its devices have no NUMA node",
             zones=zones,
             cpus=holding.cpus,
             memory=_memory(holding),
-            devices={name: len(positions) for name, positions in holding.devices.items()},
+            devices={
+                **{name: len(positions) for name, positions in holding.devices.items()},
+                **_counts(claimed),
+            },
             containers=containers,
         )
+
+    def _claimed(self, pod: Pod) -> list[DraDevice]:
+        """Return the devices that the pod's claims hold."""
+        devices = self._facts.dra_devices(pod.spec.node_name)
+        return [one for one in devices if pod.metadata.key in one.pods]
 
     def _cpus_of(self, report: ExactReport) -> Mapping[int, int]:
         key = id(report.machine)
@@ -148,6 +163,15 @@ class _Reader:
             for container in pod.spec.containers
             if (key := ContainerName(meta.namespace, meta.name, container.name)) in placed
         }
+
+
+def zones_of_devices(devices: Iterable[DraDevice]) -> set[int]:
+    """Return the zones of those of *devices* whose driver tells one."""
+    return {one.zone for one in devices if one.zone is not None}
+
+
+def _counts(devices: Iterable[DraDevice]) -> Counter[str]:
+    return Counter(one.id.driver for one in devices)
 
 
 def _memory(holding: Holding) -> dict[str, int]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.dra_devices import amounts_of_devices, with_dra_devices
 from numakube.insight.facts import troubles_of
 from numakube.insight.scheduler_holdings import allotted_view
 from numakube.insight.usage.largest_pod import (
@@ -30,6 +31,7 @@ from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, add_amounts, i
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numakube.insight.dra_devices import DraDevice
     from numakube.insight.facts import ClusterFacts
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology, ZoneView
@@ -175,13 +177,15 @@ def node_usage(
         missing = _FORBIDDEN if facts.why_no_reports else _NO_REPORT
         why = missing if view is None else view.reason
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
+    devices = facts.dra_devices(node)
     zones = [
         replace(zone, within=within(view, zone.zone))
-        for zone in zone_usages(allotted_view(facts, view))
+        for zone in zone_usages(with_dra_devices(allotted_view(facts, view), devices))
     ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     several, several_free = _counted_again(view.report)
-    free = _less(add_amounts(*(zone.free for zone in zones)), several_free)
+    outside, outside_free = amounts_of_devices(_outside(view, devices))
+    free = _less(add_amounts(outside_free, *(zone.free for zone in zones)), several_free)
     stranded = add_amounts(*(zone.stranded for zone in zones))
     return (
         NodeUsage(
@@ -192,7 +196,7 @@ def node_usage(
             exact=view.report is not None,
             stale=view.stale_reason or ("" if view.live else "its amounts never change"),
             pending=_pending(facts, view),
-            allocatable=_less(add_amounts(*(zone.allocatable for zone in zones)), several),
+            allocatable=_less(add_amounts(outside, *(zone.allocatable for zone in zones)), several),
             free=free,
             stranded={name: min(free.get(name, 0), part) for name, part in stranded.items()},
             largest=best.largest if best else NOTHING,
@@ -203,6 +207,12 @@ def node_usage(
         ),
         zones,
     )
+
+
+def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
+    """Return the devices that are in no zone, as far as their drivers tell."""
+    known = {zone.id for zone in view.zones}
+    return [one for one in devices if one.zone not in known]
 
 
 def _counted_again(report: ExactReport | None) -> tuple[Amounts, Amounts]:

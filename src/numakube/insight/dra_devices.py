@@ -1,0 +1,206 @@
+"""The devices of DRA drivers on each node: where they are, who holds them, and which are free.
+
+    DraDevices(objects, minor=37).on(node)
+
+Devices are on a node if their slice, or they themselves, name it. Those that several nodes reach
+over a network are on none of them, and a pool of which slices are missing has none. Who holds a
+device is read from the allocations of claims; one with admin access holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from numakube.dra.allocated_state import state_of
+from numakube.dra.candidate_checks import EFFECTS
+from numakube.dra.counters import PoolCounters
+from numakube.dra.device_ids import AllocationError, DeviceId
+from numakube.dra.device_places import numa_node_of
+from numakube.dra.features import features_of
+from numakube.dra.pools import Inventory
+from numakube.dra.taint_rules import with_taints
+from numakube.values.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from numakube.api.nodes import Node
+    from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.dra.allocated_state import AllocatedState
+    from numakube.dra.pools import Candidate, Pool
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.topology.view import NodeTopology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraDevice:
+    """One device of a node.
+
+    Attributes:
+        zone: its NUMA node; ``None`` if the driver does not tell it.
+        claims: ``namespace/name`` of the claims that hold it, or a share of it.
+        pods: ``namespace/name`` of the pods that those claims are reserved for.
+        is_free: whether a claim could get it, or one more share of it.
+        trouble: why no further claim gets it: a taint, or a pool that cannot be used.
+    """
+
+    id: DeviceId
+    zone: int | None = None
+    claims: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    is_free: bool = True
+    trouble: str = ""
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The pods that use it; claims that no pod uses stand for themselves."""
+        return self.pods or tuple(f"claim {key}" for key in self.claims)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether no claim holds it, but devices that it shares counters with leave too little."""
+        return not self.is_free and not self.claims and not self.trouble
+
+    def without(self, pods: Collection[str]) -> DraDevice:
+        """Return the device after *pods* are gone; claims that no pod uses are deallocated."""
+        left = tuple(key for key in self.pods if key not in pods)
+        if left == self.pods:
+            return self
+        if left:
+            return replace(self, pods=left)
+        return replace(self, pods=(), claims=(), is_free=not self.trouble)
+
+
+class DraDevices:
+    """All devices of a cluster, read node by node when they are asked for."""
+
+    def __init__(self, objects: ClusterObjects, *, minor: int) -> None:
+        self._objects = objects
+        self._features = features_of(minor=minor)
+        self._found: dict[str, tuple[DraDevice, ...]] = {}
+
+    def on(self, node: Node | None) -> tuple[DraDevice, ...]:
+        """Return the devices of *node*, driver by driver."""
+        if node is None or not self._objects.resource_slices:
+            return ()
+        name = node.metadata.name
+        if name not in self._found:
+            found = sorted(self._devices(node), key=lambda one: one.id.driver)
+            self._found[name] = tuple(found)
+        return self._found[name]
+
+    def _devices(self, node: Node) -> Iterator[DraDevice]:
+        try:
+            pools = self._inventory.pools_for(node)
+        except AllocationError:
+            return  # the doctor says which selector cannot be read
+        for pool in pools:
+            counters = PoolCounters(pool, self._state) if pool.counter_sets else None
+            for one in pool.candidates:
+                if node.metadata.name in (one.slice.spec.node_name, one.device.node_name):
+                    yield self._device(one, pool, counters)
+
+    def _device(self, one: Candidate, pool: Pool, counters: PoolCounters | None) -> DraDevice:
+        holders = self._holders.get(one.id, ())
+        trouble = self._trouble(one, pool)
+        return DraDevice(
+            id=one.id,
+            zone=numa_node_of(one.device, one.id.driver),
+            claims=tuple(claim.metadata.key for claim in holders),
+            pods=tuple(dict.fromkeys(key for claim in holders for key in _users(claim))),
+            is_free=not trouble and self._has_room(one, counters),
+            trouble=trouble,
+        )
+
+    def _trouble(self, one: Candidate, pool: Pool) -> str:
+        if pool.problem:
+            return f"its pool is invalid: {pool.problem}"
+        taints = one.device.taints if self._features.device_taints else ()
+        found = next((taint for taint in taints if taint.effect in EFFECTS), None)
+        if found is None:
+            return ""
+        value = f"={found.value}" if found.value else ""
+        return f"taint {found.key}{value}:{found.effect}"
+
+    def _has_room(self, one: Candidate, counters: PoolCounters | None) -> bool:
+        """Tell whether the device, or one more share of it, can be allocated."""
+        if one.device.allow_multiple_allocations:
+            used = self._state.capacity.get(one.id, {})
+            return all(
+                name not in used or used[name] < parse_quantity(capacity.value)
+                for name, capacity in one.device.capacity.items()
+            )
+        if self._state.holds(one.id):
+            return False
+        if counters is None or not one.device.consumes_counters:
+            return True
+        fits = counters.consume(one.device)
+        if fits:
+            counters.release(one.device)
+        return fits
+
+    @cached_property
+    def _inventory(self) -> Inventory:
+        rules = self._features.device_taints and self._features.device_taint_rules
+        taints = list(self._objects.device_taint_rules.values()) if rules else []
+        return Inventory(
+            with_taints(self._objects.resource_slices.values(), taints), self._features
+        )
+
+    @cached_property
+    def _state(self) -> AllocatedState:
+        allocations = (allocation for _, allocation in self._allocated())
+        return state_of(allocations, sharing=self._features.consumable_capacity)
+
+    @cached_property
+    def _holders(self) -> dict[DeviceId, list[ResourceClaim]]:
+        found: dict[DeviceId, list[ResourceClaim]] = {}
+        for claim, allocation in self._allocated():
+            for result in allocation.devices.results:
+                if not result.admin_access:
+                    device = DeviceId(result.driver, result.pool, result.device)
+                    found.setdefault(device, []).append(claim)
+        return found
+
+    def _allocated(self) -> Iterator[tuple[ResourceClaim, AllocationResult]]:
+        for claim in self._objects.resource_claims.values():
+            if claim.status.allocation is not None:
+                yield claim, claim.status.allocation
+
+
+def _users(claim: ResourceClaim) -> Iterator[str]:
+    for user in claim.status.reserved_for:
+        if user.resource == "pods":
+            yield f"{claim.metadata.namespace}/{user.name}"
+
+
+def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many of *devices* claims may have, and how many are free, by driver."""
+    allocatable: Counter[str] = Counter()
+    free: Counter[str] = Counter()
+    for one in devices:
+        if not one.trouble or one.claims:
+            allocatable[one.id.driver] += 1
+            free[one.id.driver] += one.is_free
+    return dict(allocatable), dict(free)
+
+
+def with_dra_devices(view: NodeTopology, devices: Sequence[DraDevice]) -> NodeTopology:
+    """Return *view* with *devices* in its zones; the name of a driver stands for a resource."""
+    if not devices:
+        return view
+    zones = []
+    for zone in view.zones:
+        allocatable, free = amounts_of_devices(one for one in devices if one.zone == zone.id)
+        zones.append(
+            replace(
+                zone,
+                capacity={**zone.capacity, **allocatable},
+                allocatable={**zone.allocatable, **allocatable},
+                available={**zone.available, **free},
+            )
+        )
+    return replace(view, zones=tuple(zones))
