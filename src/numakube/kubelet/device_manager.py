@@ -39,6 +39,7 @@ class _Resource:
     healthy: frozenset[str]
     preferred: PreferredAllocation | None = None
     allocated: set[str] = field(default_factory=set)
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def available(self) -> frozenset[str]:
@@ -93,7 +94,9 @@ class DeviceManager:
         copy = object.__new__(DeviceManager)
         copy.__dict__.update(self.__dict__)
         copy._resources = {
-            name: _Resource(one.masks, one.healthy, one.preferred, set(one.allocated))
+            name: _Resource(
+                one.masks, one.healthy, one.preferred, set(one.allocated), one.functions
+            )
             for name, one in self._resources.items()
         }
         copy.assignments = {
@@ -119,6 +122,7 @@ class DeviceManager:
             healthy=frozenset(device.id for device in listed if device.healthy),
             preferred=preferred or (known.preferred if known else None),
             allocated=known.allocated if known else set(),
+            functions={device.id: device.pci for device in listed if device.pci},
         )
 
     def await_plugin(self, resource: str) -> None:
@@ -149,7 +153,7 @@ class DeviceManager:
         """Return the devices of *resource* in ascending order of their ids."""
         known = self._resources[resource]
         return tuple(
-            Device(device, nodes_of(mask), device in known.healthy)
+            Device(device, nodes_of(mask), device in known.healthy, known.functions.get(device, ""))
             for device, mask in sorted(known.masks.items())
         )
 

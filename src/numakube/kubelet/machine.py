@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.device_tree import NO_TREE, DeviceTree
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,18 +56,27 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device-plugin device; no ``numa_nodes`` means that its plugin reported no topology."""
+    """A device-plugin device; no ``numa_nodes`` means that its plugin reported no topology.
+
+    ``pci`` is the address of the physical PCI function that it is, or is a part of; empty if that
+    is not known. The kubelet does not look at it.
+    """
 
     id: str
     numa_nodes: tuple[int, ...] = ()
     healthy: bool = True
+    pci: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A whole machine, with the devices that its device plugins announce by resource name."""
+    """A whole machine, with the devices that its device plugins announce by resource name.
+
+    ``tree`` says how the devices are connected, as far as that is known; the kubelet does not ask.
+    """
 
     nodes: tuple[NumaNode, ...]
     cpu_count: int
     socket_count: int
     devices: Mapping[str, tuple[Device, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    tree: DeviceTree = NO_TREE

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.kubelet.device_tree import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -90,11 +91,14 @@ class DeviceTable:
         numa_nodes: the NUMA nodes of each device; empty if its plugin told none.
         unhealthy: positions of devices that may not be given out.
         choice: how their plugin chooses; ``None`` if it does not, or if that is not known.
+        functions: the address of each device's physical PCI function, empty if that is not known;
+            no entries at all if it is known of no device.
     """
 
     numa_nodes: tuple[tuple[int, ...], ...]
     unhealthy: tuple[int, ...] = ()
     choice: DeviceChoice | None = None
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class ExactReport:
         memory: the Memory Manager's books by NUMA node, without unused nodes.
         devices: tables by resource name.
         pods: what each pod that the report accounts for holds, in order of admission.
+        tree: how the devices are connected, as far as that is known.
     """
 
     machine: Machine
@@ -133,6 +138,7 @@ class ExactReport:
     memory: Mapping[int, MemoryCell] = field(default_factory=lambda: MappingProxyType({}))
     devices: Mapping[str, DeviceTable] = field(default_factory=lambda: MappingProxyType({}))
     pods: Mapping[UidHash, Holding] = field(default_factory=lambda: MappingProxyType({}))
+    tree: DeviceTree = NO_TREE
 
     def accounts_for(self, uid: str) -> bool:
         """Tell whether what the pod with that uid holds is already taken off."""

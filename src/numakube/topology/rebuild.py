@@ -10,9 +10,9 @@ there (`numakube.kubelet.preferred_allocation`) and those of others are lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
@@ -66,6 +66,7 @@ def report_of(node: KubeletNode) -> ExactReport:
             for name in positions
         },
         pods={uid_hash(uid): _holding(node, uid, positions) for uid in _holders(node)},
+        tree=node.machine.tree,
     )
 
 
@@ -118,7 +119,13 @@ def _cells(manager: MemoryManager) -> dict[int, MemoryCell]:
 
 def _table(devices: tuple[Device, ...], choice: DeviceChoice | None) -> DeviceTable:
     unhealthy = (index for index, one in enumerate(devices) if not one.healthy)
-    return DeviceTable(tuple(one.numa_nodes for one in devices), tuple(unhealthy), choice)
+    functions = tuple(one.pci for one in devices)
+    return DeviceTable(
+        tuple(one.numa_nodes for one in devices),
+        tuple(unhealthy),
+        choice,
+        functions if any(functions) else (),
+    )
 
 
 def _choice(node: KubeletNode, name: str, positions: Mapping[str, int]) -> DeviceChoice | None:
@@ -141,6 +148,8 @@ def node_of(report: ExactReport) -> KubeletNode | Unusable:
 
 def _rebuilt(report: ExactReport) -> KubeletNode:
     node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
+    if report.tree:
+        node.machine = replace(node.machine, tree=report.tree)
     for name, table in report.devices.items():
         node.register_devices(name, _devices(table), preferred=_preferred(table))
     if node.cpus is not None and report.shared_cpus is not None:
@@ -183,8 +192,10 @@ def _restore_pod(node: KubeletNode, uid: str, holding: Holding, report: ExactRep
 def _devices(table: DeviceTable) -> tuple[Device, ...]:
     unhealthy = set(table.unhealthy)
     return tuple(
-        Device(_device_id(position), nodes, position not in unhealthy)
-        for position, nodes in enumerate(table.numa_nodes)
+        Device(_device_id(position), nodes, position not in unhealthy, function)
+        for position, (nodes, function) in enumerate(
+            zip(table.numa_nodes, table.functions or repeat(""), strict=False)
+        )
     )
 
 

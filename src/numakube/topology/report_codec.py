@@ -40,6 +40,13 @@ from numakube.topology.notation import (
     write_holding,
 )
 from numakube.topology.report_check import defect_of
+from numakube.topology.tree_text import (
+    TreeTable,
+    read_functions,
+    read_tree,
+    write_functions,
+    write_tree,
+)
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.limits import (
     MAX_DEVICES,
@@ -88,6 +95,8 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         shared: the shared pool itself, if it does not follow from ``lost`` and the pods.
         choices: how plugins choose among devices, by resource. Readers that do not know the key or
             the rule do without: it says more than counts, but nothing else follows from it.
+        tree: how PCI functions are connected, with the same freedom for readers.
+        functions: which of them the devices of a resource are.
     """
 
     v: int
@@ -101,6 +110,8 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     devices: dict[str, str] = {}
     choices: dict[str, str] = {}
     pods: dict[str, str] = {}
+    tree: TreeTable | None = None
+    functions: dict[str, str] = {}
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -177,6 +188,12 @@ def _to_wire(report: ExactReport) -> _Report:
             if table.choice is not None
         },
         pods={uid: write_holding(one, resources) for uid, one in report.pods.items()},
+        tree=write_tree(report.tree),
+        functions={
+            name: write_functions(table.functions, report.tree)
+            for name, table in report.devices.items()
+            if table.functions
+        },
     )
 
 
@@ -193,18 +210,25 @@ def _from_wire(wire: _Report) -> ExactReport:
         shared_cpus=_read_pool(wire, pods),
         memory={node: read_cell(text) for node, text in wire.books.items()},
         devices={
-            name: _read_devices(text, wire.choices.get(name)) for name, text in wire.devices.items()
+            name: _read_devices(text, wire.choices.get(name), wire.functions.get(name), wire.tree)
+            for name, text in wire.devices.items()
         },
         pods=pods,
+        tree=read_tree(wire.tree),
     )
 
 
 @lru_cache(maxsize=4096)
-def _read_devices(text: str, choice: str | None) -> DeviceTable:
+def _read_devices(
+    text: str, choice: str | None, functions: str | None, tree: TreeTable | None
+) -> DeviceTable:
     table = read_devices(text)
-    if choice is None:
-        return table
-    return replace(table, choice=read_choice(choice, len(table.numa_nodes)))
+    count = len(table.numa_nodes)
+    if choice is not None:
+        table = replace(table, choice=read_choice(choice, count))
+    if functions is not None:
+        table = replace(table, functions=read_functions(functions, read_tree(tree), count))
+    return table
 
 
 def _write_pool(report: ExactReport) -> tuple[str | None, str | None]:

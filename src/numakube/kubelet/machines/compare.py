@@ -48,6 +48,8 @@ def _differences(one: object, other: object, where: str) -> Iterator[str]:
             yield from _sequences(*devices, f"{where}{resource}: ", "devices")
         if set(one.devices) != set(other.devices):
             yield f"{where}device resources"
+        if one.tree != other.tree:
+            yield f"{where}how devices are connected"
     elif isinstance(one, _PARTS) and isinstance(other, _PARTS):
         names = [field.name for field in fields(one)]
         yield from _values(one, other, where, names)

@@ -1,0 +1,154 @@
+"""How the devices of a machine are connected: PCI bridges, NVLink and xGMI, and how close two are.
+
+The kubelet knows the NUMA node of a device and nothing nearer. What lies below decides how fast two
+devices talk to each other: a network card behind the PCIe switch of a GPU is reached without the
+CPU. The words are those of ``nvidia-smi topo -m``.
+
+A path is that of sysfs, ``pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0``: the
+host bridge (the root, in the spelling of DRA's attribute ``pcieRoot``), the root port, the upstream
+and the downstream port of each switch, and the function. A virtual function is where its physical
+function is, and counts as that one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.values.cpuset import CpuSet
+
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+class Closeness(IntEnum):
+    """What lies between two devices; the smaller, the closer."""
+
+    SELF = 0
+    """Nothing: they are the same function."""
+    LINK = 1
+    """NVLink or xGMI."""
+    PIX = 2
+    """At most one PCIe switch."""
+    PXB = 3
+    """Several PCIe switches, but no host bridge."""
+    PHB = 4
+    """A PCIe host bridge, which is usually the CPU."""
+    NODE = 5
+    """Several host bridges of one NUMA node."""
+    SYS = 6
+    """The interconnect of NUMA nodes."""
+
+
+class Connection(NamedTuple):
+    """How two devices are connected at their best, and by how many links if by links."""
+
+    closeness: Closeness
+    links: int = 0
+
+    @property
+    def text(self) -> str:
+        """The word of ``nvidia-smi topo -m``: ``X``, ``NV18``, ``PIX``."""
+        if self.closeness is Closeness.SELF:
+            return "X"
+        return f"NV{self.links}" if self.closeness is Closeness.LINK else self.closeness.name
+
+
+@dataclass(frozen=True, slots=True)
+class PciPath:
+    """Where a physical PCI function is.
+
+    Attributes:
+        address: such as ``0000:18:00.0``.
+        root: its host bridge, such as ``pci0000:15``.
+        bridges: addresses of the bridges above it, the root port first.
+        numa_node: ``None`` if the kernel knows none.
+    """
+
+    address: str
+    root: str
+    bridges: tuple[str, ...] = ()
+    numa_node: int | None = None
+
+
+def path_of(parts: Iterable[str], numa_node: int | None) -> PciPath | None:
+    """Return the path of which *parts* are the names in sysfs; ``None`` if it is of no function."""
+    names = [part.lower() for part in parts]
+    roots = [name for name in names if _ROOT.fullmatch(name)]
+    functions = [name for name in names if _ADDRESS.fullmatch(name)]
+    if not roots or not functions:
+        return None
+    return PciPath(functions[-1], roots[0], tuple(functions[:-1]), numa_node)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTree:
+    """The PCI functions of a machine that devices are made of, and what connects them.
+
+    Attributes:
+        paths: by address.
+        links: how many NVLink or xGMI links connect two functions, the lower address first. Pairs
+            that are not there have none, or none that the machine tells of.
+        dies: the CPUs of each die, on machines whose packages have several; else empty.
+    """
+
+    paths: Mapping[str, PciPath] = field(default_factory=lambda: MappingProxyType({}))
+    links: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
+    dies: tuple[CpuSet, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.dies)
+
+    def between(self, one: str, other: str) -> Connection | None:
+        """Return how two functions are connected; ``None`` if that is not known."""
+        if one not in self.paths or other not in self.paths:
+            return None
+        links = self.links.get((min(one, other), max(one, other)), 0)
+        if links and one != other:
+            return Connection(Closeness.LINK, links)
+        closeness = _closeness(self.paths[one], self.paths[other])
+        return None if closeness is None else Connection(closeness)
+
+
+NO_TREE: Final = DeviceTree()
+
+
+def tree_of(
+    paths: Iterable[PciPath],
+    links: Mapping[tuple[str, str], int] | None = None,
+    dies: tuple[CpuSet, ...] = (),
+) -> DeviceTree:
+    """Return the tree with *paths*, in order of their addresses."""
+    by_address = {path.address: path for path in sorted(paths, key=lambda path: path.address)}
+    return DeviceTree(by_address, dict(sorted((links or {}).items())), dies)
+
+
+def _closeness(one: PciPath, other: PciPath) -> Closeness | None:
+    if one.address == other.address:
+        return Closeness.SELF
+    if one.root != other.root:
+        if one.numa_node is None or other.numa_node is None:
+            return None
+        return Closeness.NODE if one.numa_node == other.numa_node else Closeness.SYS
+    shared = _shared(one.bridges, other.bridges)
+    if not shared:
+        return Closeness.PHB
+    # Below one port, or below two downstream ports of one switch.
+    below = max(len(one.bridges), len(other.bridges)) - shared
+    return Closeness.PIX if below <= 1 else Closeness.PXB
+
+
+def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many bridges two paths have in common from the root on."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
