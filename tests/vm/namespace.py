@@ -82,6 +82,7 @@ class NamespaceNode:
     runtime: FakeRuntime = field(default_factory=FakeRuntime)
     plugins: FakePlugins = field(init=False)
     _kubelet: Program = field(init=False)
+    _all_cpus: int = 0
     _components: dict[str, Program] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,6 +146,7 @@ class NamespaceNode:
             (self.state / name).unlink(missing_ok=True)
         (self.state / "device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
         (self.state / "config.yaml").write_text(dump_yaml(dict(document)))
+        self._all_cpus = 0
         self._kubelet.start()
 
     async def restart_kubelet(self) -> None:
@@ -153,25 +155,25 @@ class NamespaceNode:
         Not between the two writes by which it gives out CPUs: it does not start with what is in
         its file then ("current set of available CPUs doesn't match with CPUs in state").
         """
-        before = self._known_cpus()
         for _ in range(_MOST_WRITES):
             os.kill(self._kubelet.pid, signal.SIGSTOP)
-            if self._known_cpus() >= before:
+            if self._known_cpus() == self._all_cpus:
                 break
             os.kill(self._kubelet.pid, signal.SIGCONT)
             await elapse(_WRITE_SECONDS)
-            before = max(before, self._known_cpus())
         self._kubelet.kill()
         self._kubelet.start()
 
     def _known_cpus(self) -> int:
-        """Return how many CPUs the kubelet's file knows of."""
+        """Return how many CPUs the kubelet's file knows of, and remember the most."""
         data = _bytes(self.state / "cpu_manager_state")
         if not data:
             return 0
         state = peek_cpu_manager_state(data)
         held = (cpus.bits for sets in state.entries.values() for cpus in sets.values())
-        return len(CpuSet(state.default_cpus.bits | union(held)))
+        known = len(CpuSet(state.default_cpus.bits | union(held)))
+        self._all_cpus = max(self._all_cpus, known)
+        return known
 
     async def restart_plugins(self) -> None:
         """End all device plugins, and start them again."""
@@ -180,6 +182,7 @@ class NamespaceNode:
 
     async def state_files(self) -> StateFiles:
         """Return the state files of the managers."""
+        self._known_cpus()
         return StateFiles(
             cpu=_bytes(self.state / "cpu_manager_state"),
             memory=_bytes(self.state / "memory_manager_state"),
