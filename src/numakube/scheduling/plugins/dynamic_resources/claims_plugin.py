@@ -33,6 +33,7 @@ from numakube.scheduling.framework.plugins import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
+    PreScore,
     Reserve,
     Score,
 )
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numakube.api.resource_claims import ResourceClaim
-    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.state import CycleState
@@ -85,7 +86,16 @@ CREATED_WITHIN_SECONDS: Final = 120
 
 
 class DynamicResources(
-    PreEnqueue, PreFilter, Filter, PostFilter, Score, NormalizesScores, Confirm, Reserve, PreBind
+    PreEnqueue,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    NormalizesScores,
+    Confirm,
+    Reserve,
+    PreBind,
 ):
     """Allocates devices to the claims of pods."""
 
@@ -278,6 +288,10 @@ class DynamicResources(
     async def _deallocate(self, claim: ResourceClaim) -> None:
         if self.actions is not None:
             self._tracker.assume(await deallocate(self.actions, claim))
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip the score of pods without claims: it is 0 on every node."""
+        return SUCCESS if state.read(CYCLE_CLAIMS) is not None else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate a node by how far up in their lists the alternatives are that it can serve."""
