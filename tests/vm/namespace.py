@@ -26,14 +26,16 @@ from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset
 
-from numakube.api.checkpoints import peek_cpu_manager_state
+from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.yamls import dump_yaml
+from numakube.errors import InvalidValue, KubeletStartError
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.state_files import StateFiles
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.state_files import StateFiles, restore
 from numakube.node.podresources import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import write_tree
 from numakube.testing import elapse
-from numakube.values.cpuset import CpuSet, union
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}
 # What the kubelet needs on a host whose control groups are none of its business.
@@ -82,7 +84,6 @@ class NamespaceNode:
     runtime: FakeRuntime = field(default_factory=FakeRuntime)
     plugins: FakePlugins = field(init=False)
     _kubelet: Program = field(init=False)
-    _all_cpus: int = 0
     _components: dict[str, Program] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,34 +147,31 @@ class NamespaceNode:
             (self.state / name).unlink(missing_ok=True)
         (self.state / "device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
         (self.state / "config.yaml").write_text(dump_yaml(dict(document)))
-        self._all_cpus = 0
         self._kubelet.start()
 
     async def restart_kubelet(self) -> None:
         """Kill the kubelet and start it again.
 
-        Not between the two writes by which it gives out CPUs: it does not start with what is in
-        its file then ("current set of available CPUs doesn't match with CPUs in state").
+        Not between two writes by which it gives out CPUs or memory: it does not start from what is
+        in its files then ("please drain node and remove policy state file").
         """
         for _ in range(_MOST_WRITES):
             os.kill(self._kubelet.pid, signal.SIGSTOP)
-            if self._known_cpus() == self._all_cpus:
+            if await self._would_start():
                 break
             os.kill(self._kubelet.pid, signal.SIGCONT)
             await elapse(_WRITE_SECONDS)
         self._kubelet.kill()
         self._kubelet.start()
 
-    def _known_cpus(self) -> int:
-        """Return how many CPUs the kubelet's file knows of, and remember the most."""
-        data = _bytes(self.state / "cpu_manager_state")
-        if not data:
-            return 0
-        state = peek_cpu_manager_state(data)
-        held = (cpus.bits for sets in state.entries.values() for cpus in sets.values())
-        known = len(CpuSet(state.default_cpus.bits | union(held)))
-        self._all_cpus = max(self._all_cpus, known)
-        return known
+    async def _would_start(self) -> bool:
+        config = read_kubelet_config((self.state / "config.yaml").read_text())
+        model = KubeletNode(self.machine, settings_of(config, self.machine))
+        try:
+            restore(model, await self.state_files())
+        except (KubeletStartError, InvalidValue):
+            return False
+        return True
 
     async def restart_plugins(self) -> None:
         """End all device plugins, and start them again."""
@@ -182,7 +180,6 @@ class NamespaceNode:
 
     async def state_files(self) -> StateFiles:
         """Return the state files of the managers."""
-        self._known_cpus()
         return StateFiles(
             cpu=_bytes(self.state / "cpu_manager_state"),
             memory=_bytes(self.state / "memory_manager_state"),
