@@ -17,10 +17,12 @@ from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
 from numakube.apps.exporter.zone_accounting import zones_of
+from numakube.kubelet.device_tree import PciPath, tree_of
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.state_files import save
+from numakube.node.pci.device_paths import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 
@@ -64,6 +66,18 @@ def test_the_report_is_the_state_of_the_model(case: tuple[KubeletNode, list[Pod 
             pods[step.metadata.uid] = step
             node.admit(step)
     assert unordered(exact(inputs_of(node, pods))) == unordered(report_of(node))
+
+
+def test_the_report_says_how_devices_are_connected() -> None:
+    """As far as that is known, and only then."""
+    node, pods = busy_node()
+    inputs = inputs_of(node, pods)
+    assert not exact(inputs).tree
+    path = PciPath("0000:18:00.0", "pci0000:15", ("0000:15:01.0",), 0)
+    connected = Connected(tree_of((path,)), {"g0": path.address})
+    report = exact(replace(inputs, connected=connected))
+    assert report.tree.paths == {path.address: path}
+    assert report.devices[GPU].functions == (path.address, "")
 
 
 def machine() -> Machine:

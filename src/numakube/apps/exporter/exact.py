@@ -98,6 +98,7 @@ class _Sources:
             memory=_cells(self._memory_books()),
             devices=tables,
             pods={uid_hash(uid): self._holding(uid, positions) for uid in self.pods},
+            tree=self.inputs.connected.tree,
         )
 
     def _shared_cpus(self) -> CpuSet | None:
@@ -155,8 +156,14 @@ class _Sources:
                 tuple(_in_order(known[id_]) for id_ in order),
                 tuple(index for index, id_ in enumerate(order) if id_ not in good),
                 self._choice(resource, positions[resource]),
+                self._functions(order),
             )
         return tables, positions
+
+    def _functions(self, order: Iterable[str]) -> tuple[str, ...]:
+        known = self.inputs.connected.functions
+        functions = tuple(known.get(id_, "") for id_ in order)
+        return functions if any(functions) else ()
 
     def _choice(self, resource: str, positions: Mapping[str, int]) -> DeviceChoice | None:
         told = self.inputs.checkpoints.choices.get(resource)

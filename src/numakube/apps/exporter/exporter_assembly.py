@@ -26,10 +26,11 @@ from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.fake_podresources import FakePodResources
 from numakube.node.file_watch import FileWatch
+from numakube.node.pci.device_paths import DevicePaths
 from numakube.node.podresources import PodResourcesClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from numakube.apps.exporter.configuration import ExporterOptions
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.node_scan import CheckpointSource, PodResourcesReader
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_book import WatchedPods
-    from numakube.apps.exporter.settings import ExporterSettings
+    from numakube.apps.exporter.settings import ExporterSettings, ReadingSettings
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
+    from numakube.node.pci.device_paths import Connected
 
 _CALL_SECONDS: Final = 10.0
 
@@ -83,7 +85,22 @@ def make_reader(
         koordinator=make_koordinator_source(settings, around, node, pods)
         if content.koordinator
         else None,
+        connections=make_connections(reading, around) if content.exact else None,
     )
+
+
+def make_connections(
+    reading: ReadingSettings, around: Surroundings
+) -> Callable[[frozenset[str]], Awaitable[Connected]]:
+    """Return what tells how devices are connected."""
+    # NVIDIA's driver shows the same below the /proc of every container.
+    proc = around.locate(reading.procfs or "/proc")
+    paths = DevicePaths(around.locate(reading.sysfs), proc)
+
+    async def connected(ids: frozenset[str]) -> Connected:
+        return await asyncio.to_thread(paths.read, ids)
+
+    return connected
 
 
 def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.apps.exporter.hardware import Hardware
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.errors import InvalidValue
+from numakube.node.pci.device_paths import UNKNOWN, Connected
 from numakube.node.podresources import AllocatableResources
 from numakube.values.gotext import go_quote
 
@@ -89,6 +90,7 @@ class NodeInputs:
         uids: the uids of listed pods, as far as they are known.
         terminal: listed pods that are done: they neither count nor are fingerprinted.
         koordinator: what koordlet's annotations need besides; ``None`` if they are not wanted.
+        connected: how the devices are connected, as far as that is known.
     """
 
     hardware: Hardware = field(default_factory=Hardware)
@@ -99,6 +101,7 @@ class NodeInputs:
     uids: Mapping[PodName, str] = field(default_factory=lambda: MappingProxyType({}))
     terminal: frozenset[PodName] = frozenset()
     koordinator: KoordinatorInputs | None = None
+    connected: Connected = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

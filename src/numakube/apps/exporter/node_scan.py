@@ -8,6 +8,7 @@ policy and a restarted kubelet are all seen without special care. Answers that a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
@@ -23,6 +24,7 @@ from numakube.apps.exporter.kubelet_readiness import (
 from numakube.apps.exporter.pod_book import NoPods, PodBook
 from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
+from numakube.node.pci.device_paths import UNKNOWN, Connected
 from numakube.node.podresources import AllocatableResources, Memory
 from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
@@ -132,6 +134,7 @@ class NodeReader:
         refresh: ask for allocatable resources every time.
         metrics: counts failures.
         koordinator: reads what koordlet's annotations need, if they are wanted.
+        connections: tells how the devices with given ids are connected, if that is wanted.
     """
 
     hardware: Callable[[], Awaitable[Hardware]]
@@ -147,6 +150,7 @@ class NodeReader:
     refresh: bool = True
     metrics: ExporterMetrics | None = None
     koordinator: Callable[[], KoordinatorInputs] | None = None
+    connections: Callable[[frozenset[str]], Awaitable[Connected]] | None = None
     _allocatable: AllocatableResources | None = None
     # The process that was asked last, and whether it has been seen to have all its pods.
     _incarnation: object = None
@@ -182,7 +186,18 @@ class NodeReader:
             uids=uids,
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
             koordinator=self.koordinator() if self.koordinator is not None else None,
+            connected=await self._connected(answers),
         )
+
+    async def _connected(self, answers: _Answers) -> Connected:
+        """Return how the devices are connected that can be given out or are held."""
+        if self.connections is None:
+            return UNKNOWN
+        entries = chain(
+            answers.allocatable.devices,
+            (entry for pod in answers.pods for one in pod.containers for entry in one.devices),
+        )
+        return await self.connections(frozenset(id_ for entry in entries for id_ in entry.ids))
 
     async def _facts(self, checkpoints: Checkpoints) -> KubeletFacts:
         """Return what is known of the kubelet's configuration, or why it is not."""

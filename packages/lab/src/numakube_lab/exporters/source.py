@@ -17,6 +17,7 @@ from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.pod_book import KnownPods, uids_of
 from numakube.errors import KubeletUnavailable
 from numakube.kubelet.state_files import states_of
+from numakube.node.pci.device_paths import UNKNOWN, Connected, connected_devices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,8 +39,14 @@ class LabSource:
     def __init__(
         self, kubelet: LabKubelet, hardware: Hardware, pods: Store[Pod], freezer: Freezer
     ) -> None:
+        machine = hardware.machine
+        connected = UNKNOWN if machine is None else connected_devices(machine)
+
         async def known_hardware() -> Hardware:
             return hardware
+
+        async def known_connections(ids: frozenset[str]) -> Connected:
+            return connected
 
         self._freezer = freezer
         self._reader = NodeReader(
@@ -49,6 +56,7 @@ class LabSource:
             checkpoints=_States(kubelet),
             pods=_NodePods(kubelet, pods),
             version=lambda: kubelet.plan.kubelet_version,
+            connections=known_connections,
         )
 
     async def read(self) -> NodeInputs:
