@@ -107,6 +107,8 @@ class Mirror:
         self.reports.subscribe(guarding("NodeResourceTopology", self._on_report))
         self._others: list[Reflector[Any]] = [self.topologies, numatopologies] if topologies else []
         self._optional: list[Reflector[Any]] = [numatopologies]
+        self.stores: dict[str, Store[Any]] = {}
+        """The objects of other kinds, by the field of `ClusterObjects`."""
         if namespaces:
             labelled = Reflector(client, NAMESPACES)
             labelled.store.subscribe(guarding("Namespace", self._on_namespace))
@@ -240,6 +242,7 @@ class Mirror:
 
         reflector: Reflector[Any] = Reflector(self._client, resource, optional=kind.optional)
         reflector.store.subscribe(self.unusable.guarding(resource.kind, on_change))
+        self.stores[kind.field] = reflector.store
         self._others.append(reflector)
         if kind.optional:
             self._optional.append(reflector)

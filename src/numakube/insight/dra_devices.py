@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.pools import Candidate, Pool
     from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
 
 
@@ -190,12 +191,17 @@ def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], di
 
 def with_dra_devices(view: NodeTopology, devices: Sequence[DraDevice]) -> NodeTopology:
     """Return *view* with *devices* in its zones; the name of a driver stands for a resource."""
-    if not devices:
-        return view
-    zones = []
-    for zone in view.zones:
+    return replace(view, zones=zones_with_devices(view.zones, devices)) if devices else view
+
+
+def zones_with_devices(
+    zones: tuple[ZoneView, ...], devices: Sequence[DraDevice]
+) -> tuple[ZoneView, ...]:
+    """Return *zones* with those of *devices* that are in each."""
+    found = []
+    for zone in zones if devices else ():
         allocatable, free = amounts_of_devices(one for one in devices if one.zone == zone.id)
-        zones.append(
+        found.append(
             replace(
                 zone,
                 capacity={**zone.capacity, **allocatable},
@@ -203,4 +209,4 @@ def with_dra_devices(view: NodeTopology, devices: Sequence[DraDevice]) -> NodeTo
                 available={**zone.available, **free},
             )
         )
-    return replace(view, zones=tuple(zones))
+    return tuple(found) or zones

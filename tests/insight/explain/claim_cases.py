@@ -157,3 +157,13 @@ def claims_for_devices_with_a_taint() -> Case:
     claim(world, "other", held="node-a/gpu-1")
     claim(world, "mine")
     return claiming(world)
+
+
+@case
+def claims_of_a_pod_that_runs_far_from_its_device() -> Case:
+    """The kubelet's CPUs are in one zone, the claimed device is in the other."""
+    world = two_nodes("best-effort")
+    claim(world, "train", held="node-a/gpu-1")
+    claims = (PodResourceClaim(name="gpu", resource_claim_name="train"),)
+    there = world.run(pod("train-user", resource_claims=claims), "node-a")
+    return Case(world.facts(), pod_subject(there))

@@ -61,6 +61,7 @@ def source_of(client: Client, mirror: Mirror, inside: Inside) -> Source:
         pods=mirror.pods.store,
         topologies=mirror.reports,
         clock=client.clock,
+        devices=mirror.stores,
         inside=inside,
         missing=lambda: missing_of((mirror.nodes, mirror.topologies, mirror.pods)),
         dates=partial(report_dates, client),

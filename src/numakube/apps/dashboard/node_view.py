@@ -13,7 +13,9 @@ from numakube.apps.dashboard.dashboard_pods import phase_of
 from numakube.apps.dashboard.report_mismatch import sides_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
 from numakube.errors import InvalidValue
-from numakube.insight.drawing.from_facts import node_picture
+from numakube.insight.dra_devices import with_dra_devices
+from numakube.insight.drawing.claimed_devices import with_claimed
+from numakube.insight.drawing.from_facts import node_picture, reported_pods
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.facts import ClusterFacts
 from numakube.scheduling.numa.caches.zone_use import use_in_report
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.report_mismatch import Sides
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.source import Age, Source
+    from numakube.insight.dra_devices import DraDevice
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
@@ -102,9 +105,12 @@ def node_view(source: Source, name: str) -> NodeView | None:
     node = source.node(name)
     if node is None:
         return None
+    devices = source.device_book.on(node)
     view = source.view(name)
+    if isinstance(view, NodeTopology):
+        view = with_dra_devices(view, devices)
     told = view if isinstance(view, NodeTopology) else None
-    row = row_of(node, source.report(name))
+    row = row_of(node, source.report(name), devices=devices)
     pods = source.pod_book.running_on(name)
     belief = source.inside.belief(name) if source.inside else None
     return NodeView(
@@ -113,7 +119,7 @@ def node_view(source: Source, name: str) -> NodeView | None:
         view=view,
         zones=_zone_lines(told, belief.available if belief is not None else ()),
         resources=list(row.uses),
-        pods=[placed_pod(pod, told.report if told else None) for pod in pods],
+        pods=[placed_pod(pod, told.report if told else None, devices) for pod in pods],
         sides=sides_of(view, pods),
         age=source.report_age(name),
         blocked=belief.blocked if belief is not None else "",
@@ -121,13 +127,29 @@ def node_view(source: Source, name: str) -> NodeView | None:
     )
 
 
-def placed_pod(pod: Pod, report: ExactReport | None) -> PlacedPod:
-    """Return a pod with what a report says of it."""
+def placed_pod(
+    pod: Pod, report: ExactReport | None, devices: Sequence[DraDevice] = ()
+) -> PlacedPod:
+    """Return a pod with what a report says of it, and which *devices* of its node it has."""
     holding = report.holding(pod.metadata.uid) if report is not None else None
     use = None if report is None or holding is None else use_in_report(report, holding)
+    claimed = [one for one in devices if pod.metadata.key in one.pods]
     return PlacedPod(
-        pod=pod, qos=qos_class(pod), phase=phase_of(pod), requests=requests_of(pod), use=use
+        pod=pod,
+        qos=qos_class(pod),
+        phase=phase_of(pod),
+        requests=requests_of(pod),
+        use=_with_claimed(use, claimed) if claimed else use,
     )
+
+
+def _with_claimed(use: ZoneUse | None, claimed: Sequence[DraDevice]) -> ZoneUse:
+    """Return *use* with devices of claims, by driver."""
+    found = {zones: dict(amounts) for zones, amounts in (use or {}).items()}
+    for one in claimed:
+        held = found.setdefault(() if one.zone is None else (one.zone,), {})
+        held[one.id.driver] = held.get(one.id.driver, 0) + 1
+    return found
 
 
 def requests_of(pod: Pod) -> dict[str, str]:
@@ -160,14 +182,20 @@ def drawing_of(source: Source, name: str, *, prefix: str) -> Markup | None:
     if report is None:
         return None
     facts = ClusterFacts(pods=tuple(source.pod_book.running_on(name)), topologies={name: report})
-    picture = node_picture(facts, name)
+    node = source.node(name)
+    picture = with_claimed(
+        node_picture(facts, name),
+        source.device_book.on(node) if node is not None else (),
+        reported=reported_pods(facts, name),
+    )
     if not picture.zones and not picture.parts:
         return None
 
     def link(pod: str) -> str:
         namespace, slash, own = pod.partition("/")
         # Pods that only the report knows have no name.
-        return f"{prefix}pods/{quote(namespace, safe='')}/{quote(own, safe='')}" if slash else ""
+        known = slash and " " not in namespace  # "claim default/x" is the name of no pod
+        return f"{prefix}pods/{quote(namespace, safe='')}/{quote(own, safe='')}" if known else ""
 
     unnamed = replace(picture, node="")
     # What comes from the cluster is escaped by the drawing; the style sheet is a file of ours.

@@ -10,17 +10,20 @@ from numakube.apps.dashboard.dashboard_pods import condition_of
 from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
 from numakube.apps.dashboard.scheduler_view import Moment
+from numakube.dra.pod_claims import claim_name
+from numakube.errors import InvalidValue
 from numakube.topology.view import NodeTopology
 from numakube.values.display import quantity_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
     from numakube.apps.dashboard.node_view import PlacedPod
     from numakube.apps.dashboard.pending import Refusal
     from numakube.apps.dashboard.source import Source
+    from numakube.insight.dra_devices import DraDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,14 @@ class ContainerLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLine:
+    """A claim of a pod: its name in the pod, and what came of it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
     """What the page of a pod tells.
 
@@ -44,6 +55,7 @@ class PodView:
         refusals: the same by reason.
         moments: the pod's way so far, oldest first.
         recorded: whether the process that serves the page has recorded attempts of the pod.
+        claims: its resource claims, and the devices that they have.
     """
 
     pod: Pod
@@ -54,6 +66,7 @@ class PodView:
     refusals: Sequence[Refusal]
     moments: Sequence[Moment]
     recorded: bool
+    claims: Sequence[ClaimLine] = ()
 
 
 def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
@@ -62,7 +75,9 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
     if pod is None:
         return None
     view = source.view(pod.spec.node_name) if pod.spec.node_name else None
-    placed = placed_pod(pod, view.report if isinstance(view, NodeTopology) else None)
+    node = source.node(pod.spec.node_name) if pod.spec.node_name else None
+    devices = source.device_book.on(node) if node is not None else ()
+    placed = placed_pod(pod, view.report if isinstance(view, NodeTopology) else None, devices)
     recorded = list(source.inside.moments(namespace, name)) if source.inside else []
     verdict = verdict_of(pod)
     return PodView(
@@ -74,7 +89,25 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
         refusals=refusals_in(verdict) if not pod.spec.node_name else (),
         moments=_in_order([*recorded, *_observed(pod, recorded=bool(recorded))]),
         recorded=bool(recorded),
+        claims=[*_claims(pod, devices)],
     )
+
+
+def _claims(pod: Pod, devices: Sequence[DraDevice]) -> Iterator[ClaimLine]:
+    for entry in pod.spec.resource_claims:
+        try:
+            name = claim_name(pod, entry)
+        except InvalidValue:
+            yield ClaimLine(name=entry.name, text="not created yet")
+            continue
+        key = f"{pod.metadata.namespace}/{name}"
+        held = [_device_text(one) for one in devices if key in one.claims]
+        yield ClaimLine(name=entry.name, text=f"{name}: {', '.join(held) or 'no device known'}")
+
+
+def _device_text(device: DraDevice) -> str:
+    where = "no NUMA node told" if device.zone is None else f"zone {device.zone}"
+    return f"{device.id.driver} {device.id.device} ({where})"
 
 
 def verdict_of(pod: Pod) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -16,12 +16,14 @@ from numakube.apps.dashboard.page_access import Gate
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.dashboard.settings import SETTINGS
 from numakube.apps.dashboard.source import Source
+from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving, is_loopback
 from numakube.errors import ConfigError
+from numakube.insight.collected import RESOURCE_CLAIMS
 from numakube.insight.facts import facts_of
 from numakube.kube.connect import connect
 from numakube.kube.store import Store
@@ -110,9 +112,19 @@ async def _recorded(
 def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:
     """Return a source that shows *facts* and never changes."""
     inside = Recorded(facts) if facts.schedulers else None
+    devices: dict[str, Store[Any]] = {field: Store() for field in (SLICES, CLAIMS, TAINT_RULES)}
     source = Source(
-        nodes=Store(), pods=Store(), topologies=Store(), clock=clock, inside=inside, facts=facts
+        nodes=Store(),
+        pods=Store(),
+        topologies=Store(),
+        clock=clock,
+        devices=devices,
+        devices_known=lambda: facts.missing(RESOURCE_CLAIMS) is None,
+        inside=inside,
+        facts=facts,
     )
+    for field, store in devices.items():
+        store.replace(getattr(facts.objects, field).values())
     for node in facts.nodes.values():
         source.nodes.put(node)
     for topology in facts.topologies.values():

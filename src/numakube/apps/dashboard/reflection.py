@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numakube.api.sharing import shared_pod
 from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dashboard.source import Source
+from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.errors import ClusterUnreachable, Expired, NotFound
 from numakube.kube.catalog import NODES, PODS
@@ -39,11 +40,14 @@ class Reflection:
         self._pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
         self._topologies: Reflector[NodeResourceTopology] = topology_reflector(client)
         self._numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self._dra = DraMirror(client)
         self.source = Source(
             nodes=self._nodes.store,
             pods=self._pods.store,
             topologies=node_reports(self._topologies.store, self._numatopologies.store),
             clock=client.clock,
+            devices=self._dra.stores,
+            devices_known=self._dra.is_known,
             missing=self.missing,
             dates=partial(report_dates, client),
         )
@@ -51,7 +55,7 @@ class Reflection:
     async def run(self) -> None:
         """Keep the source up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (*self._reflectors(), self._numatopologies):
+            for reflector in (*self._reflectors(), self._numatopologies, *self._dra.reflectors):
                 tasks.create_task(reflector.run(), name=f"dashboard-{reflector}")
 
     async def synced(self) -> None:

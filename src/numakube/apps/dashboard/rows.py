@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
+from numakube.insight.dra_devices import zones_with_devices
 from numakube.topology import nrt_names
 from numakube.topology.attributes import kubelet_config
 from numakube.topology.numa_zones import Unusable, numa_zones
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.insight.dra_devices import DraDevice
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
 
@@ -116,8 +118,17 @@ def row_of(
     *,
     version: int = 0,
     view: NodeTopology | None = None,
+    devices: Sequence[DraDevice] = (),
 ) -> NodeRow:
-    """Return the row of a node with its report, if it has one; *view* is the report as read."""
+    """Return the row of a node.
+
+    Args:
+        node: which one.
+        report: its report, if it has one.
+        version: of the book that the row is for.
+        view: the report as read, which saves reading it again.
+        devices: of DRA drivers on the node; those in its zones are counted.
+    """
     flags, trouble = _state_of(node)
     read = _zones_of(report) if view is None else _Read.of(view)
     flags |= read.flags
@@ -130,7 +141,7 @@ def row_of(
         zones=tuple(zone.id for zone in read.zones),
         policy=read.policy,
         scope=read.scope,
-        uses=_uses(read.zones),
+        uses=_uses(zones_with_devices(read.zones, devices)),
         version=version,
     )
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.dashboard_pods import PodBook
+from numakube.apps.dashboard.device_book import DeviceBook
 from numakube.apps.dashboard.zones import ZoneBook
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from numakube.topology.view import NodeTopology, Unusable
 
 _PATIENCE_SECONDS: Final = 5.0
+_NO_STORES: Final[Mapping[str, Store[Any]]] = MappingProxyType({})
 _UNREAD: Final = tuple(
     Unreadable(RESOURCES[field].plural, "this dashboard does not read them")
     for field in ("claims", "services", "disruption_budgets")
@@ -64,6 +67,7 @@ class Source:
         inside: what the process knows besides the API server's objects, if it decides on pods.
         missing: says what is not known, or no longer; empty while pages are complete and live.
         zone_book: usage by zone.
+        device_book: devices of DRA drivers.
         pod_book: pods by node, waiting ones and refused ones.
     """
 
@@ -74,6 +78,8 @@ class Source:
         pods: Store[Pod],
         topologies: Store[NodeResourceTopology],
         clock: Clock,
+        devices: Mapping[str, Store[Any]] = _NO_STORES,
+        devices_known: Callable[[], bool] = lambda: True,
         inside: Inside | None = None,
         missing: Callable[[], str] = _nothing_missing,
         dates: Callable[[], Awaitable[Mapping[str, datetime]]] | None = None,
@@ -89,7 +95,10 @@ class Source:
         self._facts = facts
         self.version = 0
         self.started = clock.monotonic()
-        self.zone_book = ZoneBook(nodes, topologies, read=self._believed)
+        self.device_book = DeviceBook(devices, note=self._on_devices, is_known=devices_known)
+        self.zone_book = ZoneBook(
+            nodes, topologies, read=self._believed, devices=self.device_book.on
+        )
         self.pod_book = PodBook()
         self._reported_at: dict[str, float] = {}
         self._dates = dates
@@ -108,6 +117,7 @@ class Source:
             self.nodes.subscribe(self._on_node),
             self.topologies.subscribe(self._on_topology),
             self.pods.subscribe(self._on_pod),
+            *self.device_book.open(),
         )
         self._opening = False
 
@@ -200,7 +210,7 @@ class Source:
 
     def _state_of_node(self, name: str) -> Hashable:
         versions = _version(self.node(name)), _version(self.report(name))
-        return (*versions, self.pod_book.version_of(name))
+        return (*versions, self.pod_book.version_of(name), self.device_book.version_of(name))
 
     def _on_node(self, change: Change[Node]) -> None:
         if not isinstance(change, Updated) or _shows(change.old) != _shows(change.object):
@@ -214,6 +224,10 @@ class Source:
         elif isinstance(change, Updated) or not (self._opening or self.missing()):
             self._reported_at[name] = self.clock.monotonic()
         self.zone_book.note(name)
+        self._changed()
+
+    def _on_devices(self, node: str) -> None:
+        self.zone_book.note(node)
         self._changed()
 
     def _on_pod(self, change: Change[Pod]) -> None:

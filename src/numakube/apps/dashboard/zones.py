@@ -14,22 +14,28 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.apps.dashboard.labels import label_table
 from numakube.apps.dashboard.measures import LARGEST, NO_SHAPES, STRANDED, USED, cells_of, shapes_of
 from numakube.apps.dashboard.rows import KINDS, natural, row_of
+from numakube.insight.dra_devices import with_dra_devices
 from numakube.kube.object_keys import ObjectKey
 from numakube.topology.view import NodeTopology, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.dashboard.measures import Shapes
     from numakube.apps.dashboard.rows import NodeRow
+    from numakube.insight.dra_devices import DraDevice
     from numakube.kube.store import Store
 
 _SLICE: Final = 16
 """Reports that are read before others get their turn: a few milliseconds."""
 _PLAIN: Final = tuple(range(64))
 """NUMA ids without holes; only others need to be sent."""
+
+
+def _without_devices(_: Node) -> Sequence[DraDevice]:
+    return ()
 
 
 def _unread(_: str) -> NodeTopology | None:
@@ -45,6 +51,7 @@ class ZoneBook:
         topologies: Store[NodeResourceTopology],
         *,
         read: Callable[[str], NodeTopology | None] = _unread,
+        devices: Callable[[Node], Sequence[DraDevice]] = _without_devices,
     ) -> None:
         """Make an empty book.
 
@@ -52,10 +59,12 @@ class ZoneBook:
             nodes: all nodes.
             topologies: their reports.
             read: returns a report that was read already, which saves reading it again.
+            devices: returns the devices of DRA drivers on a node.
         """
         self._nodes = nodes
         self._topologies = topologies
         self._read_already = read
+        self._devices_on = devices
         self._rows: dict[str, NodeRow] = {}
         self._shapes: dict[str, tuple[int, Shapes]] = {}
         self._dirty: set[str] = set()
@@ -139,7 +148,10 @@ class ZoneBook:
             report = self._topologies.get(ObjectKey("", row.name))
             view = self._view_of(report) or (None if report is None else view_of(report))
             same = isinstance(view, NodeTopology) and len(view.zones) == len(row.zones)
-            shapes = shapes_of(view) if same and isinstance(view, NodeTopology) else NO_SHAPES
+            shapes = NO_SHAPES
+            if same and isinstance(view, NodeTopology):
+                node = self._nodes.get(ObjectKey("", row.name))
+                shapes = shapes_of(with_dra_devices(view, self._devices_on(node) if node else ()))
             self._shapes[row.name] = row.version, shapes
         return shapes
 
@@ -161,7 +173,13 @@ class ZoneBook:
             return
         before = self._rows.get(name)
         report = self._topologies.get(key)
-        row = row_of(node, report, version=self.version, view=self._view_of(report))
+        row = row_of(
+            node,
+            report,
+            version=self.version,
+            view=self._view_of(report),
+            devices=self._devices_on(node),
+        )
         self._rows[name] = row
         if before is not None and _laid_out(before) != _laid_out(row):
             self.layout += 1

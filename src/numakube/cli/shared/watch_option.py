@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.gathering import ZONES, gather
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.cli.shared.connection_options import connected
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.kube.client import Client
+    from numakube.kube.store import Store
 
 PAUSE: Final = 1.0
 """Seconds between two pictures, at least."""
@@ -66,12 +68,20 @@ async def states(client: Client, *, pause: float = PAUSE) -> AsyncGenerator[Clus
 
 def _versions(facts: ClusterFacts) -> list[set[tuple[str, str]]]:
     """Return what distinguishes one state of the cluster from another."""
-    kinds = (facts.nodes.values(), facts.pods, facts.topologies.values())
+    objects = facts.objects
+    kinds = (
+        facts.nodes.values(),
+        facts.pods,
+        facts.topologies.values(),
+        objects.resource_slices.values(),
+        objects.resource_claims.values(),
+        objects.device_taint_rules.values(),
+    )
     return [{(one.metadata.uid, one.metadata.resource_version) for one in kind} for kind in kinds]
 
 
 class _Mirrors:
-    """Nodes, pods and topologies, kept equal to the cluster's."""
+    """Nodes, pods, topologies and devices of claims, kept equal to the cluster's."""
 
     def __init__(self, client: Client, changed: asyncio.Event) -> None:
         self._clock = client.clock
@@ -79,22 +89,31 @@ class _Mirrors:
         self.pods = Reflector(client, PODS)
         self.topologies = topology_reflector(client)
         self.numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self.dra = DraMirror(client)
         self.reports = node_reports(self.topologies.store, self.numatopologies.store)
         self._changed = changed
 
     async def run(self) -> None:
         """Mirror until cancelled; the first changes are reported once everything is there."""
         async with asyncio.TaskGroup() as tasks:
-            for one in (self.nodes, self.pods, self.topologies, self.numatopologies):
+            for one in self._reflectors():
                 tasks.create_task(one.run())
             await self.nodes.synced.wait()
             await self.pods.synced.wait()
-            # A cluster may not know the kind of topologies at all, or not allow to list them.
-            while not self.topologies.synced.is_set() and self.topologies.last_error is None:
-                await self._clock.sleep(_LOOK)
-            for store in (self.nodes.store, self.pods.store, self.reports):
+            # A cluster may not know other kinds at all, or not allow to list them.
+            for other in (self.topologies, *self.dra.reflectors):
+                while not other.synced.is_set() and other.last_error is None:
+                    await self._clock.sleep(_LOOK)
+            for store in self._stores():
                 store.subscribe(lambda _change: self._changed.set(), replay=False)
             self._changed.set()
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        kinds = (self.nodes, self.pods, self.topologies, self.numatopologies)
+        return (*kinds, *self.dra.reflectors)
+
+    def _stores(self) -> tuple[Store[Any], ...]:
+        return (self.nodes.store, self.pods.store, self.reports, *self.dra.stores.values())
 
     def facts(self) -> ClusterFacts:
         """Return what is known at this moment."""
@@ -103,6 +122,7 @@ class _Mirrors:
             nodes={one.metadata.name: one for one in self.nodes.store},
             pods=tuple(self.pods.store),
             topologies={one.metadata.name: one for one in self.reports},
+            objects=self.dra.objects(),
         )
 
 

@@ -22,9 +22,10 @@ from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numakube.api.pod import Pod
+    from numakube.insight.dra_devices import DraDevice
     from numakube.insight.facts import ClusterFacts
     from numakube.koordinator.ledger.holdings import Allotment, Share
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -38,7 +39,8 @@ _FEW: Final = 3
 
 def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     """Return where *pod* is on *node*, and what keeps it from being resized there."""
-    placement = _placement_of(facts, node, pod)
+    claimed = [one for one in facts.dra_devices(node.name) if pod.metadata.key in one.pods]
+    placement = _with_claimed(_placement_of(facts, node, pod), node, claimed)
     pending = pending_resize(pod)
     if pending is None:
         return placement
@@ -47,6 +49,29 @@ def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
         " memory with which it was admitted."
     )
     return msgspec.structs.replace(placement, words=(*placement.words, words))
+
+
+def _with_claimed(placement: Placement, node: NodeInfo, devices: Sequence[DraDevice]) -> Placement:
+    """Return *placement* with the devices of the pod's claims, which may be elsewhere."""
+    placed = [one for one in devices if one.zone is not None]
+    if not placed:
+        return placement
+    near = {one.zone for one in placed if one.zone is not None}
+    zones = tuple(sorted({*placement.zones, *near}))
+    listed = ", ".join(f"{one.id.driver} {one.id.device} (zone {one.zone})" for one in placed)
+    if not placement.zones or near.issubset(placement.zones):
+        words = (*placement.words, f"Its claims have {listed}.")
+        quality = placement.quality
+    else:
+        quality = "spread"
+        where = zones_text(placement.zones)
+        words = (f"Its CPUs, memory and plugin devices are in {where}, its claims have {listed}.",)
+    distance = placement.distance
+    if isinstance(node.numa, ExactBelief):
+        distance = _distance(node.numa.basis.exact, zones)
+    return msgspec.structs.replace(
+        placement, zones=zones, quality=quality, distance=distance, words=words
+    )
 
 
 def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
