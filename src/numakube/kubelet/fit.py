@@ -40,11 +40,24 @@ def requested_amounts(pod: Pod) -> dict[str, int]:
 def check_fit(pod: Pod, others: Iterable[Pod], allocatable: Amounts) -> Rejected | None:
     """Return why *pod* does not fit beside *others* on a node; ``None`` if it does."""
     running = list(others)
-    limit = allocatable.get(PODS, 0)
-    if len(running) + 1 > limit:
-        return _out_of(PODS, 1, len(running), limit)
-    wanted = requested_amounts(pod)
     used = add_amounts(*(requested_amounts(other) for other in running))
+    return fit_refusal(requested_amounts(pod), used, len(running), allocatable)
+
+
+def fit_refusal(
+    wanted: Amounts, used: Amounts, running: int, allocatable: Amounts
+) -> Rejected | None:
+    """Return why a pod that asks for *wanted* does not fit beside others, as `check_fit` does.
+
+    Args:
+        wanted: its `requested_amounts`.
+        used: those of the others together.
+        running: how many others there are.
+        allocatable: what pods may use of the node.
+    """
+    limit = allocatable.get(PODS, 0)
+    if running + 1 > limit:
+        return _out_of(PODS, 1, running, limit)
     names = [*_ORDER, *(name for name in wanted if name not in _ORDER)]
     for name in names:
         want, capacity = wanted.get(name, 0), allocatable.get(name)

@@ -43,11 +43,14 @@ class Reports:
 
     Attributes:
         exact: whether reports have exact data, as numakube's exporter writes it.
+        polled: whether a node looks for changes every so often, each node at a time of its own,
+            instead of reporting a change right after it happened.
         every_seconds: the shortest time between two reports of a node.
-        after_seconds: from a change on the node to its report.
+        after_seconds: from a change on a node that is not polled to its report.
     """
 
     exact: bool = True
+    polled: bool = False
     every_seconds: float = 1.0
     after_seconds: float = 0.1
 
@@ -94,7 +97,7 @@ def upstream(name: str, report_seconds: float) -> Arm:
     return Arm(
         name=name,
         scheduler=KubeSchedulerConfiguration(profiles=(profile,)),
-        reports=Reports(exact=False, every_seconds=report_seconds),
+        reports=Reports(exact=False, polled=True, every_seconds=report_seconds),
     )
 
 

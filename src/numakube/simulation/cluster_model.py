@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.node import KubeletNode
     from numakube.values.resources import Amounts
 
 
@@ -31,8 +30,6 @@ class SimulatedNode:
         also: what the node offers besides its machine, in base units, without a place on a NUMA
             node: shares of GPUs, for example.
         unschedulable: whether it is cordoned.
-        state: what the kubelet's managers have given to the pods that run there, if that is known
-            exactly; without it those pods are admitted one after the other.
     """
 
     name: str
@@ -43,7 +40,6 @@ class SimulatedNode:
     taints: tuple[Taint, ...] = ()
     also: Amounts = field(default_factory=lambda: MappingProxyType({}))
     unschedulable: bool = False
-    state: KubeletNode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +47,7 @@ class RunningPod:
     """A pod that is on a node when the simulation begins.
 
     Attributes:
-        pod: as the API server has it.
+        pod: as the API server has it; what it holds follows from the order of admission.
         seconds: how long it still runs; ``None`` for longer than the simulation.
     """
 

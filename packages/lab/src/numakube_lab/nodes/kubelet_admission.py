@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numakube.api.checkpoints import allocated
 from numakube.kubelet.fit import check_fit
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resize import (
     is_resized,
     resize_refusal,
@@ -23,7 +24,6 @@ from numakube.kubelet.resize import (
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube_lab.nodes.node_object import Offer, base_offer, node_labels
-from numakube_lab.nodes.predicates import check_placement, check_system
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

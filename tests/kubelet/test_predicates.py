@@ -19,7 +19,7 @@ from numakube.api.placement import (
 )
 from numakube.api.placement_rules import allows_node, tolerates
 from numakube.api.pod import Pod, PodOS, PodSpec
-from numakube_lab.nodes.predicates import check_placement, check_system
+from numakube.kubelet.predicates import check_placement, check_system
 
 LABELS = {"zone": "a", "size": "8"}
 

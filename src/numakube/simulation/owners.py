@@ -1,0 +1,146 @@
+"""What makes pods, and makes them again: ReplicaSets, Jobs, and pods that nobody owns.
+
+Follows kube-controller-manager 1.35: a ReplicaSet replaces a failed or deleted pod at once and
+never gives up; a Job counts it as a failure, pauses for 10 s, doubling up to 10 min since its last
+failure, and fails as a whole beyond its ``backoffLimit``. A pod without an owner is not replaced.
+Real ReplicaSets go on for ever where a scheduler keeps choosing a node that rejects the pod, so a
+simulation stops replacing a pod after a number of rejections that the caller gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from numakube.api.meta import OwnerReference
+from numakube.api.pod import PodStatus
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.simulation.workload import Arrival, OwnerKind
+
+if TYPE_CHECKING:
+    from numakube.api.pod import Pod
+    from numakube.simulation.cluster_model import RunningPod
+
+FIRST_PAUSE: Final = 10.0
+LONGEST_PAUSE: Final = 600.0
+_PENDING: Final = PodStatus(phase="Pending")
+_REPLACED_BY: Final = {
+    "ReplicaSet": OwnerKind.REPLICA_SET,
+    "ReplicationController": OwnerKind.REPLICA_SET,
+    "StatefulSet": OwnerKind.REPLICA_SET,
+    "Job": OwnerKind.JOB,
+}
+"""How the pods of a controller are replaced; those of others are not, for want of another node."""
+_API_VERSIONS: Final = {OwnerKind.REPLICA_SET: "apps/v1", OwnerKind.JOB: "batch/v1"}
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One pod that is wanted, through all its replacements.
+
+    Attributes:
+        number: among the pods of its owner.
+        made: how many pods were made for it.
+        pod: the present one; ``None`` if there is none.
+        rejections: how often it was rejected since it last ran.
+        ran: whether it ever ran.
+        done: whether no more pods are made for it: it has ended, or was given up.
+        first_was_rejected: what became of its first binding; ``None`` before that.
+    """
+
+    owner: Owner
+    number: int
+    arrived_at: float
+    made: int = 0
+    pod: PodInfo | None = None
+    running: bool = False
+    rejections: int = 0
+    ran: bool = False
+    done: bool = False
+    first_was_rejected: bool | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Owner:
+    """One arrival at work.
+
+    Attributes:
+        failures: of a Job, all of them; ``recent`` ones since a pod of it succeeded.
+        paused_until: of a Job, when it makes the next pod.
+        failed: whether a Job has given up.
+    """
+
+    arrival: Arrival
+    name: str
+    template: PodInfo
+    replicas: list[Replica] = field(default_factory=list)
+    failures: int = 0
+    recent: int = 0
+    paused_until: float = 0.0
+    failed: bool = False
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every pod that is not done runs."""
+        return all(one.running or one.done for one in self.replicas)
+
+    def next_pod(self, replica: Replica) -> PodInfo:
+        """Make the next pod for *replica*."""
+        alone = self.arrival.owner is OwnerKind.POD and self.arrival.copies == 1
+        name = self.name if alone else f"{self.name}-{replica.number}"
+        name = f"{name}-{replica.made}" if replica.made else name
+        replica.made += 1
+        pod = self.template.pod
+        metadata = replace(pod.metadata, name=name, uid=f"{pod.metadata.namespace}/{name}")
+        replica.pod = self.template.sibling(replace(pod, metadata=metadata))
+        return replica.pod
+
+    def note_failure(self, now: float) -> None:
+        """Count a failed pod of a Job."""
+        self.failures += 1
+        self.recent += 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(self.recent - 1, 32), LONGEST_PAUSE)
+        self.paused_until = now + pause
+        self.failed = self.failures > self.arrival.backoff_limit
+
+
+def owner_of(arrival: Arrival, number: int, scheduler: str, now: float) -> Owner:
+    """Return the owner of the pods of *arrival*, the one with that *number* in its workload.
+
+    Its pods are for the given *scheduler*.
+    """
+    meta = arrival.pod.metadata
+    base = meta.name or meta.generate_name.rstrip("-") or "pod"
+    name = base if arrival.owner is OwnerKind.POD and meta.name else f"{base}-{number}"
+    owners = meta.owner_references
+    if arrival.owner is not OwnerKind.POD:
+        owners = (
+            OwnerReference(
+                api_version=_API_VERSIONS[arrival.owner],
+                kind=arrival.owner.value,
+                name=name,
+                uid=f"owner-{number}",
+                controller=True,
+            ),
+        )
+    metadata = replace(meta, namespace=meta.namespace or "default", owner_references=owners)
+    return _owner(arrival, name, replace(arrival.pod, metadata=metadata), scheduler, now)
+
+
+def running_owner(one: RunningPod, scheduler: str) -> Owner:
+    """Return what replaces a pod that runs from the beginning, if it has to go."""
+    controller = one.pod.metadata.controller
+    kind = _REPLACED_BY.get(controller.kind if controller is not None else "", OwnerKind.POD)
+    arrival = Arrival(at=0.0, pod=one.pod, owner=kind, seconds=one.seconds)
+    owner = _owner(arrival, one.pod.metadata.name, one.pod, scheduler, 0.0)
+    owner.replicas[0].made = 1
+    return owner
+
+
+def _owner(arrival: Arrival, name: str, pod: Pod, scheduler: str, now: float) -> Owner:
+    spec = replace(pod.spec, scheduler_name=scheduler, node_name="")
+    owner = Owner(arrival, name, PodInfo(replace(pod, spec=spec, status=_PENDING)))
+    owner.replicas = [Replica(owner, index, now) for index in range(arrival.copies)]
+    return owner

@@ -1,0 +1,356 @@
+"""One run: a cluster, a workload and an arm, from the first pod to the end.
+
+    result = simulate(cluster, workload, arm, seed=1)
+
+Pods arrive, are queued, decided upon and bound by the scheduler, and admitted or rejected by the
+kubelet of their node; owners replace what failed; pods end. A few delays, which are named in
+`Options`, stand for the API server and the network. Equal input gives an equal result, to the byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from numakube.api.pod import PodStatus
+from numakube.kubelet.outcome import Rejected
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.simulation.measuring import Measures
+from numakube.simulation.owners import owner_of, running_owner
+from numakube.simulation.timeline import Timeline
+from numakube.simulation.virtual_node import NodeFactory
+from numakube.simulation.virtual_scheduler import VirtualScheduler
+from numakube.simulation.workload import OwnerKind
+
+if TYPE_CHECKING:
+    from numakube.simulation.arms import Arm
+    from numakube.simulation.cluster_model import RunningPod, SimulatedCluster
+    from numakube.simulation.owners import Owner, Replica
+    from numakube.simulation.run_result import RunResult
+    from numakube.simulation.virtual_node import VirtualNode
+    from numakube.simulation.workload import Arrival, Workload
+
+_STARTED: Final = "2026-01-01T00:00:00Z"
+"""A start time says that the kubelet has acknowledged a pod; nothing reads which it is."""
+_RUNNING: Final = PodStatus(phase="Running", start_time=_STARTED)
+_SUCCEEDED: Final = PodStatus(phase="Succeeded", start_time=_STARTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run assumes of everything that is not simulated; printed with every result.
+
+    Attributes:
+        decision_seconds: how long the scheduler is busy with one pod.
+        watch_seconds: from a change at the API server until the scheduler or a controller sees it.
+        kubelet_seconds: from a binding until the kubelet has decided.
+        eviction_seconds: how long an evicted pod takes to end.
+        most_rejections: after so many rejections in a row a pod is not replaced any more.
+        until: when the simulation ends at the latest.
+        patience_seconds: it also ends when nothing has happened for so long; by then the scheduler
+            has tried every waiting pod once more.
+    """
+
+    decision_seconds: float = 0.005
+    watch_seconds: float = 0.02
+    kubelet_seconds: float = 0.2
+    eviction_seconds: float = 1.0
+    most_rejections: int = 20
+    until: float | None = None
+    patience_seconds: float = 900.0
+
+
+DEFAULTS: Final = Options()
+
+
+def simulate(
+    cluster: SimulatedCluster,
+    workload: Workload,
+    arm: Arm,
+    *,
+    seed: int = 0,
+    options: Options = DEFAULTS,
+) -> RunResult:
+    """Let *workload* come to *cluster* as *arm* runs it; return what became of it.
+
+    Raises:
+        KubeletStartError: a kubelet does not start as it is configured.
+        ConfigError: the scheduler cannot be made.
+    """
+    return _Run(cluster, arm, seed, options).play(workload)
+
+
+class _Run:
+    """The cluster while it runs."""
+
+    def __init__(self, cluster: SimulatedCluster, arm: Arm, seed: int, options: Options) -> None:
+        self._arm, self._seed, self._options = arm, seed, options
+        self._timeline = Timeline()
+        factory = NodeFactory(arm.kubelet)
+        self._nodes = {one.name: factory.make(one) for one in cluster.nodes}
+        self._scheduler = VirtualScheduler(
+            arm.scheduler,
+            self._timeline,
+            self,
+            seed=seed,
+            decision_seconds=options.decision_seconds,
+            objects=cluster.objects,
+        )
+        self._measures = Measures(self._nodes.values())
+        self._replicas: list[Replica] = []
+        self._by_uid: dict[str, Replica] = {}
+        self._arrived = 0
+        self._versions = 0
+        self._phases = np.random.default_rng((seed, 2))
+        self._phase_of = {name: float(self._phases.random()) for name in self._nodes}
+        self._reported: dict[str, float] = {}
+        self._reporting: set[str] = set()
+        self._begin(cluster)
+
+    def play(self, workload: Workload) -> RunResult:
+        """Let everything happen."""
+        for arrival in workload.arrivals:
+            self._timeline.after(arrival.at, partial(self._arrive, arrival))
+        options = self._options
+        self._timeline.run(until=options.until, patience=options.patience_seconds)
+        return self._measures.result(
+            self._arm.name,
+            self._seed,
+            self._replicas,
+            now=self._timeline.last_news,
+            waiting=len(self._scheduler.queue),
+        )
+
+    def _begin(self, cluster: SimulatedCluster) -> None:
+        """Start with the nodes and what runs on them."""
+        for node in self._nodes.values():
+            self._scheduler.set_node(node.object)
+        for one in cluster.running:
+            self._take_over(one)
+        for node in self._nodes.values():
+            self._report(node)
+        self._measures.look(0.0, 0)
+
+    # What the scheduler does.
+
+    def bind(self, pod: PodInfo, node: str) -> None:
+        """Bind a pod: the scheduler sees it soon, and the kubelet decides."""
+        self._measures.bound += 1
+        spec = replace(pod.pod.spec, node_name=node)
+        bound = pod.sibling(replace(pod.pod, spec=spec))
+        self._by_uid[pod.uid].pod = bound
+        self._timeline.after(self._options.watch_seconds, partial(self._see, bound))
+        self._timeline.after(self._options.kubelet_seconds, partial(self._admit, bound))
+
+    def evict(self, pod: PodInfo) -> None:
+        """Delete a pod that is in the way."""
+        self._measures.evictions += 1
+        self._delete(pod.uid)
+
+    # What happens to pods.
+
+    def _arrive(self, arrival: Arrival) -> None:
+        self._arrived += 1
+        owner = owner_of(arrival, self._arrived, self._scheduler.name, self._timeline.now)
+        self._replicas += owner.replicas
+        for replica in owner.replicas:
+            self._create(replica)
+
+    def _create(self, replica: Replica) -> None:
+        pod = replica.owner.next_pod(replica)
+        self._by_uid[pod.uid] = replica
+        self._timeline.after(self._options.watch_seconds, partial(self._see, pod))
+
+    def _see(self, pod: PodInfo) -> None:
+        """Let the scheduler see a pod, unless it is gone by now."""
+        if pod.uid in self._by_uid:
+            self._scheduler.see(pod)
+
+    def _admit(self, pod: PodInfo) -> None:
+        """Let the kubelet decide."""
+        replica = self._by_uid.get(pod.uid)
+        if replica is None:
+            return
+        node = self._nodes[pod.node_name]
+        outcome = node.admit(pod)
+        if replica.first_was_rejected is None:
+            replica.first_was_rejected = isinstance(outcome, Rejected)
+        if isinstance(outcome, Rejected):
+            self._reject(replica, pod, outcome)
+        else:
+            self._measures.placed(node, outcome)
+            self._start(replica, pod)
+        self._report_soon(node)
+        self._measures.look(self._timeline.now, len(self._scheduler.queue))
+
+    def _start(self, replica: Replica, pod: PodInfo) -> None:
+        now, owner = self._timeline.now, replica.owner
+        running = pod.sibling(replace(pod.pod, status=_RUNNING))
+        replica.pod, replica.running, replica.rejections = running, True, 0
+        if not replica.ran:
+            replica.ran = True
+            self._measures.seconds_to_run.append(now - replica.arrived_at)
+        self._measures.started(running)
+        self._timeline.after(self._options.watch_seconds, partial(self._see, running))
+        if not owner.arrival.together:
+            self._end_after(replica, owner.arrival.seconds)
+        elif owner.all_run:
+            for one in owner.replicas:
+                self._end_after(one, owner.arrival.seconds)
+
+    def _end_after(self, replica: Replica, seconds: float | None) -> None:
+        pod = replica.pod
+        if seconds is not None and pod is not None and not replica.done:
+            self._timeline.after(seconds, partial(self._succeed, pod.uid))
+
+    def _succeed(self, uid: str) -> None:
+        """Let a pod end that has done its work, unless it is gone by now."""
+        replica = self._by_uid.get(uid)
+        if replica is None or not replica.running or replica.pod is None:
+            return
+        pod = replica.pod
+        replica.done, replica.owner.recent = True, 0
+        self._leave(replica, pod)
+        ended = pod.sibling(replace(pod.pod, status=_SUCCEEDED))
+        self._timeline.after(self._options.watch_seconds, partial(self._end_is_seen, ended))
+
+    def _reject(self, replica: Replica, pod: PodInfo, outcome: Rejected) -> None:
+        self._measures.rejections[outcome.reason] += 1
+        replica.rejections += 1
+        replica.pod = None
+        del self._by_uid[pod.uid]
+        status = PodStatus(
+            phase="Failed",
+            reason=outcome.reason,
+            message=f"Pod was rejected: {outcome.message}",
+            start_time=_STARTED,
+        )
+        failed = pod.sibling(replace(pod.pod, status=status))
+        self._timeline.after(self._options.watch_seconds, partial(self._end_is_seen, failed))
+        self._replace(replica)
+
+    def _end_is_seen(self, pod: PodInfo) -> None:
+        """Let the scheduler see how a pod ended; the object is deleted soon."""
+        self._scheduler.see(pod)
+        self._timeline.after(self._options.watch_seconds, partial(self._scheduler.forget, pod))
+
+    def _delete(self, uid: str) -> None:
+        """Delete a pod, which takes the time that its containers need to end."""
+        replica = self._by_uid.get(uid)
+        if replica is None or replica.pod is None or replica.pod.is_being_deleted:
+            return
+        pod = replica.pod
+        metadata = replace(pod.pod.metadata, deletion_timestamp=_STARTED)
+        going = pod.sibling(replace(pod.pod, metadata=metadata))
+        replica.pod = going
+        options = self._options
+        self._timeline.after(options.watch_seconds, partial(self._see, going))
+        self._timeline.after(options.eviction_seconds, partial(self._is_deleted, going))
+
+    def _is_deleted(self, pod: PodInfo) -> None:
+        replica = self._by_uid.get(pod.uid)
+        if replica is None:
+            return
+        if replica.running:
+            self._leave(replica, pod)
+        else:
+            replica.pod = None
+            del self._by_uid[pod.uid]
+        self._timeline.after(self._options.watch_seconds, partial(self._scheduler.forget, pod))
+        if not replica.done:
+            self._replace(replica)
+
+    def _leave(self, replica: Replica, pod: PodInfo) -> None:
+        """Free what a running pod holds."""
+        node = self._nodes[pod.node_name]
+        node.end(pod.uid)
+        self._measures.ended(pod)
+        replica.pod, replica.running = None, False
+        del self._by_uid[pod.uid]
+        self._report_soon(node)
+        self._measures.look(self._timeline.now, len(self._scheduler.queue))
+
+    # What owners do.
+
+    def _replace(self, replica: Replica) -> None:
+        """Do what the owner of a failed or deleted pod does."""
+        owner, now, watch = replica.owner, self._timeline.now, self._options.watch_seconds
+        if owner.arrival.owner is OwnerKind.POD:
+            replica.done = True
+        elif owner.arrival.owner is OwnerKind.JOB:
+            owner.note_failure(now)
+            if owner.failed:
+                self._fail(owner)
+            else:
+                self._timeline.after(owner.paused_until - now + watch, partial(self._resume, owner))
+        elif replica.rejections >= self._options.most_rejections:
+            replica.done = True
+        else:
+            self._timeline.after(watch, partial(self._create, replica))
+
+    def _resume(self, owner: Owner) -> None:
+        """Make the missing pods of a Job, unless another failure has made it pause again."""
+        if owner.failed or self._timeline.now < owner.paused_until:
+            return
+        for replica in owner.replicas:
+            if replica.pod is None and not replica.done:
+                self._create(replica)
+
+    def _fail(self, owner: Owner) -> None:
+        """Let a Job fail: no more pods, and those that there are go."""
+        for replica in owner.replicas:
+            pod = replica.pod
+            replica.done = True
+            if pod is not None:
+                self._delete(pod.uid)
+
+    # What nodes report.
+
+    def _report_soon(self, node: VirtualNode) -> None:
+        reports = self._arm.reports
+        if reports is None or node.name in self._reporting:
+            return
+        self._reporting.add(node.name)
+        now, every = self._timeline.now, reports.every_seconds
+        if reports.polled:
+            phase = self._phase_of[node.name] * every
+            wait = every - (now - phase) % every
+        else:
+            last = self._reported.get(node.name, -every)
+            wait = max(reports.after_seconds, last + every - now)
+        self._timeline.after(wait, partial(self._report, node))
+
+    def _report(self, node: VirtualNode) -> None:
+        reports = self._arm.reports
+        if reports is None:
+            return
+        self._reporting.discard(node.name)
+        self._reported[node.name] = self._timeline.now
+        self._versions += 1
+        report = node.report(self._versions, exact=reports.exact)
+        if not self._timeline.now:
+            self._scheduler.set_report(report)
+            return
+        seen = partial(self._scheduler.set_report, report)
+        self._timeline.after(self._options.watch_seconds, seen)
+
+    def _take_over(self, one: RunningPod) -> None:
+        """Admit a pod that runs already; if its kubelet rejects it now, it has to go elsewhere."""
+        owner = running_owner(one, self._scheduler.name)
+        (replica,) = owner.replicas
+        info = PodInfo(one.pod)
+        replica.pod = info
+        self._by_uid[info.uid] = replica
+        outcome = self._nodes[one.node].admit(info)
+        if isinstance(outcome, Rejected):
+            self._replicas.append(replica)
+            self._reject(replica, info, outcome)
+            return
+        replica.ran = replica.running = True
+        self._measures.started(info)
+        self._scheduler.see(info)
+        self._end_after(replica, one.seconds)
