@@ -9,6 +9,7 @@ from tests.kubelet.scenarios import workloads
 
 from numakube.api.pod import Pod
 from numakube.apps.exporter.inputs import ReportOptions
+from numakube.apps.exporter.kubelet_checkpoints import is_half_written
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.node import KubeletNode
 
@@ -36,3 +37,4 @@ def test_zones_are_what_the_model_has_left_after_every_step(
         read = inputs_of(node, pods)
         table = zones_of(read, read.pods, ReportOptions())
         assert figures(table.zones) == model_zones(node)
+        assert not is_half_written(read.checkpoints, read.allocatable.cpu_ids)

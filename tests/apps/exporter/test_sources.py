@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numakube.api.checkpoints import CPU_STATE, CpuManagerState, write_cpu_manager_state
+from numakube.api.checkpoints import (
+    CPU_STATE,
+    CpuManagerState,
+    MemoryManagerState,
+    MemoryTable,
+    NumaNodeState,
+    write_cpu_manager_state,
+)
 from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.nrt import Attribute
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
@@ -157,6 +164,38 @@ async def test_answers_and_files_are_of_the_same_moment() -> None:
     assert kubelet.allocatables == 3
     await reader(kubelet, checkpoints=Busy(1000)).read()
     assert kubelet.allocatables == 6
+
+
+HALF_CPUS = Checkpoints(cpu=CpuManagerState(policy="static", default_cpus=CpuSet.parse("0,2-3")))
+HALF_MEMORY = Checkpoints(
+    memory=MemoryManagerState(
+        machine_state={0: NumaNodeState(memory_map={"memory": MemoryTable(reserved=5)}, cells=(0,))}
+    )
+)
+
+
+@pytest.mark.parametrize("half", [HALF_CPUS, HALF_MEMORY])
+async def test_files_are_read_again_while_a_container_is_being_given_its_share(
+    half: Checkpoints,
+) -> None:
+    """What was taken off is written first, and who has it next."""
+    states = iter([Checkpoints(), half, half, whole := Checkpoints(), whole, whole])
+
+    class Writing:
+        def read(self) -> Checkpoints:
+            return next(states)
+
+    assert (await reader(Kubelet(), checkpoints=Writing()).read()).checkpoints == whole
+
+
+async def test_files_that_never_become_whole_are_reported_all_the_same() -> None:
+    """Something has to be."""
+
+    class Stuck:
+        def read(self) -> Checkpoints:
+            return HALF_MEMORY
+
+    assert (await reader(Kubelet(), checkpoints=Stuck()).read()).checkpoints == HALF_MEMORY
 
 
 async def test_reserved_cpus_are_nobodys(tmp_path: Path) -> None:

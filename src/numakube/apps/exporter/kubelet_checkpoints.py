@@ -11,6 +11,7 @@ not listed any more counts as gone, whatever they say.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -31,9 +32,10 @@ from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.device_plugin.device_choices import FOLDER, read_choices
 from numakube.node.podresources import ContainerResources, Devices, Memory
+from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numakube.api.checkpoints import (
@@ -193,6 +195,37 @@ def _blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[Memory
         parts = state.entries.get(uid, {}).values() if whole is None else (whole.memory_blocks,)
         blocks = [block for part in parts for block in part]
         yield uid, [MemoryBlock(one.numa_affinity, one.type, one.size) for one in blocks]
+
+
+def is_half_written(checkpoints: Checkpoints, allocatable_cpus: Iterable[int]) -> bool:
+    """Tell whether the kubelet is between two writes by which it gives something out.
+
+    It takes CPUs off the shared pool, or memory off a NUMA node, and names the container next. What
+    is in neither place for that moment belongs to a pod that is being admitted.
+    """
+    return _lacks_cpus(checkpoints.cpu, allocatable_cpus) or _lacks_blocks(checkpoints.memory)
+
+
+def _lacks_cpus(state: CpuManagerState | None, allocatable_cpus: Iterable[int]) -> bool:
+    if state is None or not state.default_cpus:
+        return False
+    held = (cpus.bits for sets in state.entries.values() for cpus in sets.values())
+    known = state.default_cpus.bits | union(
+        (*held, *(one.bits for one in state.pod_entries.values()))
+    )
+    return bool(CpuSet.of(allocatable_cpus).bits & ~known)
+
+
+def _lacks_blocks(state: MemoryManagerState | None) -> bool:
+    if state is None:
+        return False
+    amounts: Counter[str] = Counter()
+    for node in state.machine_state.values():
+        amounts.update({kind: table.reserved for kind, table in node.memory_map.items()})
+    for _, blocks in _blocks_by_pod(state):
+        for block in blocks:
+            amounts[block.type] -= block.size_bytes
+    return any(amounts.values())
 
 
 def _agrees(state: MemoryManagerState, uid: str, pod: PodResources) -> bool:

@@ -7,12 +7,13 @@ policy and a restarted kubelet are all seen without special care. Answers that a
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
-from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, is_half_written
 from numakube.apps.exporter.kubelet_config import FirstOf
 from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
@@ -44,6 +45,9 @@ T = TypeVar("T")
 _NOTHING: Final = Checkpoints()
 # A kubelet that admits pods one after the other writes all the time; something has to be reported.
 _ATTEMPTS: Final = 3
+# It needs no more than a few milliseconds from one write to the next.
+_WRITE_SECONDS: Final = 0.005
+_MOST_LOOKS: Final = 20
 
 
 class NodeSource(Protocol):
@@ -240,11 +244,21 @@ class NodeReader:
         for _ in range(_ATTEMPTS):
             admitted = admitted_uids(before, self.pods.aliases()) | self.pods.started()
             allocatable, pods = await self._ask(hardware)
-            after = self.checkpoints.read()
+            after = await self._written(allocatable)
             if after is before:
                 break
             before = after
         return _Answers(allocatable, pods, after, admitted)
+
+    async def _written(self, allocatable: AllocatableResources) -> Checkpoints:
+        """Return the state files, of a moment between admissions if one comes soon."""
+        cpus = allocatable.cpu_ids if self.kubelet is not None else ()
+        for _ in range(_MOST_LOOKS):
+            checkpoints = self.checkpoints.read()
+            if not is_half_written(checkpoints, cpus):
+                break
+            await asyncio.sleep(_WRITE_SECONDS)
+        return checkpoints
 
     def _require_ready(self, answers: _Answers, kubelet: KubeletFacts) -> None:
         """Make sure that the kubelet has started its managers and loaded its pods.
