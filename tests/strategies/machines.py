@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,13 +15,16 @@ from hypothesis import strategies as st
 
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.shape import (
+    Attachment,
     CoreCount,
     CoreIds,
     DeviceClause,
     DeviceGroup,
     DistanceLevels,
     HugePagesClause,
+    LinksClause,
     Numbering,
+    PciClause,
     Shape,
     Uncore,
 )
@@ -43,12 +46,19 @@ memory_sizes = st.one_of(
 distances = st.integers(10, 255)
 _PAGES = st.none() | st.integers(0, 1024)
 _COUNTS = st.integers(0, 3)
+_ATTACHMENTS = st.none() | st.builds(PciClause, st.sampled_from(Attachment), st.integers(1, 3))
+_LINKS = st.integers(1, 18).map(lambda count: partial(LinksClause, count=count))
 _LEVELS = st.builds(DistanceLevels, *[distances] * 4)
 
 
 @st.composite
-def shapes(draw: st.DrawFn, *, max_nodes: int = 8, max_cores: int = 6) -> Shape:
-    """Shapes without contradiction, memory-only and CPU-less nodes and holes in ids included."""
+def shapes(
+    draw: st.DrawFn, *, max_nodes: int = 8, max_cores: int = 6, attached: bool = False
+) -> Shape:
+    """Shapes without contradiction, memory-only and CPU-less nodes and holes in ids included.
+
+    If *attached*, they may also say what their devices are attached to.
+    """
     sockets = draw(st.integers(1, min(4, max_nodes)))
     numa = draw(st.integers(1, max_nodes // sockets))
     total = draw(st.booleans()) if numa == 1 else False
@@ -56,6 +66,8 @@ def shapes(draw: st.DrawFn, *, max_nodes: int = 8, max_cores: int = 6) -> Shape:
     share = sockets if total else 1
     extra = draw(st.lists(memory_sizes, max_size=min(2, max_nodes - socketed)))
     ids = draw(_ids(socketed + len(extra)))
+    devices = draw(_device_clauses(socketed, ids))
+    pci = draw(_ATTACHMENTS) if attached and devices else None
     return Shape(
         sockets=sockets,
         numa=numa,
@@ -70,7 +82,9 @@ def shapes(draw: st.DrawFn, *, max_nodes: int = 8, max_cores: int = 6) -> Shape:
         extra_memory=tuple(extra),
         distances=draw(_distances(len(ids))),
         ids=ids,
-        devices=draw(_device_clauses(socketed, ids)),
+        devices=devices,
+        pci=pci,
+        links=tuple(draw(_LINKS)(one.resource) for one in devices[:1] if pci is not None),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies.machines import odd_machines, regular_machines, shapes
+from tests.strategies.machines import odd_machines, shapes
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
@@ -34,7 +34,7 @@ def threads(machine: Machine) -> list[list[tuple[int, ...]]]:
     return [[core.threads for core in node.cores] for node in machine.nodes]
 
 
-@given(regular_machines())
+@given(shapes(attached=True).map(build))
 def test_every_machine_that_a_line_can_describe_survives_the_round_trip(machine: Machine) -> None:
     """Writing and reading the line gives the same machine."""
     assert from_shape(to_shape(machine)) == machine
@@ -82,6 +82,10 @@ WORDS = [
     "0-3",
     "gpu",
     "nvidia.com/gpu",
+    "switches",
+    "cascaded",
+    "slots",
+    "links",
     "2@-",
     "1@0+1",
     ",",
@@ -107,7 +111,7 @@ def test_any_text_is_a_machine_or_a_clear_error(text: str) -> None:
     assert from_shape(to_shape(machine)) == machine
 
 
-@given(shapes())
+@given(shapes(attached=True))
 def test_printing_a_shape_and_parsing_it_builds_the_same_machine(shape: Shape) -> None:
     """Whatever is left out of the line is the default."""
     assert build(parse(print_shape(shape))) == build(shape)
@@ -238,6 +242,11 @@ def test_a_preset_can_be_changed() -> None:
         ("8 cores, 1Gi, gpu 1@3", "column 15: 'gpu 1@3': there is no NUMA node 3"),
         ("8 cores, 1Gi, gpu 1/2/3", "column 15: 'gpu 1/2/3': 3 values for 1 NUMA nodes"),
         ("8 cores, 1Gi, 2Gi", "column 15: '2Gi': memory is already given at column 10"),
+        ("8 cores, 1Gi, 0 switches", "column 15: '0 switches': must be at least 1"),
+        ("8 cores, 1Gi, 2 switches odd", "write it like `2 switches`"),
+        ("8 cores, 1Gi, gpu 2, links 2", "write it like `links 18 nvidia.com/gpu`"),
+        ("8 cores, 1Gi, 1 slot, links 2 gpu", "'links 2 gpu': there are no devices vendor.exam"),
+        ("8 cores, 1Gi, gpu 2, links 2 gpu", "say what the devices are attached to: `2 switches`"),
         ("8 cores, 1Gi, ids 1,2", "column 15: 'ids 1 2': 2 ids for 1 NUMA nodes"),
         ("2 numa, 8 cores, 1Gi, ids 1,1", "an id appears twice"),
         ("2 numa, 8 cores, 1Gi, ids 1,99", "99 is above 63"),

@@ -123,6 +123,35 @@ class DeviceClause:
     items: tuple[DevicesPerNode | DeviceGroup, ...]
 
 
+class Attachment(StrEnum):
+    """What devices are attached to."""
+
+    SWITCHES = "switches"
+    """A PCIe switch has a root port to itself, and devices of all resources behind it."""
+
+    CASCADES = "switches cascaded"
+    """The same, and each device has a second switch to itself behind the first one."""
+
+    SLOTS = "slots"
+    """A card has a root port to itself, and devices of one resource as parts of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciClause:
+    """How many switches or slots each NUMA node has; its devices lie evenly on them, in order."""
+
+    kind: Attachment
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinksClause:
+    """NVLink or xGMI links between any two devices of a resource."""
+
+    resource: str
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class HugePagesClause:
     """Pools of one page size; ``None`` at a position means that the node has no such pool."""
@@ -149,6 +178,7 @@ class Shape:
         extra_memory: bytes of each memory-only node.
         distances: levels, a matrix, or ``None`` if the machine reports no distances.
         ids: node ids by position; empty means 0, 1, 2...
+        pci: what devices are attached to; ``None`` if that is not known.
     """
 
     sockets: int = 1
@@ -165,6 +195,8 @@ class Shape:
     distances: DistanceLevels | DistanceMatrix | None = DEFAULT_DISTANCES
     ids: tuple[int, ...] = ()
     devices: tuple[DeviceClause, ...] = ()
+    pci: PciClause | None = None
+    links: tuple[LinksClause, ...] = ()
 
     @property
     def socketed_nodes(self) -> int:
@@ -201,6 +233,7 @@ class Shape:
         yield from self._wrong_lengths()
         yield from self._wrong_ids()
         yield from self._wrong_devices()
+        yield from self._wrong_links()
 
     def _wrong_sizes(self) -> Iterator[Defect]:
         if self.smt not in SMT_LEVELS:
@@ -256,3 +289,11 @@ class Shape:
                 yield Defect(clause.resource, f"more than {MAX_DEVICES} devices")
             if unknown := {node for group in groups for node in group.nodes} - known:
                 yield Defect(clause.resource, f"there is no NUMA node {min(unknown)}")
+
+    def _wrong_links(self) -> Iterator[Defect]:
+        known = {clause.resource for clause in self.devices}
+        for clause in self.links:
+            if clause.resource not in known:
+                yield Defect("links", f"there are no devices {clause.resource}")
+            if self.pci is None:
+                yield Defect("links", "say what the devices are attached to: `2 switches`")

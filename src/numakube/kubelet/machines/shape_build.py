@@ -20,6 +20,7 @@ from numakube.kubelet.machines.shape import (
     Numbering,
     Uncore,
 )
+from numakube.kubelet.machines.shape_pci import attached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,13 +50,14 @@ def build(shape: Shape) -> Machine:
         )
         for position, id_ in enumerate(shape.node_ids)
     ]
+    devices = {clause.resource: tuple(_devices(shape, clause)) for clause in shape.devices}
+    devices, tree = attached(shape, devices)
     return Machine(
         nodes=tuple(sorted(nodes, key=lambda node: str(node.id))),
         cpu_count=sum(len(core.threads) for core in chain.from_iterable(cores)),
         socket_count=len({core.socket for core in chain.from_iterable(cores)}),
-        devices=MappingProxyType(
-            {clause.resource: tuple(_devices(shape, clause)) for clause in shape.devices}
-        ),
+        devices=MappingProxyType(devices),
+        tree=tree,
     )
 
 

@@ -26,6 +26,7 @@ from numakube.kubelet.machines.shape import (
     Uncore,
 )
 from numakube.kubelet.machines.shape_build import build
+from numakube.kubelet.machines.shape_pci import links_of, pci_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -126,6 +127,8 @@ def _draft(machine: Machine, layout: _Layout) -> Shape:
             DeviceClause(resource, _device_items(devices, layout))
             for resource, devices in machine.devices.items()
         ),
+        pci=pci_of(machine),
+        links=links_of(machine),
     )
 
 

@@ -19,6 +19,9 @@ Clauses stand in any order, separated by commas, line ends or ` + `. Most may ap
     [N] cxl SIZE                     N memory-only NUMA nodes (default 1)
     ids N,N-N                        node ids by position: sockets' nodes first, then cxl
     NAME ITEM...                     devices; a bare NAME is vendor.example/NAME
+    N switches [cascaded]            PCIe switches of each NUMA node, with its devices behind them
+    N slots                          cards of each resource on each NUMA node, on a root port each
+    links N NAME                     NVLink or xGMI links between any two devices NAME
 
 A device ITEM is a LIST of counts a NUMA node (`2` or `2/0`), `N@-` for devices whose plugin
 reports no topology, or `N@0+1` for devices that belong to the NUMA nodes 0 and 1. A LIST has
@@ -37,13 +40,16 @@ from numakube.errors import InvalidValue
 from numakube.kubelet.machines.shape import (
     SHORT_DOMAIN,
     UNITS,
+    Attachment,
     CoreCount,
     CoreIds,
     DeviceClause,
     DeviceGroup,
     DistanceLevels,
     HugePagesClause,
+    LinksClause,
     Numbering,
+    PciClause,
     Shape,
     Uncore,
     size_text,
@@ -68,6 +74,9 @@ KEYWORDS: Final = (
     "distances",
     "cxl",
     "ids",
+    "switches",
+    "slots",
+    "links",
 )
 
 _SEPARATOR = re.compile(r",|\n|(?:(?<=\s)|^)\+(?=\s)")
@@ -125,6 +134,7 @@ class _Reader:
     fields: dict[str, Any] = field(default_factory=dict)
     hugepages: dict[int, HugePagesClause] = field(default_factory=dict)
     devices: dict[str, DeviceClause] = field(default_factory=dict)
+    links: dict[str, LinksClause] = field(default_factory=dict)
     clauses: dict[str, Clause] = field(default_factory=dict)
     """Which clause has set a field or resource, to point at it."""
     fresh: set[str] = field(default_factory=set)
@@ -159,6 +169,7 @@ class _Reader:
             **self.fields,
             hugepages=tuple(self.hugepages.values()),
             devices=tuple(self.devices.values()),
+            links=tuple(self.links.values()),
         )
         if defect := shape.defect():
             clause = self.clauses.get(defect.field, Clause(text, 1))
@@ -334,6 +345,32 @@ def _read_ids(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.set("ids", tuple(ids), clause)
 
 
+def _read_switches(reader: _Reader, clause: Clause, words: list[str]) -> None:
+    kind = Attachment.SWITCHES
+    if words[1:] == ["cascaded"]:
+        kind = Attachment.CASCADES
+        words = words[:1]
+    _read_attachment(reader, clause, words, kind)
+
+
+def _read_slots(reader: _Reader, clause: Clause, words: list[str]) -> None:
+    _read_attachment(reader, clause, words, Attachment.SLOTS)
+
+
+def _read_attachment(reader: _Reader, clause: Clause, words: list[str], kind: Attachment) -> None:
+    count = clause.number(clause.only(words, f"2 {kind}"), minimum=1)
+    reader.set("pci", PciClause(kind, count), clause)
+
+
+def _read_links(reader: _Reader, clause: Clause, words: list[str]) -> None:
+    if len(words) != 2:
+        raise clause.error("write it like `links 18 nvidia.com/gpu`")
+    resource = _resource(clause, words[1])
+    reader.claim(f"links {resource}", clause)
+    reader.clauses["links"] = clause
+    reader.links[resource] = LinksClause(resource, clause.number(words[0], minimum=1))
+
+
 def _read_devices(reader: _Reader, clause: Clause, words: list[str]) -> None:
     resource = _resource(clause, words[0])
     if len(words) == 1:
@@ -393,4 +430,9 @@ _READERS: Final[dict[str, Callable[[_Reader, Clause, list[str]], None]]] = {
     "distances": _read_distances,
     "cxl": _read_cxl,
     "ids": _read_ids,
+    "switch": _read_switches,
+    "switches": _read_switches,
+    "slot": _read_slots,
+    "slots": _read_slots,
+    "links": _read_links,
 }

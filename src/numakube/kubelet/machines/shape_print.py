@@ -19,7 +19,13 @@ from numakube.kubelet.machines.shape_parse import is_short_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.kubelet.machines.shape import CoreCount, DeviceClause, DevicesPerNode, Shape
+    from numakube.kubelet.machines.shape import (
+        CoreCount,
+        DeviceClause,
+        DevicesPerNode,
+        PciClause,
+        Shape,
+    )
 
 
 def print_shape(shape: Shape) -> str:
@@ -60,6 +66,9 @@ def _other_clauses(shape: Shape) -> Iterator[str]:
     if shape.distances != DEFAULT_DISTANCES:
         yield f"distances {_distances_text(shape)}"
     yield from (_devices_text(shape, clause) for clause in shape.devices)
+    if shape.pci is not None:
+        yield _pci_text(shape.pci)
+    yield from (f"links {clause.count} {_name(clause.resource)}" for clause in shape.links)
 
 
 def _list(shape: Shape, items: Iterable[str]) -> str:
@@ -87,9 +96,18 @@ def _distances_text(shape: Shape) -> str:
 
 
 def _devices_text(shape: Shape, clause: DeviceClause) -> str:
-    domain, _, short = clause.resource.rpartition("/")
-    name = short if domain == SHORT_DOMAIN and is_short_name(short) else clause.resource
-    return " ".join((name, *(_item_text(shape, item) for item in clause.items)))
+    items = (_item_text(shape, item) for item in clause.items)
+    return " ".join((_name(clause.resource), *items))
+
+
+def _pci_text(clause: PciClause) -> str:
+    one = {"switches": "switch", "slots": "slot"} if clause.count == 1 else {}
+    return " ".join((str(clause.count), *(one.get(word, word) for word in clause.kind.split())))
+
+
+def _name(resource: str) -> str:
+    domain, _, short = resource.rpartition("/")
+    return short if domain == SHORT_DOMAIN and is_short_name(short) else resource
 
 
 def _item_text(shape: Shape, item: DevicesPerNode | DeviceGroup) -> str:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from numakube.errors import MalformedObject
+from numakube.kubelet.device_tree import NO_TREE
 from numakube.kubelet.machines.compare import differences, in_kernel_order
 from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES, from_sysfs
 from numakube.values.cpuset import CpuSet
@@ -44,7 +45,8 @@ def to_sysfs(machine: Machine) -> dict[str, str]:
         MalformedObject: a kubelet would read another machine from any such tree.
     """
     files = {path: f"{text}\n" for path, text in _files(machine)}
-    expected = in_kernel_order(replace(machine, devices=MappingProxyType({})))
+    bare = replace(machine, devices=MappingProxyType({}), tree=NO_TREE)
+    expected = in_kernel_order(bare)
     if found := differences(expected, in_kernel_order(from_sysfs(files))):
         hint = "; a cache over a whole NUMA node counts as the node's" if _CACHE in found[0] else ""
         raise MalformedObject(
