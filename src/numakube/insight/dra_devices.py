@@ -18,14 +18,14 @@ from numakube.dra.allocated_state import state_of
 from numakube.dra.candidate_checks import EFFECTS
 from numakube.dra.counters import PoolCounters
 from numakube.dra.device_ids import AllocationError, DeviceId
-from numakube.dra.device_places import numa_node_of
+from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.features import features_of
 from numakube.dra.pools import Inventory
 from numakube.dra.taint_rules import with_taints
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numakube.dra.pools import Candidate, Pool
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.topology.numa_zones import ZoneView
+    from numakube.topology.pci_places import PciPlaces
     from numakube.topology.view import NodeTopology
 
 
@@ -41,7 +42,7 @@ class DraDevice:
     """One device of a node.
 
     Attributes:
-        zone: its NUMA node; ``None`` if the driver does not tell it.
+        zone: its NUMA node; ``None`` if neither the driver nor the node's report tells it.
         claims: ``namespace/name`` of the claims that hold it, or a share of it.
         pods: ``namespace/name`` of the pods that those claims are reserved for.
         is_free: whether a claim could get it, or one more share of it.
@@ -78,8 +79,16 @@ class DraDevice:
 class DraDevices:
     """All devices of a cluster, read node by node when they are asked for."""
 
-    def __init__(self, objects: ClusterObjects, *, minor: int) -> None:
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        *,
+        minor: int,
+        pci: Callable[[str], PciPlaces | None] = lambda _: None,
+    ) -> None:
+        """Read *objects*; *pci* tells what the report of a node says of PCI addresses."""
         self._objects = objects
+        self._pci = pci
         self._features = features_of(minor=minor)
         self._found: dict[str, tuple[DraDevice, ...]] = {}
 
@@ -98,18 +107,21 @@ class DraDevices:
             pools = self._inventory.pools_for(node)
         except AllocationError:
             return  # the doctor says which selector cannot be read
+        pci = self._pci(node.metadata.name)
         for pool in pools:
             counters = PoolCounters(pool, self._state) if pool.counter_sets else None
             for one in pool.candidates:
                 if node.metadata.name in (one.slice.spec.node_name, one.device.node_name):
-                    yield self._device(one, pool, counters)
+                    yield self._device(one, pool, counters, pci)
 
-    def _device(self, one: Candidate, pool: Pool, counters: PoolCounters | None) -> DraDevice:
+    def _device(
+        self, one: Candidate, pool: Pool, counters: PoolCounters | None, pci: PciPlaces | None
+    ) -> DraDevice:
         holders = self._holders.get(one.id, ())
         trouble = self._trouble(one, pool)
         return DraDevice(
             id=one.id,
-            zone=numa_node_of(one.device, one.id.driver),
+            zone=KNOWN_PLACES.numa_node(one.device, one.id.driver, pci),
             claims=tuple(claim.metadata.key for claim in holders),
             pods=tuple(dict.fromkeys(key for claim in holders for key in _users(claim))),
             is_free=not trouble and self._has_room(one, counters),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from numakube.insight.collected import Collected
     from numakube.insight.dra_devices import DraDevice
     from numakube.kubelet.node import KubeletNode
+    from numakube.topology.pci_places import PciPlaces
     from numakube.topology.view import NodeTopology
 
 NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"
@@ -134,6 +135,11 @@ class ClusterFacts:
             return ()
         return self._dra_devices.on(self.nodes.get(node))
 
+    def pci_places(self, node: str) -> PciPlaces | None:
+        """Return on which NUMA nodes the PCI functions of *node* are, if its report tells."""
+        view = self.view(node)
+        return None if view is None or isinstance(view, Unusable) else view.pci
+
     def missing(self, plural: str) -> Unreadable | None:
         """Return why a kind could not be listed; ``None`` if it was."""
         return next((one for one in self.unreadable if one.what == plural), None)
@@ -172,7 +178,7 @@ class ClusterFacts:
 
     @cached_property
     def _dra_devices(self) -> DraDevices:
-        return DraDevices(self.objects, minor=self.kubernetes_minor)
+        return DraDevices(self.objects, minor=self.kubernetes_minor, pci=self.pci_places)
 
     @cached_property
     def _views(self) -> dict[str, NodeTopology | Unusable]:

@@ -16,10 +16,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
+from numakube.errors import InvalidValue
 from numakube.topology import koordlet, nrt_names
 from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.exact_report import BadReport
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
+from numakube.topology.pci_places import read_places
 from numakube.topology.report_codec import decode_report
 from numakube.values.printing import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.hierarchy import Part
+    from numakube.topology.pci_places import PciPlaces
 
 __all__ = [
     "UNKNOWN", "FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of",
@@ -75,6 +78,7 @@ class NodeTopology:
         stale_reason: why the producer itself says that its data is old.
         live: whether ``available`` follows the pods on the node; koordlet's never changes.
         report: the exact report, if there is one and it can be read.
+        pci: on which NUMA nodes PCI functions are, if that was told.
         why_inexact: why the producer has no exact report, if it should have one.
         policy_unknown: why the producer does not know the kubelet's policies; they then read as the
             kubelet's defaults here, but `known_policy` does not.
@@ -97,6 +101,7 @@ class NodeTopology:
     stale_reason: str | None = None
     live: bool = True
     report: ExactReport | None = None
+    pci: PciPlaces | None = None
     why_inexact: str = ""
     policy_unknown: str = ""
     state_trouble: str = ""
@@ -155,6 +160,7 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         stale_reason=attribute_value(nrt.attributes, nrt_names.STALE),
         live=producer is not Producer.KOORDLET,
         report=_report(nrt, problems),
+        pci=_pci(nrt, problems),
         why_inexact=nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, ""),
         policy_unknown=attribute_value(nrt.attributes, nrt_names.POLICY_UNKNOWN) or "",
         state_trouble=_state_trouble(nrt),
@@ -207,6 +213,17 @@ def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | Non
         problems.append(f"annotation {nrt_names.EXACT_ANNOTATION} ignored: {report.reason}")
         return None
     return report
+
+
+def _pci(nrt: NodeResourceTopology, problems: list[str]) -> PciPlaces | None:
+    text = nrt.metadata.annotations.get(nrt_names.PCI_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return read_places(text)
+    except InvalidValue as error:
+        problems.append(f"annotation {nrt_names.PCI_ANNOTATION} ignored: {error}")
+        return None
 
 
 def _fingerprint(

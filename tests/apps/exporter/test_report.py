@@ -87,6 +87,17 @@ def test_the_fingerprint_is_of_the_pods_of_its_method() -> None:
     assert value == "pfp0v00173ac1f6debaedf3d"
 
 
+def test_places_of_pci_functions_are_an_annotation() -> None:
+    """If they were read; readers that do not know it lose nothing."""
+    read = inputs(two_zones())
+    assert nrt_names.PCI_ANNOTATION not in published(read).metadata.annotations
+    there = replace(read, hardware=replace(read.hardware, pci="0000:00=0 0000:80=1"))
+    view = view_of(published(there))
+    assert isinstance(view, NodeTopology)
+    assert view.pci is not None
+    assert (view.pci.numa_node("0000:17:00.0"), view.pci.numa_node("0000:a1:00.0")) == (0, 1)
+
+
 def test_the_cause_of_an_update_is_an_annotation() -> None:
     """And the only thing in which two reports of the same state differ."""
     read = inputs(two_zones(), cpus=range(24))

@@ -16,6 +16,7 @@ from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.compare import in_kernel_order
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.node.pci.fake_pci import FakePci
 from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
 
@@ -152,6 +153,25 @@ def test_a_cpu_that_comes_online_is_seen_at_the_next_reading(tmp_path: Path) -> 
     assert first.machine is not None
     assert second.machine is not None
     assert (first.machine.cpu_count, second.machine.cpu_count) == (3, 4)
+
+
+def test_places_of_pci_functions_are_read_where_a_dra_driver_runs(tmp_path: Path) -> None:
+    """Only there, and only if there are several NUMA nodes; new functions are noticed."""
+    root, kubelet = written(tmp_path, "2 sockets, 2 cores, 8Gi"), tmp_path / "kubelet"
+    pci = FakePci(root)
+    pci.function("0000:3b:00.0", numa_node=0)
+    pci.function("0000:d8:00.0", numa_node=1)
+    reader = HardwareReader(root, kubelet)
+    assert not reader.read().pci
+    (kubelet / "plugins/csi.example").mkdir(parents=True)
+    (kubelet / "plugins/csi.example/csi.sock").touch()
+    assert not reader.read().pci
+    (kubelet / "plugins/gpu.example").mkdir()
+    (kubelet / "plugins/gpu.example/dra-1f2e.sock").touch()
+    assert reader.read().pci == "0000:3b=0 0000:d8=1"
+    pci.function("0000:f0:00.0", numa_node=None)
+    assert reader.read().pci == "0000:3b=0 0000:d8=1 0000:f0=-1"
+    assert not HardwareReader(root).read().pci
 
 
 def test_this_machine_can_be_read() -> None:

@@ -49,6 +49,19 @@ def test_a_weight_left_out_or_zero_is_one() -> None:
     ("plugin", "args", "text"),
     [
         (
+            "DynamicResources",
+            {"deviceAttributes": {"gpu.example": {"numa": "cell"}}},
+            "deviceAttributes[gpu.example].numa: unknown field (is numaNode meant?)",
+        ),
+        (
+            "DynamicResources",
+            {"deviceAttributes": {"gpu.example": {"pciAddress": "a b"}}},
+            'deviceAttributes[gpu.example].pciAddress: Invalid value: "a b": name part must '
+            "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+            "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+        ),
+        (
             "NodeResourcesFit",
             {"scoringStrategy": {"type": "Best"}},
             'scoringStrategy.type: Unsupported value: "Best": supported values: '

@@ -14,13 +14,14 @@ from numakube.api.containers import ResourceClaimUse
 from numakube.api.pod import Pod, PodResourceClaim
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
 from numakube.api.resource_slices import Device, DeviceClass, ResourceSlice
-from numakube.dra.device_places import numa_node_of, pcie_root_of
+from numakube.dra.device_places import KNOWN_PLACES, DevicePlaces, DriverAttributes
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.dra_replay_api import ReplayedApi
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.testing import World, pod
+from numakube.topology import nrt_names
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 NUMA = "resource.kubernetes.io/numaNode"
@@ -193,10 +194,48 @@ def test_places_are_read_from_attributes_of_several_drivers() -> None:
     listed = convert(Device, {"name": "d", "attributes": {NUMA: {"ints": [1, 0]}}})
     own = convert(Device, {"name": "d", "attributes": {"numaNode": {"int": 3}}})
     rooted = convert(Device, {"name": "d", "attributes": {ROOT: {"string": "pci0000:80"}}})
-    assert numa_node_of(listed, "x.example") == 1
-    assert numa_node_of(own, "dra.net") == 3
-    assert numa_node_of(own, "x.example") is None
-    assert pcie_root_of(rooted, "x.example") == "pci0000:80"
+    assert KNOWN_PLACES.numa_node(listed, "x.example") == 1
+    assert KNOWN_PLACES.numa_node(own, "dra.net") == 3
+    assert KNOWN_PLACES.numa_node(own, "x.example") is None
+    assert KNOWN_PLACES.pcie_root(rooted, "x.example") == "pci0000:80"
+
+
+def test_a_configuration_names_the_attributes_of_a_driver() -> None:
+    """Instead of those that are known, which may be wrong; an empty name is none."""
+    attributes = {NUMA: {"int": 0}, "x.example/cell": {"int": 1}, "root": {"string": "a"}}
+    one = convert(Device, {"name": "d", "attributes": attributes})
+    places = DevicePlaces(
+        {
+            "x.example": DriverAttributes(numa_node="cell", pcie_root="x.example/root"),
+            "y.example": DriverAttributes(numa_node=""),
+        }
+    )
+    assert [places.numa_node(one, name) for name in ("x.example", "y.example", "z.example")] == [
+        1,
+        None,
+        0,
+    ]
+    assert places.pcie_root(one, "x.example") == "a"
+
+
+def test_a_pci_address_is_looked_up_in_the_report_of_the_node() -> None:
+    """For devices of the node itself; what the driver says of the NUMA node comes first."""
+    world = half_full()
+    address = {"resource.kubernetes.io/pciBusID": {"string": "00000000:81:00.0"}}
+    far = {"resource.kubernetes.io/pciBusID": {"string": "0000:02:00.0"}}
+    offer(
+        world,
+        "n",
+        {"name": "by-address-0", "attributes": far},
+        {"name": "by-address-1", "attributes": address},
+    )
+    claim(world, "gpu")
+    assert names(decide(world, claiming("p", "gpu"))) == ["by-address-0"]
+    report = world.report("n")
+    annotations = {**report.metadata.annotations, nrt_names.PCI_ANNOTATION: "0000:00=0 0000:80=1"}
+    meta = msgspec.structs.replace(report.metadata, annotations=annotations)
+    world.topologies["n"] = msgspec.structs.replace(report, metadata=meta)
+    assert names(decide(world, claiming("p", "gpu"))) == ["by-address-1"]
 
 
 @settings(deadline=None, max_examples=50)

@@ -68,7 +68,7 @@ def make_reader(
     reading, content = settings.reading, settings.content
     asks = not settings.run.no_kubelet
     return NodeReader(
-        hardware=partial(asyncio.to_thread, HardwareReader(around.locate(reading.sysfs)).read),
+        hardware=partial(asyncio.to_thread, make_hardware(settings, around).read),
         kubelet=make_kubelet(settings, around) if asks else None,
         config=make_config_source(settings, around, client, node)
         if asks
@@ -101,6 +101,13 @@ def make_connections(
         return await asyncio.to_thread(paths.read, ids)
 
     return connected
+
+
+def make_hardware(settings: ExporterSettings, around: Surroundings) -> HardwareReader:
+    """Return what reads the machine."""
+    folder = settings.reading.state_dir
+    kubelet = around.locate(folder) if folder else None
+    return HardwareReader(around.locate(settings.reading.sysfs), kubelet)
 
 
 def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:

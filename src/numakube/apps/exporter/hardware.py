@@ -48,10 +48,13 @@ class Hardware:
     Attributes:
         machine: the same machine as a kubelet sees it, with cores and caches; ``None`` if sysfs
             tells too little for that. Only exact data needs it.
+        pci: on which NUMA nodes PCI functions are (`numakube.topology.pci_places`); empty where no
+            one needs it.
     """
 
     zones: tuple[ZoneHardware, ...] = ()
     machine: Machine | None = None
+    pci: str = ""
     problems: tuple[Problem, ...] = ()
     _owners: Mapping[int, int] = field(init=False, repr=False, compare=False)
 

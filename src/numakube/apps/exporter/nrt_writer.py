@@ -46,6 +46,7 @@ OURS: Final = _ABOUT_UPDATES | {
     nrt_names.FINGERPRINT_ANNOTATION,
     nrt_names.EXACT_ANNOTATION,
     nrt_names.INEXACT_ANNOTATION,
+    nrt_names.PCI_ANNOTATION,
 }
 _ATTEMPTS: Final = 5
 

@@ -110,7 +110,9 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> 
             *_placement_attributes(placement),
             *kubelet_attributes(inputs.kubelet),
         ),
-        annotations=MappingProxyType({**_annotations(cause, published, exact), **koordinator}),
+        annotations=MappingProxyType(
+            {**_annotations(cause, published, exact), **_pci(inputs), **koordinator}
+        ),
         fingerprints=MappingProxyType(fingerprints),
         method=_method(options),
         pods=described,
@@ -170,6 +172,10 @@ def _annotations(
     elif exact is not None:
         annotations[nrt_names.INEXACT_ANNOTATION] = exact.reason
     return annotations
+
+
+def _pci(inputs: NodeInputs) -> dict[str, str]:
+    return {nrt_names.PCI_ANNOTATION: inputs.hardware.pci} if inputs.hardware.pci else {}
 
 
 def _policy_problems(kubelet: KubeletFacts) -> Iterator[Problem]:

@@ -5,7 +5,8 @@ are switched off, and `online` says which they are. A kernel without NUMA has no
 directories: each package is then a zone, which is how the kubelet sees such a machine.
 
 Cores and caches take hundreds of files and change only when CPUs go on- or offline, so they are
-kept until something else changes.
+kept until something else changes. Places of PCI functions are read for the devices of DRA drivers,
+on nodes that have such drivers and several NUMA nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES
+from numakube.node.pci.pci_functions import DEVICES
+from numakube.node.pci.sysfs_files import number_of
 from numakube.node.sysfs_machine import read_machine
+from numakube.topology.pci_places import write_places
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.resources import hugepage_name
 
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 
 Zones: TypeAlias = tuple[ZoneHardware, ...]
 
+DRA_SOCKETS: Final = "plugins/*/dra*.sock"
+"""Where the kubelet reaches DRA drivers, by the convention of Kubernetes' helper for drivers."""
+
 _NODE: Final = re.compile(r"node([0-9]+)", re.ASCII)
 _CPU: Final = re.compile(r"cpu([0-9]+)", re.ASCII)
 _POOL: Final = re.compile(r"hugepages-([0-9]+)kB", re.ASCII)
@@ -42,8 +49,11 @@ _MEM_TOTAL: Final = re.compile(r"MemTotal:\s*([0-9]+) kB", re.ASCII)
 class HardwareReader:
     """Reads the machine under a sysfs root such as ``/sys``, again and again."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, kubelet: Path | None = None) -> None:
+        """Read below *root*; *kubelet* is the kubelet's folder, where DRA drivers have sockets."""
         self._root = root
+        self._kubelet = kubelet
+        self._pci: tuple[frozenset[str], str] = frozenset(), ""
         self._cores: tuple[Zones, Machine | None, tuple[Problem, ...]] | None = None
 
     def read(self) -> Hardware:
@@ -56,6 +66,7 @@ class HardwareReader:
         return Hardware(
             zones=zones,
             machine=machine,
+            pci=self._places() if len(zones) > 1 else "",
             problems=(*scan.problems, *problems),
         )
 
@@ -67,6 +78,18 @@ class HardwareReader:
                 detail = f"cores and caches are not known: {error}"
                 self._cores = zones, None, (Problem(Trouble.NO_CPU_DETAILS, detail),)
         return self._cores[1:]
+
+    def _places(self) -> str:
+        """Return where PCI functions are, read again if there are others than before."""
+        if self._kubelet is None or not any(self._kubelet.glob(DRA_SOCKETS)):
+            return ""
+        names = frozenset(_names(self._root / DEVICES))
+        if names != self._pci[0]:
+            folder = self._root / DEVICES
+            numbers = {name: number_of(folder / name / "numa_node") for name in names}
+            known = {name: None if (one or 0) < 0 else one for name, one in numbers.items()}
+            self._pci = names, write_places(known)
+        return self._pci[1]
 
 
 class _Scan:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_phase import has_ended
 from numakube.dra.device_ids import AllocationError
-from numakube.dra.device_places import numa_node_of
+from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.device_selectors import is_selected
 from numakube.dra.features import features_of
 from numakube.dra.pools import Inventory, pool_id
@@ -63,7 +63,8 @@ NO_PLACE: Final = Rule(
         " the kubelet gives them."
     ),
     fix=(
-        "# a newer driver may publish the attribute resource.kubernetes.io/numaNode; on the node,\n"
+        "# a newer driver may publish resource.kubernetes.io/numaNode, or at least the address,\n"
+        "# resource.kubernetes.io/pciBusID, which the exporter finds the place of; on the node,\n"
         "# -1 means that firmware or hypervisor do not tell:\n"
         "cat /sys/bus/pci/devices/*/numa_node"
     ),
@@ -161,10 +162,11 @@ def _nodes_of_mixed_pods(facts: ClusterFacts) -> set[str]:
 
 def _places(facts: ClusterFacts, node: str, inventory: Inventory) -> Iterator[Finding]:
     local: dict[str, list[bool]] = {}
+    pci = facts.pci_places(node)
     for one in _candidates(_pools(facts, node, inventory)):
         # Devices that other nodes reach, too, are in none of the node's zones.
         if node in (one.slice.spec.node_name, one.device.node_name):
-            is_placed = numa_node_of(one.device, one.id.driver) is not None
+            is_placed = KNOWN_PLACES.numa_node(one.device, one.id.driver, pci) is not None
             local.setdefault(one.id.driver, []).append(is_placed)
     for driver, placed in local.items():
         if not all(placed):

@@ -15,7 +15,6 @@ from numakube.api.resource_claims import ALL
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import EFFECTS, tolerates
 from numakube.dra.device_ids import AllocationError, DeviceId
-from numakube.dra.device_places import numa_node_of
 from numakube.dra.device_selectors import is_selected
 from numakube.insight.explain.explanation import ClaimAsk, ClaimHolder, DeviceRequestAsk, DeviceStep
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.dra.pools import Candidate
     from numakube.insight.explain.what_if import Bench
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.snapshot.nodes import NodeInfo
 
     Offer = tuple[str, Candidate, bool]
     """The name of a node, a device that it reaches, and whether no claim holds any of it."""
@@ -51,14 +51,14 @@ def claims_of(bench: Bench) -> tuple[ClaimAsk, ...]:
     )
 
 
-def free_places(bench: Bench, node: Node) -> str:
+def free_places(bench: Bench, node: NodeInfo) -> str:
     """Say on which NUMA nodes of *node* the devices are that no claim holds."""
     known = bench.cycle_state().read(CYCLE_CLAIMS)
     if known is None or known.allocator is None:
         return ""
     places = Counter(
-        numa_node_of(one.device, one.id.driver)
-        for _, one, is_free in _offers(known.allocator, [node])
+        known.numa_node(one, node)
+        for _, one, is_free in _offers(known.allocator, [node.node])
         if is_free
     )
     told = sorted((at, count) for at, count in places.items() if at is not None)

@@ -184,7 +184,7 @@ class _Work:
     def _meaning(self, refusals: Refusals, name: str) -> str:
         node = self.engine.cluster.node(name)
         if node is not None and refusals.status.message.startswith(NOT_NEAR):
-            return f"{name} has {free_places(self.bench, node.node)}."
+            return f"{name} has {free_places(self.bench, node)}."
         return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered)
 
     def _detail(self, refusals: Refusals, name: str) -> str:

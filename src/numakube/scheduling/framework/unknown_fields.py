@@ -42,6 +42,9 @@ def _walk(tree: object, type_: Any, path: str) -> Iterator[str]:  # noqa: ANN401
         (item, *_) = get_args(type_)
         for position, one in enumerate(tree):
             yield from _walk(one, item, f"{path}[{position}]")
+    elif get_origin(type_) is dict and isinstance(tree, dict):
+        for key, one in tree.items():
+            yield from _walk(one, get_args(type_)[1], f"{path}[{key}]")
     elif isinstance(type_, type) and issubclass(type_, msgspec.Struct) and isinstance(tree, dict):
         yield from _walk_struct(tree, type_, path)
 

@@ -12,6 +12,7 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.placement import NodeAffinity, TopologySpreadConstraint
 from numakube.api.wire import DurationText, Wire
+from numakube.dra.device_places import DriverAttributes
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
@@ -114,14 +115,16 @@ class VolumeBindingArgs(Wire, frozen=True):
 class DynamicResourcesArgs(Wire, frozen=True):
     """Arguments of DynamicResources.
 
-    Ours are ``featureGates``, for features that are alpha, and ``deviceChoice``: ``Aligned`` takes
-    devices near what the kubelet gives the pod, ``FirstFit`` those that kube-scheduler takes.
+    Ours are ``featureGates``, for features that are alpha, ``deviceChoice``: ``Aligned`` takes
+    devices near what the kubelet gives the pod, ``FirstFit`` those that kube-scheduler takes, and
+    ``deviceAttributes``: by driver, which attributes say where its devices are.
     """
 
     filter_timeout: DurationText = "10s"
     binding_timeout: DurationText = "10m"
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     device_choice: Literal["Aligned", "FirstFit"] = "Aligned"
+    device_attributes: dict[str, DriverAttributes] = msgspec.field(default_factory=dict)
 
     @property
     def filter_timeout_seconds(self) -> float:
@@ -184,6 +187,8 @@ def _problems(args: object) -> Iterator[str]:
                 yield _invalid("hardPodAffinityWeight", weight, "not in valid range [0, 100]")
         case VolumeBindingArgs():
             yield from _binding_problems(args)
+        case DynamicResourcesArgs(device_attributes=by_driver):
+            yield from _attribute_problems(by_driver)
         case _:
             return
 
@@ -283,6 +288,15 @@ def _binding_problems(args: VolumeBindingArgs) -> Iterator[str]:
         text = "invalid BindTimeoutSeconds, should not be a negative value"
         yield _invalid("bindTimeoutSeconds", args.bind_timeout_seconds, text)
     yield from _shape_problems("shape", args.shape)
+
+
+def _attribute_problems(by_driver: Mapping[str, DriverAttributes]) -> Iterator[str]:
+    for driver, attributes in by_driver.items():
+        path = f"deviceAttributes[{driver}]"
+        yield from (_invalid(path, driver, one) for one in names.dns_subdomain(driver))
+        for field, name in msgspec.to_builtins(attributes).items():
+            if name:
+                yield from _name_problems(f"{path}.{field}", name)
 
 
 def _name_problems(path: str, name: str) -> Iterator[str]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import AllocationError, DeviceId
-from numakube.dra.device_places import numa_node_of, pcie_root_of
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.snapshot.belief import ForeseesOutcomes
@@ -67,7 +66,7 @@ class ClaimAlignment:
         near = self._near()
         if not near:
             return self._together(found), SUCCESS
-        closest = self._allocate(found, lambda claim, one: _is_on(one, near.get(claim)))
+        closest = self._allocate(found, lambda claim, one: self._is_on(one, near.get(claim)))
         if closest is not None and self._is_near(closest, near):
             return replace(found, allocations=closest), SUCCESS
         if wish == REQUIRED:
@@ -127,7 +126,10 @@ class ClaimAlignment:
             return found
         free = [one for one, is_free in allocator.devices(self._node.node) if is_free]
         several = sum(len(one.devices.results) for one in found.allocations) > 1
-        places = (_root, _numa_node) if several else (_numa_node,)
+        root = self._known.pcie_root
+        places: tuple[Callable[[Candidate], Hashable], ...] = (
+            (root, self._numa_node) if several else (self._numa_node,)
+        )
         for place in places:
             counts = Counter(at for one in free if (at := place(one)) is not None)
             for wanted, _ in sorted(counts.items(), key=lambda item: (item[1], str(item[0]))):
@@ -157,7 +159,7 @@ class ClaimAlignment:
         allocator = self._known.allocator
         if allocator is None:
             return True
-        places = {one.id: _numa_node(one) for one, _ in allocator.devices(self._node.node)}
+        places = {one.id: self._numa_node(one) for one, _ in allocator.devices(self._node.node)}
         for position, allocation in enumerate(allocations):
             for result in allocation.devices.results:
                 at = places.get(DeviceId(result.driver, result.pool, result.device))
@@ -165,23 +167,17 @@ class ClaimAlignment:
                     return False
         return True
 
+    def _is_on(self, candidate: Candidate, nodes: Nodes | None) -> bool:
+        """Tell whether a device is on one of *nodes*, or its place is unknown."""
+        at = self._numa_node(candidate)
+        return at is None or nodes is None or at in nodes
 
-def _is_on(candidate: Candidate, nodes: Nodes | None) -> bool:
-    """Tell whether a device is on one of *nodes*, or its place is unknown."""
-    at = _numa_node(candidate)
-    return at is None or nodes is None or at in nodes
+    def _numa_node(self, candidate: Candidate) -> int | None:
+        return self._known.numa_node(candidate, self._node)
 
 
 def _at(place: Callable[[Candidate], Hashable], wanted: Hashable) -> Within:
     return lambda _, candidate: place(candidate) == wanted
-
-
-def _numa_node(candidate: Candidate) -> int | None:
-    return numa_node_of(candidate.device, candidate.id.driver)
-
-
-def _root(candidate: Candidate) -> str | None:
-    return pcie_root_of(candidate.device, candidate.id.driver)
 
 
 def _nodes_of(placement: ContainerPlacement, model: KubeletNode) -> Nodes:

@@ -11,6 +11,7 @@ from numakube.api.nodes import Node
 from numakube.dra.allocator import Allocator
 from numakube.dra.binding_conditions import failed_condition, has_conditions, is_late, is_ready
 from numakube.dra.device_ids import AllocationError
+from numakube.dra.device_places import DevicePlaces
 from numakube.dra.extended_resources import (
     IN_MEMORY_NAME,
     classes_by_resource,
@@ -122,6 +123,7 @@ class DynamicResources(
         self._served = minor >= FIRST_VERSION
         self._objects = objects
         self._tracker = ClaimTracker(self.features)
+        self._places = DevicePlaces(self.args.device_attributes)
 
     @classmethod
     def from_args(
@@ -160,6 +162,7 @@ class DynamicResources(
         except InvalidValue as error:
             return PreFilterResult(unresolvable(str(error)))
         known = CycleClaims(objects, [name for name, _ in named], [claim for _, claim in named])
+        known.places = self._places
         self._add_extended(known, pod)
         if not known.claims:
             return PreFilterResult(SKIP)

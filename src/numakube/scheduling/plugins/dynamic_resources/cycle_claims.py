@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from numakube.dra.device_places import KNOWN_PLACES
 from numakube.scheduling.framework.state import StateKey
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     )
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocator import Allocator
+    from numakube.dra.device_places import DevicePlaces
+    from numakube.dra.pools import Candidate
     from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects
 
 
@@ -49,6 +53,7 @@ class CycleClaims:
         unavailable: positions of claims that some node could not use.
         judged: allocations, or why there are none, by kind of node.
         mapped: which claims stand for resources of the node, by uid.
+        places: finds out where devices are.
     """
 
     objects: ClusterObjects
@@ -64,6 +69,7 @@ class CycleClaims:
     reserved: dict[int, AllocationResult] = field(default_factory=dict)
     unavailable: set[int] = field(default_factory=set)
     mapped: dict[str, bool] = field(default_factory=dict)
+    places: DevicePlaces = KNOWN_PLACES
 
     @property
     def has_user_claims(self) -> bool:
@@ -80,6 +86,18 @@ class CycleClaims:
         for index, claim in enumerate(self.claims):
             if claim.status.allocation is None:
                 yield index, claim
+
+    def numa_node(self, candidate: Candidate, node: NodeInfo) -> int | None:
+        """Return the NUMA node of *node* that a device is on; None if it is not known."""
+        topology = node.numa.topology if node.numa is not None else None
+        # A PCI address means something on the machine of the device alone.
+        is_local = node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
+        pci = topology.pci if topology is not None and is_local else None
+        return self.places.numa_node(candidate.device, candidate.id.driver, pci)
+
+    def pcie_root(self, candidate: Candidate) -> str | None:
+        """Return the PCIe root complex of a device; None if its driver does not tell it."""
+        return self.places.pcie_root(candidate.device, candidate.id.driver)
 
 
 CYCLE_CLAIMS: Final = StateKey[CycleClaims]("DynamicResources")
