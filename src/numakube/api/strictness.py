@@ -6,6 +6,11 @@ A profile says it by arguments of its NUMA plugin, a pod by annotations, which c
     topology.numakube.dev/required-policy: single-numa-node  # what the pod asks of the kubelet
     topology.numakube.dev/weaker-policy: Refuse              # kubelets with a weaker policy
 
+How close the pod's devices must be to each other, a pod alone can say:
+
+    numakube.dev/closeness: same-switch                      # or same-root, same-numa
+    numakube.dev/closeness-luck: Refuse                      # nodes where only luck makes them so
+
 The discussion upstream is in scheduler-plugins #885 and its pull request 973.
 """
 
@@ -26,6 +31,9 @@ _DOMAIN: Final = "topology.numakube.dev/"
 MISSING_DATA: Final = f"{_DOMAIN}missing-data"
 REQUIRED_POLICY: Final = f"{_DOMAIN}required-policy"
 WEAKER_POLICY: Final = f"{_DOMAIN}weaker-policy"
+CLOSENESS: Final = "numakube.dev/closeness"
+LUCK: Final = "numakube.dev/closeness-luck"
+_KEYS: Final = (MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY, CLOSENESS, LUCK)
 
 
 class Leniency(StrEnum):
@@ -39,6 +47,17 @@ class Leniency(StrEnum):
     """It is not taken."""
 
 
+class RequiredCloseness(StrEnum):
+    """What devices of different resources must have in common."""
+
+    SAME_SWITCH = "same-switch"
+    """PCIe switches: no host bridge is between them."""
+    SAME_ROOT = "same-root"
+    """The PCIe host bridge."""
+    SAME_NUMA = "same-numa"
+    """The NUMA node."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strictness:
     """What is done about nodes that promise less than a pod wants.
@@ -47,12 +66,16 @@ class Strictness:
         missing_data: nodes without a usable report.
         required_policy: the policy that a kubelet should have at least; ``none`` asks for nothing.
         weaker_policy: nodes whose kubelet has a weaker one.
+        closeness: how close the pod's devices must be to each other; ``None`` if it does not say.
+        luck: nodes where they may be that close, or may not.
         mistakes: what a pod says and cannot be understood; it is placed nowhere then.
     """
 
     missing_data: Leniency = Leniency.DEPRIORITISE
     required_policy: TopologyPolicy = TopologyPolicy.NONE
     weaker_policy: Leniency = Leniency.DEPRIORITISE
+    closeness: RequiredCloseness | None = None
+    luck: Leniency = Leniency.DEPRIORITISE
     mistakes: tuple[str, ...] = ()
 
 
@@ -75,11 +98,16 @@ def strictness_of(annotations: Mapping[str, str], default: Strictness = DEFAULT)
             return otherwise
         return kind(text)
 
-    if annotations.keys().isdisjoint((MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY)):
+    if annotations.keys().isdisjoint(_KEYS):
         return default
+    closeness = None
+    if CLOSENESS in annotations:
+        closeness = word(CLOSENESS, RequiredCloseness, RequiredCloseness.SAME_SWITCH)
     return Strictness(
         missing_data=word(MISSING_DATA, Leniency, default.missing_data),
         required_policy=word(REQUIRED_POLICY, TopologyPolicy, default.required_policy),
         weaker_policy=word(WEAKER_POLICY, Leniency, default.weaker_policy),
+        closeness=closeness,
+        luck=word(LUCK, Leniency, default.luck),
         mistakes=tuple(mistakes),
     )

@@ -149,6 +149,10 @@ class DeviceManager:
         """Return the ids of the healthy devices of *resource*."""
         return self._resources[resource].healthy
 
+    def available(self, resource: str) -> frozenset[str]:
+        """Return the ids of the healthy devices of *resource* that no container holds."""
+        return self._resources[resource].available
+
     def devices_of(self, resource: str) -> tuple[Device, ...]:
         """Return the devices of *resource* in ascending order of their ids."""
         known = self._resources[resource]

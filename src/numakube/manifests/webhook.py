@@ -26,6 +26,7 @@ _TIMEOUT_SECONDS: Final = 5
 _WORDED: Final = (
     "has(object.metadata.annotations) && object.metadata.annotations.exists(key, "
     'key.contains("scheduling.koordinator.sh/") || key.startsWith("topology.numakube.dev/") || '
+    'key.startsWith("numakube.dev/") || '
     'key == "volcano.sh/numa-topology-policy") || '
     "has(object.metadata.labels) && object.metadata.labels.exists(key, "
     'key.startsWith("koordinator.sh/"))'

@@ -32,7 +32,7 @@ def _words(rejection: Rejection) -> str:
     match rejection.kind:
         case Kind.BLOCKED:
             return "topology report of the node cannot be used for now"
-        case Kind.ANNOTATION | Kind.MISSING_DATA | Kind.WEAKER_POLICY:
+        case Kind.ANNOTATION | Kind.MISSING_DATA | Kind.WEAKER_POLICY | Kind.CLOSENESS:
             return rejection.message
         case Kind.UNREPORTED:
             return f"no zone reports {rejection.resource}"

@@ -55,6 +55,7 @@ _NUMA_MEANINGS: Final = {
     Kind.ANNOTATION: "An annotation of the pod cannot be understood; correct it.",
     Kind.MISSING_DATA: "Its zones are not known, and missingData is Refuse; see its exporter.",
     Kind.WEAKER_POLICY: "Its kubelet need not align the pod, and weakerPolicy is Refuse.",
+    Kind.CLOSENESS: "The devices that its kubelet would give are farther apart than allowed.",
     Kind.UNREPORTED: "Its kubelet aligns a resource of which no zone is known; see its exporter.",
     Kind.NODE: "All NUMA zones together have too little.",
     Kind.SIZES: "Resources need different numbers of zones, which policy restricted never accepts.",

@@ -45,6 +45,8 @@ class Kind(StrEnum):
     """No set of zones as small as the policy wants has enough of everything."""
     WHOLE_CORES = "whole-cores"
     """The node gives out whole cores only, and the CPUs asked for do not make up any number."""
+    CLOSENESS = "closeness"
+    """Devices would not be as close to each other as the pod asks for."""
     KUBELET = "kubelet"
     """Counts allow it; the kubelet model, with exact data, does not."""
 
@@ -120,6 +122,8 @@ class Rejection:
                 return "node(s) without a usable NodeResourceTopology"
             case Kind.WEAKER_POLICY:
                 return f"node(s) whose kubelet policy {self.reason}"
+            case Kind.CLOSENESS:
+                return f"devices not close enough ({self.reason})"
             case Kind.UNREPORTED:
                 return f"no zone reports {self.resource}"
             case Kind.SIZES:

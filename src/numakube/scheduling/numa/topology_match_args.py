@@ -33,6 +33,7 @@ DEFAULT_RESYNC_SECONDS: Final = 5
 """How often doubts are settled if nothing is said; what upstream's documentation recommends."""
 
 _REMOVED: Final = frozenset({"kubeconfigpath", "kubeconfigPath", "namespaces"})
+_PER_CENT: Final = 100
 _INFORMER_MODES: Final = ("Shared", "Dedicated")
 
 
@@ -88,6 +89,7 @@ class NativeArgs(Wire, frozen=True):
     alignment_weight: int = 70
     packing_weight: int = 20
     balance_weight: int = 10
+    closeness_weight: int = 40
 
 
 class NodeResourceTopologyMatchArgs(Wire, frozen=True):
@@ -201,6 +203,8 @@ def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
     yield from (f"native.{name}: must not be negative" for name, w in weights.items() if w < 0)
     if not any(weights.values()):
         yield f"native: one of {', '.join(weights)} must be greater than 0"
+    if not 0 <= native.closeness_weight <= _PER_CENT:
+        yield "native.closenessWeight: must be from 0 to 100"
 
 
 def _strictness_problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":

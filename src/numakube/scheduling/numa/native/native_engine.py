@@ -13,6 +13,11 @@ from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.native.device_closeness import (
+    DeviceForecasts,
+    too_far,
+    wants_pairs,
+)
 from numakube.scheduling.numa.native.model_check import ModelCheck
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.pod_checks import checks_of
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kubelet.demand import DemandRules
+    from numakube.kubelet.device_pairs import Prospect
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
@@ -58,6 +64,7 @@ class NativeEngine:
         self.options = options or NativeOptions()
         self._caches: WeakKeyDictionary[ZoneTable, VerdictCaches] = WeakKeyDictionary()
         self._model = ModelCheck(remembered=self.options.remembered_refusals)
+        self._forecasts = DeviceForecasts(remembered=self.options.remembered_refusals)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Tell whether *node* can take *pod*, from counts."""
@@ -83,7 +90,10 @@ class NativeEngine:
         if promised is not None:
             return promised
         parts = self.explain_score(pod, node)
-        return parts.total(self.options) if parts is not None else 0
+        score = parts.total(self.options) if parts is not None else 0
+        if not wants_pairs(pod):
+            return score
+        return self._forecasts.rated(pod, node, score, self.options.closeness_weight)
 
     def score_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -93,15 +103,26 @@ class NativeEngine:
         cache = self._cache_for(pod, snapshot)
         if cache is None:
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        return cache.scores[rows]
+        scores = cache.scores[rows]
+        if not wants_pairs(pod):
+            return scores
+        weight = self.options.closeness_weight
+        return self._forecasts.rated_all(pod, snapshot, rows, scores, weight)
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Ask the kubelet model whether *node* will admit *pod*."""
+        """Ask the kubelet model whether *node* will admit *pod*, with devices that are close."""
         del state
-        if self.options.fidelity is not Fidelity.EXACT:
-            return SUCCESS
-        answer = self._model.check(pod, node)
-        return _status(answer) if isinstance(answer, Rejection) else SUCCESS
+        if self.options.fidelity is Fidelity.EXACT:
+            answer = self._model.check(pod, node)
+            if isinstance(answer, Rejection):
+                return _status(answer)
+        asked = self.strictness_of(pod)
+        far = too_far(asked, self.foresee(pod, node)) if asked.closeness is not None else None
+        return SUCCESS if far is None else _status(far)
+
+    def foresee(self, pod: PodInfo, node: NodeInfo) -> tuple[Prospect, ...] | None:
+        """Return how close the devices of *pod* will be; ``None`` if that is not known."""
+        return self._forecasts.of(pod, node)
 
     def judge(self, pod: PodInfo, node: NodeInfo) -> Fit | Rejection:
         """Return what counts say of one node, as a value."""
@@ -119,9 +140,12 @@ class NativeEngine:
     def strictness_of(self, pod: PodInfo) -> Strictness:
         """Return what is done about nodes that promise less than *pod* wants."""
         default = self.options.strictness
-        return pod.memo(
+        asked = pod.memo(
             ("strictness", default), lambda pod: strictness_of(pod.metadata.annotations, default)
         )
+        if asked.closeness is None or asked.mistakes or wants_pairs(pod):
+            return asked
+        return replace(asked, closeness=None)
 
     def explain_score(self, pod: PodInfo, node: NodeInfo) -> ScoreParts | None:
         """Return the parts of a node's score; ``None`` for a node that has none."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from numakube.api.strictness import DEFAULT, Strictness
+
+_PER_CENT: Final = 100
 
 
 class Fidelity(StrEnum):
@@ -25,6 +28,8 @@ class NativeOptions:
         alignment_weight: what few zones close together count for in a score.
         packing_weight: what keeping room for large pods counts for.
         balance_weight: what using resources of a zone evenly counts for.
+        closeness_weight: what devices close to each other count for, in per cent of the score of
+            pods with devices of several resources.
         fidelity: whether the kubelet model has the last word.
         strictness: what is done about nodes that promise less than a pod wants, unless it says.
         remembered_refusals: how many refusals of the model are kept, so as not to ask again
@@ -34,6 +39,7 @@ class NativeOptions:
     alignment_weight: int = 70
     packing_weight: int = 20
     balance_weight: int = 10
+    closeness_weight: int = 40
     fidelity: Fidelity = Fidelity.EXACT
     strictness: Strictness = DEFAULT
     remembered_refusals: int = 20_000
@@ -42,3 +48,5 @@ class NativeOptions:
         weights = (self.alignment_weight, self.packing_weight, self.balance_weight)
         if min(weights) < 0 or not any(weights):
             raise ValueError(f"weights must not be negative, nor all zero: {weights}")
+        if not 0 <= self.closeness_weight <= _PER_CENT:
+            raise ValueError(f"closeness_weight must be 0 to 100: {self.closeness_weight}")

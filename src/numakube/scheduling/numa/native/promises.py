@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import Leniency
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.native.device_closeness import unconnected
 from numakube.scheduling.numa.rejection import Kind, Rejection
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def broken_promise(asked: Strictness, rules: Rules | None) -> Rejection | None:
     """Return why a node with *rules*, or without data, is refused; ``None`` if it is not."""
     if asked.mistakes:
         return Rejection(kind=Kind.ANNOTATION, reason="; ".join(asked.mistakes), hopeless=True)
+    if asked.closeness is not None and (rules is None or not rules.connected):
+        return unconnected(asked.closeness)
     if rules is None:
         refused = asked.missing_data is Leniency.REFUSE
         return Rejection(kind=Kind.MISSING_DATA, hopeless=True) if refused else None

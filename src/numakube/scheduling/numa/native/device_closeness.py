@@ -1,0 +1,196 @@
+"""How close to each other a pod's devices will be on a node, and what is made of that.
+
+Only pods with devices of several resources are asked about, on nodes whose report says how devices
+are connected. The kubelet model says which NUMA nodes and devices the pod will get
+(`numakube.kubelet.device_pairs`), so each answer costs as much as a confirmation: it is kept until
+the node changes, and at most `_ASKED_AT_ONCE` nodes are asked for one pod, the best ones first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.api.strictness import Leniency, RequiredCloseness
+from numakube.kubelet.device_pairs import foresee
+from numakube.kubelet.device_tree import Closeness
+from numakube.kubelet.outcome import Admitted
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.native.pod_wants import wants_of
+from numakube.scheduling.numa.rejection import Kind, Rejection
+from numakube.scheduling.snapshot.belief import ForeseesOutcomes
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.api.pod import Pod
+    from numakube.api.strictness import Strictness
+    from numakube.kubelet.device_pairs import Prospect
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+WITHIN: Final = {
+    RequiredCloseness.SAME_SWITCH: Closeness.PXB,
+    RequiredCloseness.SAME_ROOT: Closeness.PHB,
+    RequiredCloseness.SAME_NUMA: Closeness.NODE,
+}
+"""How close devices must be at least."""
+
+_WORTH: Final = {
+    Closeness.SELF: 1.0,
+    Closeness.LINK: 1.0,
+    Closeness.PIX: 1.0,
+    Closeness.PXB: 0.9,
+    Closeness.PHB: 0.5,
+    Closeness.NODE: 0.3,
+    Closeness.SYS: 0.0,
+}
+_UNKNOWN_WORTH: Final = _WORTH[Closeness.NODE]
+_ASKED_AT_ONCE: Final = 256
+_PAIR: Final = 2
+
+
+def wants_pairs(pod: PodInfo) -> bool:
+    """Tell whether *pod* asks for devices of several resources."""
+    return pod.memo("device-pairs", _wants_pairs)
+
+
+def _wants_pairs(pod: Pod) -> bool:
+    steps = wants_of(pod).steps
+    return len({name for step in steps for name, _ in step.want.devices}) >= _PAIR
+
+
+class DeviceForecasts:
+    """What is foreseen of pods' devices on nodes.
+
+    What is remembered holds for one belief: a new report or reservation makes a new one.
+    """
+
+    def __init__(self, *, remembered: int) -> None:
+        self._limit = remembered
+        self._known: OrderedDict[
+            tuple[str, object], tuple[NumaBelief, tuple[Prospect, ...] | None]
+        ] = OrderedDict()
+
+    def of(self, pod: PodInfo, node: NodeInfo) -> tuple[Prospect, ...] | None:
+        """Return how close devices will be; ``None`` if the node does not tell or refuses."""
+        belief = node.numa
+        if belief is None or not _is_connected(belief):
+            return None
+        key = node.name, kubelet_key(pod)
+        known = self._known.get(key)
+        if known is None or known[0] is not belief:
+            known = self._known[key] = belief, _foresee(pod, belief)
+            self._known.move_to_end(key)
+            if len(self._known) > self._limit:
+                self._known.popitem(last=False)
+        return known[1]
+
+    def rated(self, pod: PodInfo, node: NodeInfo, score: int, weight: int) -> int:
+        """Return the *score* of a node with how close devices are counted in."""
+        return _blended(score, worth_of(self.of(pod, node)), weight)
+
+    def rated_all(
+        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray, weight: int
+    ) -> IntArray:
+        """Return the *scores* of the nodes at *rows* likewise; those not asked yet are unknown."""
+        rated = scores.copy()
+        asked = 0
+        for position in np.argsort(-scores, kind="stable").tolist():
+            node = snapshot.at(int(rows[position]))
+            fresh = not self._is_known(pod, node)
+            asked += fresh
+            prospects = None if fresh and asked > _ASKED_AT_ONCE else self.of(pod, node)
+            rated[position] = _blended(int(scores[position]), worth_of(prospects), weight)
+        return rated
+
+    def _is_known(self, pod: PodInfo, node: NodeInfo) -> bool:
+        """Tell whether it costs nothing to ask."""
+        if node.numa is None or not _is_connected(node.numa):
+            return True
+        known = self._known.get((node.name, kubelet_key(pod)))
+        return known is not None and known[0] is node.numa
+
+
+def _is_connected(belief: NumaBelief) -> bool:
+    report = belief.topology.report if belief.topology is not None else None
+    return report is not None and bool(report.tree.paths)
+
+
+def _foresee(pod: PodInfo, belief: NumaBelief) -> tuple[Prospect, ...] | None:
+    model = belief.model()
+    if model is None:
+        return None
+    demand = model.demand_of(pod.pod)
+    outcome = (
+        belief.outcome_of(pod)
+        if isinstance(belief, ForeseesOutcomes)
+        else model.clone().admit(demand)
+    )
+    return foresee(model, demand, outcome) if isinstance(outcome, Admitted) else None
+
+
+def worth_of(prospects: tuple[Prospect, ...] | None) -> float:
+    """Rate what is foreseen from 0 to 1, luck by its average."""
+    if not prospects:
+        return _UNKNOWN_WORTH
+    return min(map(_expected, prospects))
+
+
+def _expected(prospect: Prospect) -> float:
+    if not prospect.chances:
+        return _UNKNOWN_WORTH
+    even = 1 / len(prospect.chances)
+    return sum(
+        _WORTH[level] * (even if share is None else share) for level, share in prospect.chances
+    )
+
+
+def _blended(score: int, worth: float, weight: int) -> int:
+    """Mix both; a node that promises too little, with 0, stays where it is."""
+    if not score:
+        return 0
+    share = ((100 - weight) * score / MAX_NODE_SCORE + weight * worth) / 100
+    return 1 + int((MAX_NODE_SCORE - 1) * share)
+
+
+def too_far(asked: Strictness, prospects: tuple[Prospect, ...] | None) -> Rejection | None:
+    """Return why devices cannot be as close as *asked*; ``None`` if they can, or need not be."""
+    if asked.closeness is None:
+        return None
+    if prospects is None:
+        return unconnected(asked.closeness)
+    found = (_too_far(asked, asked.closeness, one) for one in prospects)
+    return next((one for one in found if one is not None), None)
+
+
+def unconnected(asked: RequiredCloseness) -> Rejection:
+    """Return the refusal of a node that does not say how its devices are connected."""
+    reason = f"{asked}: not known how devices are connected"
+    return Rejection(kind=Kind.CLOSENESS, reason=reason, hopeless=True)
+
+
+def _too_far(
+    asked: Strictness, closeness: RequiredCloseness, prospect: Prospect
+) -> Rejection | None:
+    best, worst = prospect.best, prospect.worst
+    if best is None or worst is None:
+        names = _names(prospect.unknown or prospect.resources)
+        reason = f"{closeness}: not known how {names} are connected"
+    elif best > WITHIN[closeness]:
+        reason = f"{closeness}: {_names(prospect.resources)} would be {best.name}"
+    elif worst > WITHIN[closeness] and asked.luck is Leniency.REFUSE:
+        reason = f"{closeness}: {_names(prospect.resources)} may be {worst.name}, by luck"
+    else:
+        return None
+    return Rejection(kind=Kind.CLOSENESS, container=prospect.container, reason=reason)
+
+
+def _names(resources: Iterable[str]) -> str:
+    return " and ".join(resources)

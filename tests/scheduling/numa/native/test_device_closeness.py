@@ -1,0 +1,127 @@
+"""Pods with GPUs and network cards go where these are close, and only there if they ask for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.kubelet.build import guaranteed, start, static_settings
+from tests.kubelet.connected import asks, gpu_server
+from tests.scheduling.numa.native.build import info_of_model
+
+from numakube.api.containers import Container
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod, PodSpec
+from numakube.api.strictness import strictness_of
+from numakube.koordinator.validation import pod_problems
+from numakube.kubelet.machine import Machine
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.nodes import NodeInfo
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.model_report import nrt_of
+
+TOGETHER = gpu_server()
+"""Each switch has a GPU and a card."""
+APART = gpu_server(("gg", "nn", "gg", "nn"))
+"""No switch has both."""
+UNKNOWN = Machine(TOGETHER.nodes, TOGETHER.cpu_count, TOGETHER.socket_count, TOGETHER.devices)
+"""It is not known what is behind which switch."""
+
+
+def node(machine: Machine, policy: str = "single-numa-node") -> NodeInfo:
+    """Return an idle node."""
+    return info_of_model(start(machine, static_settings(policy), devices=machine.devices))
+
+
+def asking(closeness: str = "", luck: str = "", container: Container | None = None) -> PodInfo:
+    """Return a pod with two GPUs and two cards, or another container."""
+    words = {"numakube.dev/closeness": closeness, "numakube.dev/closeness-luck": luck}
+    annotations = {key: word for key, word in words.items() if word}
+    spec = PodSpec(containers=(container or asks(2, 2),))
+    return PodInfo(Pod(metadata=ObjectMeta(name="p", uid="p", annotations=annotations), spec=spec))
+
+
+def refusal(pod: PodInfo, on: NodeInfo) -> str:
+    """Return why *pod* is refused, by counts or by the model; empty if it is not."""
+    engine = NativeEngine()
+    for check in (engine.filter, engine.confirm):
+        status = check(CycleState(), pod, on)
+        if not status.ok:
+            return status.message
+    return ""
+
+
+PAIR = "vendor.example/gpu and vendor.example/nic"
+
+
+@pytest.mark.parametrize(
+    ("closeness", "machine", "message"),
+    [
+        ("same-switch", TOGETHER, ""),
+        ("same-switch", APART, f"devices not close enough (same-switch: {PAIR} would be NODE)"),
+        ("same-root", APART, f"devices not close enough (same-root: {PAIR} would be NODE)"),
+        ("same-numa", APART, ""),
+        ("", APART, ""),
+        (
+            "same-switch",
+            UNKNOWN,
+            "devices not close enough (same-switch: not known how devices are connected)",
+        ),
+        ("", UNKNOWN, ""),
+    ],
+)
+def test_a_pod_is_placed_only_where_its_devices_are_as_close_as_it_asks(
+    closeness: str, machine: Machine, message: str
+) -> None:
+    """And it is said how close they would be."""
+    assert refusal(asking(closeness), node(machine)) == message
+
+
+def test_where_only_luck_decides_a_pod_can_say_no() -> None:
+    """One GPU of two and one card of two: the kubelet takes any."""
+    one_of_each = asks(1, 1)
+    assert refusal(asking("same-switch", container=one_of_each), node(TOGETHER)) == ""
+    told = refusal(asking("same-switch", "Refuse", one_of_each), node(TOGETHER))
+    assert told == f"devices not close enough (same-switch: {PAIR} may be NODE, by luck)"
+
+
+def test_asking_for_closeness_means_nothing_to_a_pod_without_two_kinds_of_devices() -> None:
+    """It goes anywhere, whatever is known there."""
+    for container in (asks(2, 0), guaranteed("main", "2", "1Gi")):
+        assert refusal(asking("same-switch", container=container), node(UNKNOWN)) == ""
+
+
+def test_a_word_that_is_not_known_is_refused_at_every_gate() -> None:
+    """The webhook and the check of files say the same as the scheduler."""
+    pod = asking("same-swich")
+    told = (
+        "metadata.annotations[numakube.dev/closeness]: unknown word 'same-swich': "
+        "use one of same-switch, same-root, same-numa"
+    )
+    assert refusal(pod, node(TOGETHER)) == told
+    assert pod_problems(pod.pod) == (told,)
+    assert strictness_of({"numakube.dev/closeness-luck": "no"}).mistakes
+
+
+def test_nodes_whose_devices_will_be_close_are_rated_higher() -> None:
+    """Certain closeness before luck, luck before none; alone and among all nodes alike."""
+    cluster, cache = Cluster(), Predict()
+    machines = {"apart": APART, "luck": gpu_server(("ggn", "n", "ggn", "n")), "close": TOGETHER}
+    for name, machine in machines.items():
+        cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+        kubelet = start(machine, static_settings("single-numa-node"), devices=machine.devices)
+        cluster.take(cache.set_report(nrt_of(name, kubelet)), cache)
+    snapshot, pod, engine = cluster.snapshot(), asking(container=asks(2, 1)), NativeEngine()
+    rows = snapshot.rows
+    together = engine.score_all(CycleState(), pod, snapshot, rows)
+    alone = [engine.score(CycleState(), pod, snapshot.at(int(row))) for row in rows]
+    assert together.tolist() == alone
+    rated = {
+        snapshot.at(int(row)).name: int(score) for row, score in zip(rows, together, strict=True)
+    }
+    assert rated["close"] > rated["luck"] > rated["apart"]
+    again = engine.score_all(CycleState(), pod, snapshot, rows)
+    assert np.array_equal(again, together)
