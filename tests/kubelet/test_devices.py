@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.kubelet.build import admit, container, pod, reject, start
 from tests.kubelet.conftest import quad_numa
 
+from numakube.api.pod import (
+    ContainerExtendedResourceRequest,
+    PodExtendedResourceClaimStatus,
+    PodStatus,
+)
+from numakube.kubelet.fit import check_fit
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
@@ -135,6 +142,22 @@ def test_a_changed_request_of_a_running_pod_is_refused() -> None:
     admit(node, pod(container("c", gpu="1")))
     refused = reject(node, pod(container("c", gpu="2")))
     assert f'changed request for resource "{GPU}" from 1 to 2' in refused.message
+
+
+def test_a_resource_that_a_claim_serves_is_left_to_the_claim() -> None:
+    """The plugin's devices are not touched, and its absence does not matter."""
+    node = gpu_node((0,), policy="none")
+    node.register_devices(GPU, [])
+    one = pod(container("c", gpu="1"))
+    reject(node, one)
+    mapping = ContainerExtendedResourceRequest("c", GPU, "container-0-request-0")
+    status = PodStatus(
+        extended_resource_claim_status=PodExtendedResourceClaimStatus((mapping,), "claim")
+    )
+    served = replace(one, status=status)
+    assert not admit(node, served).containers["c"].devices
+    assert check_fit(served, [], {"pods": 10, GPU: 0}) is None
+    assert check_fit(one, [], {"pods": 10, GPU: 0}) is not None
 
 
 def test_unknown_resources_are_none_of_its_business() -> None:

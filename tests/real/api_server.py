@@ -46,6 +46,7 @@ class RealServer:
         directory: where both keep their files and logs.
         anonymous: whether requests without credentials are let in.
         accounts: whether pods get service accounts, which somebody has to create then.
+        gates: feature gates that are not at their defaults: those of the lab's API.
         url: its address.
         etcd: the address of its store.
     """
@@ -53,6 +54,7 @@ class RealServer:
     directory: Path
     anonymous: bool = True
     accounts: bool = False
+    gates: str = "DRAExtendedResource=true"
     url: str = ""
     etcd: str = ""
     _arguments: dict[str, list[str]] = field(default_factory=dict)
@@ -191,6 +193,7 @@ class RealServer:
             f"--anonymous-auth={str(self.anonymous).lower()}",
             "--allow-privileged=true",
             "--service-cluster-ip-range=10.0.0.0/24",
+            f"--feature-gates={self.gates}",
             *([] if self.accounts else ["--disable-admission-plugins=ServiceAccount"]),
         ]
 

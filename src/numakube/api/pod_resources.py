@@ -170,6 +170,13 @@ def claimed_by(pod: Pod, container: str) -> Quantities:
     return total
 
 
+def resources_by_claim(pod: Pod) -> frozenset[tuple[str, str]]:
+    """Return container and name of each extended resource that a claim serves (KEP-5004)."""
+    status = pod.status.extended_resource_claim_status if pod.status is not None else None
+    mappings = status.request_mappings if status is not None else ()
+    return frozenset((one.container_name, one.resource_name) for one in mappings)
+
+
 def effective_limits(
     pod: Pod, *, overhead: bool = True, pod_level_resources: bool = True
 ) -> Quantities:

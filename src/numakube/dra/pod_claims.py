@@ -39,6 +39,23 @@ def pod_claims(pod: Pod, find: Find) -> Iterator[tuple[str, ResourceClaim]]:
         yield entry.name, claim
 
 
+def named_claims(pod: Pod) -> Iterator[tuple[PodResourceClaim, str | None]]:
+    """Yield the entries of *pod*'s spec, each with the name of its claim.
+
+    The name is None as long as no claim has been made from the template, or if none is needed.
+    """
+    made = _made(pod)
+    for entry in pod.spec.resource_claims:
+        yield entry, entry.resource_claim_name or made.get(entry.name)
+
+
+def used_claims(pod: Pod) -> frozenset[str]:
+    """Return the names of the claims that *pod* has, the one for extended resources included."""
+    found = {name for _, name in named_claims(pod) if name}
+    extended = pod.status.extended_resource_claim_status if pod.status is not None else None
+    return frozenset(found | {extended.resource_claim_name} if extended is not None else found)
+
+
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     """Return the name of the claim that *entry* refers to; None if no claim is needed.
 
@@ -52,11 +69,16 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
             f'pod "{pod.metadata.key}", spec.resourceClaim {go_quote(entry.name)}: none of the '
             "supported fields are set"
         )
+    made = _made(pod)
+    if entry.name not in made:
+        raise InvalidValue(f'pod "{pod.metadata.key}": ResourceClaim not created yet')
+    return made[entry.name]
+
+
+def _made(pod: Pod) -> dict[str, str | None]:
+    """Return the names of the claims made from templates, by their names in the pod."""
     statuses = pod.status.resource_claim_statuses if pod.status is not None else ()
-    for status in statuses:
-        if status.name == entry.name:
-            return status.resource_claim_name
-    raise InvalidValue(f'pod "{pod.metadata.key}": ResourceClaim not created yet')
+    return {one.name: one.resource_claim_name for one in reversed(statuses)}
 
 
 def is_for(claim: ResourceClaim, pod: Pod) -> bool:
@@ -67,15 +89,7 @@ def is_for(claim: ResourceClaim, pod: Pod) -> bool:
 
 def claim_keys(pod: Pod) -> frozenset[str]:
     """Return the keys of the claims that *pod* refers to and that have a name by now."""
-    keys = set()
-    for entry in pod.spec.resource_claims:
-        try:
-            name = claim_name(pod, entry)
-        except InvalidValue:
-            continue
-        if name is not None:
-            keys.add(f"{pod.metadata.namespace}/{name}")
-    return frozenset(keys)
+    return frozenset(f"{pod.metadata.namespace}/{name}" for _, name in named_claims(pod) if name)
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:

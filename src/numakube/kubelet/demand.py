@@ -11,7 +11,13 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_resources import GUARANTEED, has_pod_level_resources, is_sidecar, qos_class
+from numakube.api.pod_resources import (
+    GUARANTEED,
+    has_pod_level_resources,
+    is_sidecar,
+    qos_class,
+    resources_by_claim,
+)
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
@@ -46,6 +52,8 @@ class ContainerDemand:
         memory: requested bytes by memory type; ``None`` if a request is not a whole number of
             bytes, which the memory manager refuses.
         limits: limits by resource name as whole numbers, rounded up; device resources among them.
+        by_claim: names of extended resources that a claim serves, which the Device Manager gives
+            nothing for; its hints count them all the same (Kubernetes 1.37).
     """
 
     name: str
@@ -53,6 +61,7 @@ class ContainerDemand:
     exclusive_cpus: int
     memory: Mapping[str, int] | None
     limits: Mapping[str, int]
+    by_claim: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +185,16 @@ def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
     pod_level = has_pod_level_resources(pod)
     bubble = pod_level and rules.manages_pod_level_resources
     static = pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
+    by_claim = resources_by_claim(pod)
     containers = tuple(
-        _container(container, role, guaranteed=guaranteed, in_bubble=bubble, as_written=static)
+        _container(
+            container,
+            role,
+            guaranteed=guaranteed,
+            in_bubble=bubble,
+            as_written=static,
+            by_claim=frozenset(name for user, name in by_claim if user == container.name),
+        )
         for container, role in _containers(pod)
     )
     return PodDemand(
@@ -197,7 +214,13 @@ def _containers(pod: Pod) -> Iterable[tuple[Container, Role]]:
 
 
 def _container(
-    container: Container, role: Role, *, guaranteed: bool, in_bubble: bool, as_written: bool
+    container: Container,
+    role: Role,
+    *,
+    guaranteed: bool,
+    in_bubble: bool,
+    as_written: bool,
+    by_claim: frozenset[str],
 ) -> ContainerDemand:
     resources = container.resources
     requests = (resources.requests if resources else None) or {}
@@ -210,6 +233,7 @@ def _container(
         exclusive_cpus=_whole_cpus(requests.get("cpu")) if exclusive else 0,
         memory=_memory(requests, as_written=as_written) if exclusive or not in_bubble else {},
         limits={name: parse_quantity(text).value() for name, text in limits.items()},
+        by_claim=by_claim,
     )
 
 

@@ -207,6 +207,8 @@ class DeviceManager:
         if self._reusable[0] != pod.uid:
             self._reusable = (pod.uid, {})
         for name, count in self._requests(container.limits).items():
+            if name in container.by_claim:
+                continue
             held = self.assignments.get(pod.uid, {}).get(container.name, {}).get(name)
             taken = self._take(pod.uid, container, name, count, held, hint)
             if isinstance(taken, Failure):

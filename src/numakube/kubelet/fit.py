@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_resources import effective_requests
+from numakube.api.pod_resources import effective_requests, resources_by_claim
 from numakube.kubelet.outcome import Rejected
 from numakube.values.resources import (
     CPU,
@@ -41,7 +41,13 @@ def check_fit(pod: Pod, others: Iterable[Pod], allocatable: Amounts) -> Rejected
     """Return why *pod* does not fit beside *others* on a node; ``None`` if it does."""
     running = list(others)
     used = add_amounts(*(requested_amounts(other) for other in running))
-    return fit_refusal(requested_amounts(pod), used, len(running), allocatable)
+    left_to_claims = {name for _, name in resources_by_claim(pod)}
+    wanted = {
+        name: amount
+        for name, amount in requested_amounts(pod).items()
+        if name not in left_to_claims
+    }
+    return fit_refusal(wanted, used, len(running), allocatable)
 
 
 def fit_refusal(

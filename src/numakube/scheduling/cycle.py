@@ -114,7 +114,8 @@ class Cycle:
         if chosen is not None:
             return chosen
         refused = attempt.refuse()
-        self._remember(pod, refused)
+        if not attempt.state.is_one_of_a_kind:
+            self._remember(pod, refused)
         return refused
 
     def _choose(self, attempt: Attempt, rows: Rows) -> Chosen | Failed | None:

@@ -55,9 +55,7 @@ class ReplayedCluster:
         self._api = ReplayedApi(objects)
         args = DynamicResourcesArgs(binding_timeout="1s", feature_gates=row.get("gates") or {})
         self._plugin = DynamicResources(args, objects=objects, actions=self._api)
-        self._fit = NodeResourcesFit(objects=objects)
-        if not self._plugin.features.extended_resource:
-            self._fit = NodeResourcesFit()
+        self._fit = NodeResourcesFit(by_claims=self._plugin.serves)
         self._pods: dict[str, PodInfo] = {}
         self._reserved: dict[str, tuple[CycleState, str]] = {}
 

@@ -27,13 +27,15 @@ class StateKey(Generic[T]):
 class CycleState:
     """The states of all plugins in one cycle of one pod."""
 
-    __slots__ = ("_values", "skipped_filters", "skipped_scores")
+    __slots__ = ("_values", "is_one_of_a_kind", "skipped_filters", "skipped_scores")
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.skipped_filters: set[str] = set()
         """Plugins whose pre-filter said that they have nothing to do."""
         self.skipped_scores: set[str] = set()
+        self.is_one_of_a_kind = False
+        """Whether a plugin has found something that other pods with the same spec do not have."""
 
     def write(self, key: StateKey[T], value: T) -> None:
         """Keep *value* until the end of the cycle."""
@@ -52,4 +54,5 @@ class CycleState:
         }
         copy.skipped_filters = set(self.skipped_filters)
         copy.skipped_scores = set(self.skipped_scores)
+        copy.is_one_of_a_kind = self.is_one_of_a_kind
         return copy

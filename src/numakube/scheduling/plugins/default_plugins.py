@@ -74,7 +74,12 @@ def _dynamic_resources(args: Mapping[str, object], handle: Handle) -> Plugin:
 
 
 def _node_resources_fit(args: Mapping[str, object], handle: Handle) -> Plugin:
-    return NodeResourcesFit.from_args(args, objects=handle.cluster.objects)
+    def by_claims(resource: str) -> bool:
+        profile = handle.runtime.profile if handle.runtime is not None else None
+        plugin = profile.plugins().get(DynamicResources.name) if profile is not None else None
+        return isinstance(plugin, DynamicResources) and plugin.serves(resource)
+
+    return NodeResourcesFit.from_args(args, by_claims=by_claims)
 
 
 DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.dra.extended_resources import classes_by_resource, is_served_name
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
@@ -31,19 +30,25 @@ from numakube.scheduling.plugins.resource_amounts import Usage, counted_requests
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
+
+    ByClaims = Callable[[str], bool]
 
 _WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
 _USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesFit.usages")
 _TOO_MANY: Final = "Too many pods"
+
+
+def _never(resource: str) -> bool:
+    del resource
+    return False
 
 
 class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore):
@@ -61,18 +66,19 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
     judges_nodes_alone = True
 
     def __init__(
-        self, args: NodeResourcesFitArgs | None = None, *, objects: ClusterObjects | None = None
+        self, args: NodeResourcesFitArgs | None = None, *, by_claims: ByClaims = _never
     ) -> None:
+        """Prepare; *by_claims* tells of resources that nodes may have as devices of claims."""
         self.args = args or NodeResourcesFitArgs()
-        self._objects = objects
+        self._by_claims = by_claims
         self._scorer = allocation_scorer(self.args.scoring_strategy)
 
     @classmethod
     def from_args(
-        cls, args: Mapping[str, object], *, objects: ClusterObjects | None = None
+        cls, args: Mapping[str, object], *, by_claims: ByClaims = _never
     ) -> NodeResourcesFit:
         """Return the plugin for *args* as they stand in a configuration."""
-        return cls(read_args(NodeResourcesFitArgs, args), objects=objects)
+        return cls(read_args(NodeResourcesFitArgs, args), by_claims=by_claims)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Work out what must fit."""
@@ -85,7 +91,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         hopeless = False
         for resource, amount in state.read(_WANTED) or self._wanted(pod):
             offered = node.allocatable.get(resource, 0)
-            if not offered and self._by_devices(resource):
+            if not offered and self._by_claims(resource):
                 continue
             if amount > offered - node.requested.get(resource, 0):
                 reasons.append(f"Insufficient {resource}")
@@ -104,7 +110,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         for resource, amount in state.read(_WANTED) or ():
             offered = table.allocatable(resource)[rows]
             lacks = amount > offered - table.requested(resource)[rows]
-            if self._by_devices(resource):
+            if self._by_claims(resource):
                 lacks &= offered > 0
             lacking.append((f"Insufficient {resource}", lacks))
             hopeless |= lacks & (amount > offered)
@@ -141,16 +147,8 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
             return True
         return node.allowed_pods > 0 and all(
             amount <= node.allocatable.get(name, 0)
-            or (not node.allocatable.get(name, 0) and self._by_devices(name))
+            or (not node.allocatable.get(name, 0) and self._by_claims(name))
             for name, amount in self._wanted(pod)
-        )
-
-    def _by_devices(self, resource: str) -> bool:
-        """Tell whether a device class serves *resource* on nodes that have none allocatable."""
-        if self._objects is None or not self._objects.device_classes:
-            return False
-        return is_served_name(resource) and resource in classes_by_resource(
-            self._objects.device_classes.values()
         )
 
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:

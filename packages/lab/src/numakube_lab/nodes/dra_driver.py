@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.pod_claims import claims_of_pod
+from numakube.dra.pod_claims import named_claims, used_claims
 from numakube.errors import AlreadyExists, NotFound
 from numakube.kube.catalog import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from numakube.node.podresources import ClaimedDevice, DynamicResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
@@ -112,19 +112,17 @@ class ClaimedDevices:
     async def prepare(self, pod: Pod) -> str | None:
         """Ready the devices of the pod's claims; return what went wrong, if anything."""
         claims: dict[str, Document] = {}
-        for wanted, claim_name in claims_of_pod(pod):
-            if claim_name is None:
-                continue
+        for name in sorted(used_claims(pod)):
             try:
                 claim = await self._client.get(
-                    RESOURCE_CLAIMS, claim_name, namespace=pod.metadata.namespace
+                    RESOURCE_CLAIMS, name, namespace=pod.metadata.namespace
                 )
             except NotFound as missing:
-                return f"prepare dynamic resources: fetch ResourceClaim {claim_name}: {missing}"
+                return f"prepare dynamic resources: fetch ResourceClaim {name}: {missing}"
             trouble = self._refusal(pod, claim)
             if trouble is not None:
                 return f"prepare dynamic resources: {trouble}"
-            claims[wanted.name] = claim
+            claims[name] = claim
         if claims:
             self._prepared[pod.metadata.uid] = claims
         return None
@@ -133,12 +131,13 @@ class ClaimedDevices:
         """Release what a pod that is gone had; unknown uids are fine."""
         self._prepared.pop(uid, None)
 
-    def of_container(self, uid: str, container: Container) -> tuple[DynamicResource, ...]:
+    def of_container(self, pod: Pod, container: Container) -> tuple[DynamicResource, ...]:
         """Return what a container has by claims, in the words of PodResources."""
-        claims = self._prepared.get(uid, {})
-        uses = container.resources.claims if container.resources else ()
+        claims = self._prepared.get(pod.metadata.uid, {})
         return tuple(
-            _dynamic_resource(claims[use.name], use.request) for use in uses if use.name in claims
+            _dynamic_resource(claims[name], request)
+            for name, request in _uses(pod, container)
+            if name in claims
         )
 
     def _refusal(self, pod: Pod, claim: Document) -> str | None:
@@ -153,6 +152,21 @@ class ClaimedDevices:
             if result["driver"] not in self._drivers:
                 return f"DRA driver {result['driver']} is not registered"
         return None
+
+
+def _uses(pod: Pod, container: Container) -> Iterator[tuple[str | None, str]]:
+    """Yield the claims that a container uses, with the request if it uses one alone.
+
+    Of a claim for extended resources kubelets list all devices, whichever container has them.
+    """
+    names = {entry.name: name for entry, name in named_claims(pod)}
+    for use in container.resources.claims if container.resources else ():
+        yield names.get(use.name), use.request
+    extended = pod.status.extended_resource_claim_status if pod.status is not None else None
+    if extended is not None and any(
+        one.container_name == container.name for one in extended.request_mappings
+    ):
+        yield extended.resource_claim_name, ""
 
 
 def _results(claim: Document) -> list[Document]:

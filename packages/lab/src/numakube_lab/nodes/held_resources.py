@@ -58,7 +58,7 @@ def _pod(model: KubeletNode, pod: Pod, claims: ClaimedDevices | None) -> PodReso
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
         containers=tuple(
-            _container(model, uid, one, claims) for one in (*sidecars, *pod.spec.containers)
+            _container(model, pod, one, claims) for one in (*sidecars, *pod.spec.containers)
         ),
         cpu_ids=tuple(CpuSet(model.cpus.bubbles.get(uid, 0))) if model.cpus else (),
         memory=_memory(model.memory.bubbles.get(uid, ())) if model.memory else (),
@@ -66,9 +66,9 @@ def _pod(model: KubeletNode, pod: Pod, claims: ClaimedDevices | None) -> PodReso
 
 
 def _container(
-    model: KubeletNode, uid: str, container: Container, claims: ClaimedDevices | None
+    model: KubeletNode, pod: Pod, container: Container, claims: ClaimedDevices | None
 ) -> ContainerResources:
-    held = model.placement(uid, container.name)
+    held = model.placement(pod.metadata.uid, container.name)
     return ContainerResources(
         name=container.name,
         cpu_ids=tuple(held.cpus),
@@ -79,7 +79,7 @@ def _container(
             for device in ids
             for entry in _device(model, resource, device)
         ),
-        dynamic_resources=claims.of_container(uid, container) if claims else (),
+        dynamic_resources=claims.of_container(pod, container) if claims else (),
     )
 
 

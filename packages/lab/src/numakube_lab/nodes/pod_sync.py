@@ -17,6 +17,7 @@ from numakube.api.checkpoints.allocated import SINCE as ALLOCATED_SINCE
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.pod_phase import ENDED_PHASES, has_ended
+from numakube.dra.pod_claims import used_claims
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.object_keys import key_of
@@ -237,7 +238,7 @@ class PodKeeper:
 
     async def _prepare_claims(self, pod: Pod) -> str | None:
         """Have the devices of the pod's claims readied; return what went wrong, if anything."""
-        if self._claims is None or not pod.spec.resource_claims:
+        if self._claims is None or not used_claims(pod):
             return None
         trouble = await self._claims.prepare(pod)
         if trouble is None:

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.nodes import Node
 from numakube.dra.allocator import Allocator
 from numakube.dra.binding_conditions import failed_condition, has_conditions, is_late, is_ready
-from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import DevicePlaces
-from numakube.dra.extended_resources import (
-    IN_MEMORY_NAME,
-    classes_by_resource,
-    is_served_name,
-    pod_claim,
-)
+from numakube.dra.extended_resources import IN_MEMORY_NAME
 from numakube.dra.features import LATEST, Features, features_of
 from numakube.dra.node_allocatable import has_mapping
-from numakube.dra.node_selection import selects
-from numakube.dra.pod_claims import claim_keys, is_reserved_for, pod_claims
+from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_claims
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.framework.events import EventKind
@@ -55,10 +47,12 @@ from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     in_flight,
     write_claim,
 )
+from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
 from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS, CycleClaims
 from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
 from numakube.scheduling.plugins.dynamic_resources.pod_status_writes import extended_status
+from numakube.scheduling.plugins.dynamic_resources.served_resources import GATE, ServedResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,6 +118,9 @@ class DynamicResources(
         self._objects = objects
         self._tracker = ClaimTracker(self.features)
         self._places = DevicePlaces(self.args.device_attributes)
+        self._extended = ServedResources(
+            on=self.features.extended_resource, detects=GATE not in self.args.feature_gates
+        )
 
     @classmethod
     def from_args(
@@ -137,6 +134,12 @@ class DynamicResources(
         """Return the plugin for *args* as they stand in a configuration."""
         read = read_args(DynamicResourcesArgs, args)
         return cls(read, objects=objects, actions=actions, minor=minor)
+
+    def serves(self, resource: str) -> bool:
+        """Tell whether claims serve an extended resource on nodes that have none allocatable."""
+        if not self._served or self._objects is None:
+            return False
+        return resource in self._extended.classes(self._objects)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Keep a pod back whose claims do not exist yet."""
@@ -160,10 +163,12 @@ class DynamicResources(
         try:
             named = list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
         except InvalidValue as error:
+            state.is_one_of_a_kind = True
             return PreFilterResult(unresolvable(str(error)))
         known = CycleClaims(objects, [name for name, _ in named], [claim for _, claim in named])
         known.places = self._places
-        self._add_extended(known, pod)
+        self._extended.add_claim(known, pod, self._tracker)
+        state.is_one_of_a_kind = known.has_leftovers(pod.pod)
         if not known.claims:
             return PreFilterResult(SKIP)
         status = self._check(known)
@@ -174,38 +179,27 @@ class DynamicResources(
             known,
             self.features,
             self._tracker.inventory(objects),
-            classes_by_resource(objects.device_classes.values()),
+            self._extended.classes(objects),
             now=self.actions.now() if self.actions is not None else None,
             timeout_seconds=self.args.binding_timeout_seconds,
         )
         state.write(_SEARCH, search)
         return PreFilterResult()
 
-    def _add_extended(self, known: CycleClaims, pod: PodInfo) -> None:
-        """Add the claim for extended resources if a class serves one of those that *pod* wants."""
-        if not self.features.extended_resource:
-            return
-        asked = [name for name, amount in pod.requests.items() if amount and is_served_name(name)]
-        if not asked:
-            return
-        classes = classes_by_resource(known.objects.device_classes.values())
-        if not any(name in classes for name in asked):
-            return
-        claim = pod_claim(pod.pod, self._tracker.all(known.objects), uid=f"extended-{pod.uid}")
-        known.extended = len(known.claims)
-        known.extended_uid = claim.metadata.uid
-        known.claims.append(claim)
-
     def _check(self, known: CycleClaims) -> Status:
         """Refuse claims that are being allocated, or whose class is missing; prepare the search."""
         for index, claim in enumerate(known.claims):
             if claim.status.allocation is not None:
-                status = _readable(claim)
+                status = is_readable(claim)
             elif self._tracker.pending(claim.metadata.uid) is not None:
                 key = claim.metadata.key
                 status = unresolvable(f"resource claim {key} is in the process of being allocated")
             else:
-                status = SUCCESS if index == known.extended else self._classes_exist(claim, known)
+                status = (
+                    SUCCESS
+                    if index == known.extended
+                    else classes_exist(claim, known.objects.device_classes, self.features)
+                )
             if not status.ok:
                 return status
         slices = self._tracker.inventory(known.objects).slices
@@ -217,30 +211,6 @@ class DynamicResources(
             }
         if any(True for _ in known.to_allocate()):
             known.allocator = self._allocator(known.objects)
-        return SUCCESS
-
-    def _classes_exist(self, claim: ResourceClaim, known: CycleClaims) -> Status:
-        key = claim.metadata.key
-        for request in claim.spec.devices.requests:
-            wanted = {f"{request.name}/{one.name}": one for one in request.first_available}
-            if request.exactly is not None:
-                wanted = {request.name: request.exactly}  # type: ignore[dict-item]
-            elif not wanted:
-                return unresolvable(
-                    f"resource claim {key}, request {request.name}: unknown request type"
-                )
-            elif not self.features.prioritized_list:
-                return unresolvable(
-                    f"resource claim {key}, request {request.name}: has subrequests, but the "
-                    "DRAPrioritizedList feature is disabled"
-                )
-            for name, one in wanted.items():
-                if not one.device_class_name:
-                    return failure(f"request {name}: unsupported request type")
-                if one.device_class_name not in known.objects.device_classes:
-                    return unresolvable(
-                        f"request {name}: device class {one.device_class_name} does not exist"
-                    )
         return SUCCESS
 
     def _allocator(self, objects: ClusterObjects) -> Allocator:
@@ -478,9 +448,14 @@ class DynamicResources(
         now: ResourceClaim | None,
         objects: ClusterObjects,
     ) -> bool:
-        """Tell whether the change of a claim may help *pod* (kube-scheduler's queueing hint)."""
+        """Tell whether the change of a claim may help *pod*: kube-scheduler's queueing hint.
+
+        Besides, a pod need not wait any longer when its own left-over claim is gone.
+        """
         if now is None:
-            return before is not None and before.status.allocation is not None
+            return before is not None and (
+                before.status.allocation is not None or is_for(before, pod.pod)
+            )
         if self._problem(pod, objects):
             return False
         if (
@@ -498,15 +473,3 @@ def _step_limit() -> Callable[[], bool]:
     """Return what stops a search after many steps, where there is no clock."""
     left = iter(range(MAX_STEPS))
     return lambda: next(left, None) is None
-
-
-def _readable(claim: ResourceClaim) -> Status:
-    """Say whether the node selector of an allocated claim can be read."""
-    allocation = claim.status.allocation
-    if allocation is None or allocation.node_selector is None:
-        return SUCCESS
-    try:
-        selects(allocation.node_selector, Node())
-    except AllocationError as error:
-        return failure(str(error))
-    return SUCCESS

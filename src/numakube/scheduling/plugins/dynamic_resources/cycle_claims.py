@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from numakube.dra.device_places import KNOWN_PLACES
+from numakube.dra.pod_claims import is_for
 from numakube.scheduling.framework.state import StateKey
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import (
         ContainerExtendedResourceRequest,
         NodeAllocatableResourceClaimStatus,
+        Pod,
     )
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocator import Allocator
@@ -80,6 +82,13 @@ class CycleClaims:
     def extended_claim(self) -> ResourceClaim | None:
         """The claim for extended resources."""
         return self.claims[self.extended] if self.extended >= 0 else None
+
+    def has_leftovers(self, pod: Pod) -> bool:
+        """Tell whether an earlier attempt has left something with claims of *pod* alone."""
+        left = self.extended_claim
+        return (left is not None and bool(left.spec.devices.requests)) or any(
+            claim.status.allocation is not None and is_for(claim, pod) for claim in self.claims
+        )
 
     def to_allocate(self) -> Iterator[tuple[int, ResourceClaim]]:
         """Yield the claims without allocation, with their positions."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from numakube.api.pod import PodResourceClaimStatus
-from numakube.api.pod_claims import claims_of_pod
 from numakube.api.pod_phase import has_ended
 from numakube.api.resource_claims import (
     FINALIZER,
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
+from numakube.dra.pod_claims import named_claims, used_claims
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -83,7 +83,7 @@ def reconcile_pod(
     mine = _made_for(pod, claims.values())
     made: dict[str, str] = {}
     actions: list[Action] = []
-    for wanted, name in claims_of_pod(pod):
+    for wanted, name in named_claims(pod):
         if wanted.resource_claim_template_name is None or _is_there(name, mine):
             continue
         if found := mine.get(wanted.name):
@@ -206,7 +206,7 @@ def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Cha
     user = ResourceClaimConsumerReference(
         resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
     )
-    for _, name in claims_of_pod(pod):
+    for _, name in named_claims(pod):
         claim = claims.get(name or "")
         if claim is None or claim.status.allocation is None or _is_going(claim):
             continue
@@ -281,7 +281,7 @@ class PodClaims(Controller):
         for pod in self._pods.store.select("claims", changed.metadata.namespace):
             if changed.metadata.is_owned_by(pod.metadata.uid) or any(
                 name in (made, wanted.resource_claim_template_name)
-                for wanted, made in claims_of_pod(pod)
+                for wanted, made in named_claims(pod)
             ):
                 yield key_of(pod)
 
@@ -341,7 +341,7 @@ class ClaimReservations(Controller):
         return now - self._unseen_since.setdefault(use.uid, now) < UNSEEN_SECONDS
 
     def _note_removed(self, change: StoreChange[Pod]) -> None:
-        if isinstance(change, Removed) and change.object.spec.resource_claims:
+        if isinstance(change, Removed) and used_claims(change.object):
             self._removed.add(change.object.metadata.uid)
 
     def _concerned(self, pod: Pod) -> Iterable[ObjectKey]:

@@ -1,13 +1,16 @@
 """Claims of devices, their templates, and the classes of devices that they ask for.
 
 Fields of features that are off by default, such as device taints and shared capacity, are dropped
-as the real server drops them.
+as the real server drops them. Names of extended resources are kept, as Kubernetes 1.36 does and
+1.35 with the gate ``DRAExtendedResource``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.field_errors import FieldError, invalid
+from numakube.values.resources import is_extended
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
 from numakube_lab.objects.devices.device_claim_status import (
     check_claim_status,
@@ -23,7 +26,6 @@ from numakube_lab.objects.devices.device_requests import (
 from numakube_lab.schema.metadata_checks import immutable, validate_annotations, validate_labels
 
 if TYPE_CHECKING:
-    from numakube.api.field_errors import FieldError
     from numakube_lab.kinds import Json
 
 
@@ -95,20 +97,16 @@ def _check_template(template: Json) -> list[FieldError]:
     return errors + check_spec(spec.get("spec") or {}, "spec.spec")
 
 
-def _on_class(found: Json) -> None:
-    (found.get("spec") or {}).pop("extendedResourceName", None)
-
-
-def _on_class_update(new: Json, old: Json) -> None:
-    del old
-    _on_class(new)
-
-
 def _check_class(found: Json) -> list[FieldError]:
     spec = found.get("spec") or {}
     errors = check_selectors(spec.get("selectors") or [], "spec.selectors")
     configs = spec.get("config") or []
-    return errors + check_items(configs, MAX_ITEMS, check_configuration, "spec.config")
+    errors += check_items(configs, MAX_ITEMS, check_configuration, "spec.config")
+    name = spec.get("extendedResourceName")
+    if name is not None and not is_extended(name):
+        detail = "must be a valid extended resource name"
+        errors.append(invalid("spec.extendedResourceName", name, detail))
+    return errors
 
 
 RESOURCE_CLAIM: Final = KindRules(
@@ -130,8 +128,6 @@ RESOURCE_CLAIM_TEMPLATE: Final = KindRules(
 DEVICE_CLASS: Final = KindRules(
     namespaced=False,
     counted=("spec",),
-    on_create=_on_class,
-    on_update=_on_class_update,
     check=_check_class,
     rechecks_name=True,
 )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid, invalids
+from numakube.api.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    invalids,
+    required,
+)
 from numakube.values import names
 from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
 from numakube_lab.schema.metadata_checks import immutable
@@ -20,6 +27,7 @@ _STATUS_LISTS: Final = (
     ("initContainerStatuses", "initContainers"),
     ("ephemeralContainerStatuses", ""),
 )
+_MAPPING_FIELDS: Final = ("containerName", "resourceName", "requestName")
 _NOT_NEGATIVE: Final = "must be a non-negative integer"
 
 
@@ -54,6 +62,8 @@ def validate_pod_status(new: Json, old: Json) -> list[FieldError]:
             status.get(field) or [], before.get(field) or [], (old["spec"], containers), field
         )
     errors += _validate_claim_statuses(status, new["spec"])
+    if (extended := status.get("extendedResourceClaimStatus")) is not None:
+        errors += _validate_extended(extended, new["spec"], "status.extendedResourceClaimStatus")
     errors += _validate_addresses(status, before, "podIPs")
     return errors + _validate_host_addresses(status, before)
 
@@ -133,6 +143,51 @@ def _validate_claim_statuses(status: Json, spec: Json) -> list[FieldError]:
         if (target := claim.get("resourceClaimName")) is not None:
             errors += invalids(place, target, names.dns_subdomain(target))
     return errors
+
+
+def _validate_extended(extended: Json, spec: Json, path: str) -> list[FieldError]:
+    """Check which requests of a claim serve the extended resources of containers."""
+    errors: list[FieldError] = []
+    mappings = extended.get("requestMappings") or []
+    if not mappings:
+        detail = "at least one request mapping is required"
+        errors.append(required(f"{path}.requestMappings", detail))
+    seen: set[tuple[str, ...]] = set()
+    for index, mapping in enumerate(mappings):
+        errors += _validate_mapping(mapping, spec, path, index)
+        whole = tuple(mapping.get(field) or "" for field in _MAPPING_FIELDS)
+        if whole in seen:
+            place = f"{path}.requestMappings[{index}]"
+            errors += [
+                duplicate(f"{place}.{field}", value)
+                for field, value in zip(_MAPPING_FIELDS, whole, strict=True)
+            ]
+        seen.add(whole)
+    name, place = extended.get("resourceClaimName") or "", f"{path}.resourceClaimName"
+    return errors + (
+        invalids(place, name, names.dns_subdomain(name)) if name else [required(place)]
+    )
+
+
+def _validate_mapping(mapping: Json, spec: Json, path: str, index: int) -> list[FieldError]:
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    asked = {one.get("name"): (one.get("resources") or {}).get("requests") for one in containers}
+    container, resource, request = (mapping.get(field) or "" for field in _MAPPING_FIELDS)
+    place = f"{path}.requestMappings[{index}]"
+    errors: list[FieldError] = []
+    if container not in asked:
+        detail = (
+            "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+        )
+        errors.append(invalid(f"{place}.containerName", container, detail))
+    elif resource not in (asked[container] or {}):
+        detail = (
+            "must match the extended resource name of an entry in "
+            "spec.initContainers.resources.requests or spec.containers.resources.requests"
+        )
+        errors.append(invalid(f"{place}.resourceName", resource, detail))
+    # The real server leaves the position out of this path.
+    return errors + invalids(f"{path}.requestName", request, names.dns_label(request))
 
 
 def _validate_addresses(status: Json, old: Json, field: str) -> list[FieldError]:
