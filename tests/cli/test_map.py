@@ -59,6 +59,20 @@ def test_a_node_is_drawn_as_text(numakube: Run, bundle: Path) -> None:
     assert all(len(line) <= 100 for line in ended.out.splitlines())
 
 
+def test_closeness_is_told_as_a_matrix(numakube: Run, tmp_path: Path) -> None:
+    """Instead of the drawing, and only as text; JSON has it anyway."""
+    switched = nodes.kubelet("2 sockets, 4 cores, 32Gi, gpu 1, nic 1, 1 switch")
+    bundle = nodes.bundle(tmp_path / "bundle.tar.gz", nodes.facts({"a-1": switched}))
+
+    ended = numakube("map", "a-1", "--from", bundle, "--matrix", "--ascii")
+    refused = numakube("map", "a-1", "--from", bundle, "--matrix", "-o", "svg")
+
+    assert ended.code == 0
+    assert "0     gpu 0 . X    SYS  PIX  SYS\n" in ended.out
+    assert refused.code == 2
+    assert "--matrix is text" in refused.err
+
+
 def test_text_can_be_ascii_of_some_width(numakube: Run, bundle: Path) -> None:
     """For old terminals."""
     ended = numakube("map", "a-1", "--from", bundle, "--ascii", "--width", 60)

@@ -31,7 +31,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "align": ("", "--memory -o json", "--stay"),
-    "machine": ("/sys", "dgx-h100 -o text", "--presets"),
+    "machine": ("/sys", "dgx-h100 -o text", "dgx-h100 -o matrix", "--presets"),
     "validate": ("", "--policy restricted", "--patch node-0 --format flags", "--host /"),
     "setup": ("", "exporter scheduler --wait"),
     "deploy": ("", "exporter --wait", "--dry-run=client"),

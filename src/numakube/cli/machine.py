@@ -31,10 +31,10 @@ _MANY = 16
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "text", "svg", "png", "shape", "cadvisor", "sysfs"]),
+    type=click.Choice(["table", "text", "matrix", "svg", "png", "shape", "cadvisor", "sysfs"]),
     default="table",
     show_default=True,
-    help="Form of the output; text, svg and png are drawings.",
+    help="Form of the output; text, svg and png are drawings, matrix tells how close devices are.",
 )
 @click.option(
     "--directory",
@@ -80,7 +80,7 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
         from numakube.kubelet.machines.cadvisor_machine import to_cadvisor
 
         click.echo(json.dumps(to_cadvisor(machine), indent=2))
-    elif output in ("text", "svg", "png"):
+    elif output in ("text", "matrix", "svg", "png"):
         _draw(machine, output)
     else:
         make_console().print(_table(machine))
@@ -100,12 +100,13 @@ def _draw(machine: Machine, output: str) -> None:
         click.echo(png_of(picture), nl=False)
     else:
         from numakube.cli.shared.terminal import print_drawing
-        from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, lines_of
+        from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, lines_of, matrix_lines
 
+        lines = matrix_lines if output == "matrix" else lines_of
         console = make_console()
         width = text_width(console, DEFAULT_WIDTH)
         plain = not can_draw(sys.stdout.encoding)
-        print_drawing(console, lines_of(picture, width=width, ascii_only=plain))
+        print_drawing(console, lines(picture, width=width, ascii_only=plain))
 
 
 def _table(machine: Machine) -> Table:

@@ -20,12 +20,13 @@ from numakube.cli.shared.output_option import can_draw, make_console, text_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.planned_picture import Refused
+    from numakube.insight.drawing.terminal_map import Line
     from numakube.insight.facts import ClusterFacts
 
 FORMS: Final = ("text", "svg", "png", "json", "yaml")
@@ -70,6 +71,11 @@ _NODE: Final = "{node}"
     multiple=True,
     help="Draw the node as it would be if this pod were gone.",
 )
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Instead of the drawing, tell how close the devices are to each other: PIX, NODE, SYS...",
+)
 @click.option("--width", type=click.IntRange(min=40), help="Columns of the text.")
 @click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
 @click.option("--dark", is_flag=True, help="Dark colours in a PNG; SVG follows its reader.")
@@ -86,6 +92,7 @@ def command(
     output_file: str | None,
     arriving: tuple[str, ...],
     leaving: tuple[str, ...],
+    matrix: bool,
     width: int | None,
     plain: bool,
     dark: bool,
@@ -98,6 +105,8 @@ def command(
     code is 1 if the kubelet would refuse a pod of the plan; the reason goes to standard error.
     """
     del what
+    if matrix and _form(output, output_file) in ("svg", "png"):
+        raise click.UsageError("--matrix is text; JSON and YAML have it as `connections`.")
     if not names and not selector:
         raise click.UsageError("Missing argument 'NODE...'; or give --selector.")
     drawing = _Drawing(
@@ -108,6 +117,7 @@ def command(
         dark=dark,
         arriving=_read(arriving),
         leaving=leaving,
+        matrix=matrix,
         follows=watch,
     )
     if watch:
@@ -185,6 +195,7 @@ class _Drawing:
         dark: bool,
         arriving: tuple[Pod, ...],
         leaving: tuple[str, ...],
+        matrix: bool,
         follows: bool,
     ) -> None:
         self._form = form
@@ -194,6 +205,7 @@ class _Drawing:
         self._dark = dark
         self._arriving = arriving
         self._leaving = leaving
+        self._matrix = matrix
         self._follows = follows
         self._drawn: Sequence[NodePicture] = ()
 
@@ -247,18 +259,22 @@ class _Drawing:
             from numakube.api.yamls import dump_yaml
 
             return dump_yaml(_document(pictures)).encode()
-        from numakube.insight.drawing.terminal_map import text_of
+        from numakube.insight.drawing.terminal_map import plain_text
 
         width = self._width or _PIPED_WIDTH
-        texts = (text_of(one, width=width, ascii_only=self._plain) for one in pictures)
-        return "\n".join(texts).encode()
+        return "\n".join(plain_text(self._lines(one, width)) for one in pictures).encode()
+
+    def _lines(self, picture: NodePicture, width: int) -> Iterator[Line]:
+        from numakube.insight.drawing.terminal_map import lines_of, matrix_lines
+
+        lines = matrix_lines if self._matrix else lines_of
+        return lines(picture, width=width, ascii_only=self._plain)
 
     def _print(self, pictures: Sequence[NodePicture]) -> None:
         if self._form != "text":
             click.echo(self._encoded(pictures), nl=False)
             return
         from numakube.cli.shared.terminal import print_drawing
-        from numakube.insight.drawing.terminal_map import lines_of
 
         console = make_console()
         if self._follows and console.is_terminal:
@@ -267,7 +283,7 @@ class _Drawing:
         for number, picture in enumerate(pictures):
             if number:
                 console.print()
-            print_drawing(console, lines_of(picture, width=width, ascii_only=self._plain))
+            print_drawing(console, self._lines(picture, width))
         if self._follows and not console.is_terminal:
             console.print()
 

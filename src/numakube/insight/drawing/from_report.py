@@ -67,6 +67,7 @@ def picture_of_report(
         sharing_pods=sum(holding.empty for holding in report.pods.values()),
         kubelet=_kubelet(report),
         notes=_notes(machine),
+        tree=report.tree,
     )
 
 
@@ -90,11 +91,16 @@ def picture_of_machine(name: str, machine: Machine) -> NodePicture:
         resource: DeviceTable(
             tuple(one.numa_nodes for one in devices),
             tuple(index for index, one in enumerate(devices) if not one.healthy),
+            functions=tuple(one.pci for one in devices),
         )
         for resource, devices in ordered.items()
     }
     report = ExactReport(
-        machine=machine, settings=KubeletSettings(), kubernetes=DEFAULT, devices=tables
+        machine=machine,
+        settings=KubeletSettings(),
+        kubernetes=DEFAULT,
+        devices=tables,
+        tree=machine.tree,
     )
     ids = {resource: [one.id for one in devices] for resource, devices in ordered.items()}
     picture = picture_of_report(name, report, pods={}, device_ids=ids)
@@ -233,6 +239,7 @@ class _Reader:
                         zones=nodes,
                         owner=owners.get((resource, position)),
                         healthy=position not in table.unhealthy,
+                        pci=table.functions[position] if table.functions else "",
                     )
                     found.append(device)
         return tuple(found)

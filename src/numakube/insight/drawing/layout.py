@@ -57,7 +57,10 @@ def scene_of(picture: NodePicture) -> Scene:
     picture = folded(picture)
     body = _body(picture)
     width = max(body.width, LEAST_WIDTH)
-    parts = [_head(picture, width), body, *_below(picture, width), _hierarchy(picture, width)]
+    parts = [
+        _head(picture, width), body, _switches(picture, width), *_below(picture, width),
+        _hierarchy(picture, width),
+    ]  # fmt: skip
     items: list[Item] = []
     y = MARGIN
     for part in parts:
@@ -248,10 +251,28 @@ def _homeless(picture: NodePicture, pen: ZonePen, width: float) -> _Block:
     return _Block((group,), width, height)
 
 
+def _switches(picture: NodePicture, width: float) -> _Block:
+    """Return which devices share a PCIe switch; nothing if that is not known."""
+    words = map_words.switch_words(picture)
+    lines = wrapped(words, width - _INDENT, _TEXT, between="   |   ")
+    return _lines(
+        [
+            *([(0, "Behind one PCIe switch", True)] if words else []),
+            *((1, line, False) for line in lines),
+        ],
+        width,
+    )
+
+
 def _hierarchy(picture: NodePicture, width: float) -> _Block:
     """Return the parts of the machine as their producer tells them; nothing if it tells none."""
     lines = [(0, "Hierarchy", True)] if picture.parts else []
     lines += [(depth + 1, line, False) for depth, line in map_words.hierarchy_words(picture)]
+    return _lines(lines, width)
+
+
+def _lines(lines: list[tuple[int, str, bool]], width: float) -> _Block:
+    """Return lines below one another, each with how far it is indented and whether it is bold."""
     items = [
         Label(
             x=depth * _INDENT, y=(number + 1) * (_TEXT + 5), size=_TEXT, bold=bold,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.drawing import map_words
+from numakube.insight.drawing.connections import connections_of
 
 if TYPE_CHECKING:
+    from numakube.insight.drawing.connections import Function
     from numakube.insight.drawing.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
     from numakube.topology.hierarchy import Part
 
@@ -50,7 +52,25 @@ def picture_document(picture: NodePicture) -> dict[str, Any]:
         document["hierarchy"] = [_part(part) for part in picture.parts]
     if picture.homeless:
         document["devicesWithoutZone"] = [_device(picture, one) for one in picture.homeless]
+    if connections := connections_of(picture):
+        document["connections"] = {
+            "functions": [_function(one) for one in connections.functions],
+            "closeness": [list(row) for row in connections.matrix()],
+        }
     return document
+
+
+def _function(function: Function) -> dict[str, Any]:
+    path = function.path
+    zone = {} if path.numa_node is None else {"zone": path.numa_node}
+    return {
+        "address": path.address,
+        "root": path.root,
+        "bridges": list(path.bridges),
+        **zone,
+        "resource": function.resource,
+        "positions": [device.position for device in function.devices],
+    }
 
 
 def _kubelet(kubelet: Kubelet) -> dict[str, Any]:
@@ -151,6 +171,8 @@ def _device(picture: NodePicture, device: Device) -> dict[str, Any]:
         document["trouble"] = device.trouble
     if device.blocked:
         document["blocked"] = True
+    if device.pci:
+        document["pci"] = device.pci
     if device.owner is not None:
         document["pod"] = picture.owner_name(device.owner)
     if device.sharers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.drawing.connections import connections_of
 from numakube.insight.drawing.picture import Change
 from numakube.topology.hierarchy import Level, in_order
 from numakube.values.cpuset import CpuSet
@@ -20,6 +21,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from numakube.insight.drawing.connections import Function
     from numakube.insight.drawing.picture import (
         Amount,
         Cpu,
@@ -117,6 +119,23 @@ def _part_words(part: Part) -> Iterator[str]:
         yield f"cpuset {cpus}"
 
 
+def switch_words(picture: NodePicture) -> list[str]:
+    """Return a line for each PCIe switch with several devices: which they are, and who has them."""
+    connections = connections_of(picture)
+    if connections is None:
+        return []
+    return [
+        ", ".join(f"{one.label}{_owned(picture, one)}" for one in group)
+        for group in connections.switches()
+    ]
+
+
+def _owned(picture: NodePicture, function: Function) -> str:
+    owners = sorted({one.owner for one in function.devices if one.owner is not None})
+    letters = "".join(picture.pods[owner].letter for owner in owners)
+    return f" {letters}" if letters else ""
+
+
 def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
     """Return how many CPUs can still be given out."""
     if picture.bare and zone.cores:
@@ -189,8 +208,9 @@ def device_words(picture: NodePicture, device: Device) -> str:
     if not device.healthy:
         state += f", {device.trouble or 'unhealthy'}"
     near = f", near {zones_text(device.zones)}" if device.zones else ", no NUMA node told"
+    at = f", at {device.pci}" if device.pci else ""
     name = device.name if device.id else f"#{device.position}"
-    return f"{device.resource} {name}: {state}{near}{_was(device.was)}"
+    return f"{device.resource} {name}: {state}{near}{at}{_was(device.was)}"
 
 
 def owner_names(picture: NodePicture, device: Device) -> list[str]:
@@ -228,6 +248,8 @@ def _sentences(picture: NodePicture) -> Iterator[str]:
             for resource, devices in by_resource(zone.devices).items()
         ]
         yield f"{zone_title(zone)}: {', '.join(facts) or 'nothing to give out'}"
+    for line in switch_words(picture):
+        yield f"Behind one PCIe switch: {line}"
     for _, line in hierarchy_words(picture):
         yield line
     for pod in picture.pods:

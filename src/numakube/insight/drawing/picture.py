@@ -12,6 +12,7 @@ from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.kubelet.device_tree import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import short_name
 
@@ -119,6 +120,7 @@ class Device:
         claims: the claims that hold it.
         blocked: whether it cannot be given out because of other devices, which it is a part of.
         trouble: why it is not healthy, if that is known.
+        pci: the address of the physical PCI function that it is a part of, if that is known.
     """
 
     resource: str
@@ -131,6 +133,7 @@ class Device:
     healthy: bool = True
     blocked: bool = False
     trouble: str = ""
+    pci: str = ""
     change: Change = Change.NONE
     was: str = ""
 
@@ -231,6 +234,7 @@ class NodePicture:
         stale: why the data may be old; empty if nothing speaks for it.
         notes: what a reader should know besides.
         planned: whether the picture is that of a plan, its changes marked.
+        tree: how the devices are connected; empty if that is not known.
     """
 
     node: str
@@ -244,6 +248,7 @@ class NodePicture:
     stale: str = ""
     notes: tuple[str, ...] = ()
     planned: bool = False
+    tree: DeviceTree = NO_TREE
 
     @property
     def exact(self) -> bool:

@@ -16,8 +16,10 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.insight.drawing import map_words
+from numakube.insight.drawing.connections import connections_of
 from numakube.insight.drawing.folding import folded
 from numakube.insight.drawing.picture import Change
+from numakube.insight.drawing.terminal_matrix import MatrixPen
 from numakube.insight.drawing.terminal_zone import ASCII, BLOCKED, UNICODE, Span, TextPen, width_of
 from numakube.values.display import counted
 from numakube.values.printing import printable
@@ -37,7 +39,11 @@ _FRAME: Final = 4  # a line and a blank on both sides
 
 def text_of(picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False) -> str:
     """Return the drawing as plain text of at most *width* columns, as far as names allow."""
-    lines = lines_of(picture, width=width, ascii_only=ascii_only)
+    return plain_text(lines_of(picture, width=width, ascii_only=ascii_only))
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """Return *lines* without colours."""
     return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)
 
 
@@ -47,10 +53,18 @@ def lines_of(
     """Yield the drawing line by line."""
     page = _Page(folded(picture), ASCII if ascii_only else UNICODE, width)
     parts = (
-        page.head(), page.zones(), page.homeless(), page.distances(), page.hierarchy(),
-        page.legend(),
+        page.head(), page.zones(), page.homeless(), page.switches(), page.distances(),
+        page.hierarchy(), page.legend(),
     )  # fmt: skip
     return _cleaned(chain.from_iterable(parts))
+
+
+def matrix_lines(
+    picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
+) -> Iterator[Line]:
+    """Yield how close the devices are to each other, line by line."""
+    page = _Page(picture, ASCII if ascii_only else UNICODE, width)
+    return _cleaned(chain.from_iterable((page.head(), page.matrix(), page.legend())))
 
 
 def zone_lines(
@@ -146,6 +160,23 @@ class _Page:
             pen = TextPen(self.picture, self.glyphs)
             yield from pen.devices(self.picture.homeless, self.width)
             yield ()
+
+    def switches(self) -> Iterator[Line]:
+        connections = connections_of(self.picture)
+        if connections and connections.switches():
+            yield (Span("behind one PCIe switch", bold=True),)
+            yield from MatrixPen(self.picture, connections, self.glyphs).switches()
+            yield ()
+
+    def matrix(self) -> Iterator[Line]:
+        connections = connections_of(self.picture)
+        if connections is None:
+            yield (Span("How the devices of this node are connected is not known."),)
+        else:
+            yield from MatrixPen(self.picture, connections, self.glyphs).matrix(self.width)
+            for line in self._folded(list(connections.legend())):
+                yield (Span(line, "muted"),)
+        yield ()
 
     def distances(self) -> Iterator[Line]:
         zones = [zone for zone in self.picture.zones if zone.distances]
