@@ -8,7 +8,7 @@ from typing import Any
 from numakube.api.codec import convert
 from numakube.api.pod import Pod, PodResourceClaim
 from numakube.api.resource_claims import ResourceClaim
-from numakube.api.resource_slices import ResourceSlice
+from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.testing import World, pod
 
 DRIVER = "gpu.example"
@@ -31,17 +31,29 @@ def add_slice(world: World, node: str, devices: Sequence[dict[str, Any]], **spec
     world.objects.resource_slices[f"{node}-slice"] = convert(ResourceSlice, tree)
 
 
+def add_class(world: World) -> None:
+    """Add the class of all devices of the driver, which has the driver's name."""
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    tree = {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
+    world.objects.device_classes[DRIVER] = convert(DeviceClass, tree)
+
+
 def add_claim(world: World, name: str, *held: str, pods: Sequence[str] = (), **result: Any) -> None:
     """Add a claim that holds devices, each as ``node/device``, and is reserved for *pods*."""
+    add_class(world)
+    exactly = {"deviceClassName": DRIVER, "count": max(len(held), 1)}
     results = [
         {"request": "r", "driver": DRIVER, "pool": pool, "device": one, **result}
         for pool, _, one in (text.partition("/") for text in held)
     ]
-    users = [{"resource": "pods", "name": user, "uid": f"uid of {user}"} for user in pods]
-    tree = {
+    users = [{"resource": "pods", "name": user, "uid": user} for user in pods]
+    tree: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "default", "uid": name},
-        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": users},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
     }
+    if held:
+        devices = {"results": results}
+        tree["status"] = {"allocation": {"devices": devices}, "reservedFor": users}
     world.objects.resource_claims[f"default/{name}"] = convert(ResourceClaim, tree)
 
 

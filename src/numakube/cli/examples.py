@@ -14,6 +14,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),
     "doctor": ("", "--node node-0", "--only NUMA-POD -o json"),
+    "audit": ("", "-n team -o wide", "pod/web -o json"),
     "dashboard": ("", "--port 9000", "--from numakube-bundle.tar.gz"),
     "bundle": ("", "--anonymise -o cluster.tar.gz"),
     "trace": ("pod web", "pod/web -n team -w"),

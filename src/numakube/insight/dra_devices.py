@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.pools import Candidate, Pool
+    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.pci_places import PciPlaces
@@ -222,3 +223,26 @@ def zones_with_devices(
             )
         )
     return tuple(found) or zones
+
+
+def zones_needed(claimed: Sequence[DraDevice], devices: Sequence[DraDevice]) -> int:
+    """Return on how many NUMA nodes so many devices are at least, if nobody else had any."""
+    needed = 0
+    for driver, count in Counter(one.id.driver for one in claimed if one.zone is not None).items():
+        by_zone = Counter(one.zone for one in devices if one.id.driver == driver)
+        by_zone.pop(None, None)
+        zones = 0
+        for _, there in by_zone.most_common():
+            if count > 0:
+                zones, count = zones + 1, count - there
+        needed = max(needed, zones)
+    return needed
+
+
+def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
+    """Return what a pod holds by zones, with *devices* of its claims, by driver."""
+    found = {zones: dict(amounts) for zones, amounts in use.items()}
+    for one in devices:
+        held = found.setdefault(() if one.zone is None else (one.zone,), {})
+        held[one.id.driver] = held.get(one.id.driver, 0) + 1
+    return found

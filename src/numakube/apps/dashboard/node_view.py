@@ -13,7 +13,7 @@ from numakube.apps.dashboard.dashboard_pods import phase_of
 from numakube.apps.dashboard.report_mismatch import sides_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
 from numakube.errors import InvalidValue
-from numakube.insight.dra_devices import with_dra_devices
+from numakube.insight.dra_devices import use_with_devices, with_dra_devices
 from numakube.insight.drawing.claimed_devices import with_claimed
 from numakube.insight.drawing.from_facts import node_picture, reported_pods
 from numakube.insight.drawing.svg import svg_of
@@ -139,17 +139,8 @@ def placed_pod(
         qos=qos_class(pod),
         phase=phase_of(pod),
         requests=requests_of(pod),
-        use=_with_claimed(use, claimed) if claimed else use,
+        use=use_with_devices(use or {}, claimed) if claimed else use,
     )
-
-
-def _with_claimed(use: ZoneUse | None, claimed: Sequence[DraDevice]) -> ZoneUse:
-    """Return *use* with devices of claims, by driver."""
-    found = {zones: dict(amounts) for zones, amounts in (use or {}).items()}
-    for one in claimed:
-        held = found.setdefault(() if one.zone is None else (one.zone,), {})
-        held[one.id.driver] = held.get(one.id.driver, 0) + 1
-    return found
 
 
 def requests_of(pod: Pod) -> dict[str, str]:

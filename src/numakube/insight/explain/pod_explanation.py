@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from numakube.dra.pod_claims import claim_keys, without_user
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
 from numakube.insight.explain.changes.annotation_changes import wished_otherwise
 from numakube.insight.explain.changes.claim_changes import claimed_otherwise
@@ -24,12 +27,17 @@ from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.summary import notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
-from numakube.scheduling.plugins.dynamic_resources.claim_alignment import NOT_NEAR
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
+    ANNOTATION,
+    NOT_NEAR,
+    REQUIRED,
+)
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numakube.api.pod import Pod
     from numakube.insight.explain.explained_pod import Subject
     from numakube.insight.explain.explanation import Candidate, Change, ClaimAsk, Placement
     from numakube.insight.explain.node_verdicts import Judgement, Refusals
@@ -72,6 +80,11 @@ def explain(
     return _Work(facts, engine, subject, options or Options()).explanation()
 
 
+def placement_now(facts: ClusterFacts, engine: Engine, subject: Subject) -> Placement | None:
+    """Return where a pod is that has its node, with the nodes that would align it better now."""
+    return _Work(facts, engine, subject, Options(changes=False)).placement()
+
+
 class _Work:
     """The work on one explanation."""
 
@@ -109,11 +122,25 @@ class _Work:
             changes = tuple(alignable(self.bench)) if self.options.changes else ()
             return self._document(judgement, candidates, changes, placement)
 
+    def placement(self) -> Placement | None:
+        """Return where the pod is, and the nodes that would align it better now."""
+        name = self.subject.pod.spec.node_name
+        node = self.engine.cluster.node(name)
+        if node is None:
+            return None
+        placement = placement_of(self.facts, node, self.subject.pod)
+        with self._absent(name):
+            judgement = judge(self.engine, self.runtime, self.info)
+            return with_better(placement, self._better(judgement, placement))
+
     def _better(self, judgement: Judgement, placement: Placement) -> tuple[str, ...]:
         """Return the nodes on which the pod would be in fewer zones than it is now."""
         engine = numa_engine(self.runtime)
         if engine is None or len(placement.zones) < 2:
             return ()
+        if self.pod.spec.resource_claims:
+            # Nodes that keep devices and CPUs together if they have to.
+            judgement = judge(self.engine, self.runtime, PodInfo(_with_claims_near(self.pod)))
         found = []
         for name in judgement.fitting[:_MOST_COMPARED]:
             node = self.engine.cluster.node(name)
@@ -126,14 +153,20 @@ class _Work:
     def _absent(self, name: str) -> Iterator[None]:
         """Have the pod off its node for a while, so that it can be tried again."""
         cluster, uid = self.engine.cluster, self.subject.pod.metadata.uid
+        claims = cluster.objects.resource_claims
+        held = {key: claims[key] for key in claim_keys(self.subject.pod) if key in claims}
         node = cluster.node(name)
         belief = node.numa if node is not None else None
         before = cluster.remove_pod(uid)
         if belief is not None:
             cluster.suppose(name, belief.without([uid]))
+        claims.update({key: without_user(one, uid) for key, one in held.items()})
+        cluster.objects_changed()
         try:
             yield
         finally:
+            claims.update(held)
+            cluster.objects_changed()
             if before is not None:
                 cluster.place(before, name)
             if belief is not None:
@@ -268,6 +301,12 @@ class _Work:
         if not {one.kind for one in found} - {"add-node"}:
             found += combined(bench, judgement)
         return _foremost(found)
+
+
+def _with_claims_near(pod: Pod) -> Pod:
+    """Return *pod* as one that insists on devices of claims near its CPUs."""
+    annotations = {**pod.metadata.annotations, ANNOTATION: REQUIRED}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
 def _foremost(changes: list[Change]) -> tuple[Change, ...]:

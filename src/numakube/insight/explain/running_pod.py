@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod_resources import pending_resize
+from numakube.insight.dra_devices import zones_needed
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
@@ -22,10 +23,9 @@ from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numakube.api.pod import Pod
-    from numakube.insight.dra_devices import DraDevice
     from numakube.insight.facts import ClusterFacts
     from numakube.koordinator.ledger.holdings import Allotment, Share
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -39,8 +39,7 @@ _FEW: Final = 3
 
 def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     """Return where *pod* is on *node*, and what keeps it from being resized there."""
-    claimed = [one for one in facts.dra_devices(node.name) if pod.metadata.key in one.pods]
-    placement = _with_claimed(_placement_of(facts, node, pod), node, claimed)
+    placement = _with_claimed(_placement_of(facts, node, pod), node, facts, pod)
     pending = pending_resize(pod)
     if pending is None:
         return placement
@@ -51,17 +50,21 @@ def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     return msgspec.structs.replace(placement, words=(*placement.words, words))
 
 
-def _with_claimed(placement: Placement, node: NodeInfo, devices: Sequence[DraDevice]) -> Placement:
+def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod: Pod) -> Placement:
     """Return *placement* with the devices of the pod's claims, which may be elsewhere."""
-    placed = [one for one in devices if one.zone is not None]
+    devices = facts.dra_devices(node.name)
+    own = (one for one in devices if pod.metadata.key in one.pods)
+    placed = [one for one in own if one.zone is not None]
     if not placed:
         return placement
     near = {one.zone for one in placed if one.zone is not None}
     zones = tuple(sorted({*placement.zones, *near}))
     listed = ", ".join(f"{one.id.driver} {one.id.device} (zone {one.zone})" for one in placed)
-    if not placement.zones or near.issubset(placement.zones):
+    quality = placement.quality
+    if near.issubset(placement.zones) or len(zones) <= max(1, zones_needed(placed, devices)):
         words = (*placement.words, f"Its claims have {listed}.")
-        quality = placement.quality
+    elif not placement.zones:
+        quality, words = "spread", (f"Its claims have {listed}.",)
     else:
         quality = "spread"
         where = zones_text(placement.zones)
@@ -102,7 +105,7 @@ def _described(
     cpus: str = "",
 ) -> Placement:
     zones = tuple(sorted({zone for group in use for zone in group}))
-    fewest = _fewest(report, pod)
+    fewest = fewest_zones(report, pod)
     quality = _quality(zones, fewest)
     held = {
         name: sum(part.get(name, 0) for part in use.values())
@@ -146,7 +149,7 @@ def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     )
 
 
-def _fewest(report: ExactReport, pod: Pod) -> int:
+def fewest_zones(report: ExactReport, pod: Pod) -> int:
     """Return on how many zones the pod would be if nothing else ran; 0 if that cannot be told."""
     model = node_of(report)
     if isinstance(model, Unusable):

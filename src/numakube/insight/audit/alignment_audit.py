@@ -1,0 +1,154 @@
+"""The audit of a cluster: who is not aligned, since when and why, and where they could be.
+
+A pod wants alignment if it asks for CPUs or devices of its own and either was given to a scheduler
+that knows NUMA, or is on a node whose kubelet aligns, or says so by an annotation. Where it would
+be aligned now is tried on the scheduler's plugins and the kubelet model, with the pod off its node
+and its claims given back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.pod_phase import has_ended
+from numakube.insight.audit.audit_document import Audit, AuditedPod, UnknownPod
+from numakube.insight.audit.misalignment import Cause, judged
+from numakube.insight.audit.predictions import predictions_in
+from numakube.insight.doctor.pods_to_align import demand, devices_of, numa_schedulers
+from numakube.insight.dra_devices import use_with_devices
+from numakube.insight.explain.explained_pod import pod_subject
+from numakube.insight.explain.pod_explanation import Options, explain, placement_now
+from numakube.insight.pod_timeline import use_text
+from numakube.insight.scheduler_engine import configuration_in, engine_of
+from numakube.scheduling.numa.caches.zone_use import use_in_report
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
+    ANNOTATION,
+    PREFERRED,
+    REQUIRED,
+)
+from numakube.scheduling.recorder.flight_documents import use_document
+from numakube.topology.view import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.insight.audit.misalignment import Judged
+    from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
+
+_STATIC: Final = "static"
+
+
+def audit(facts: ClusterFacts, pods: Iterable[Pod], *, moves: bool = True) -> Audit:
+    """Return which of *pods* want alignment and do not have it.
+
+    Args:
+        facts: the cluster.
+        pods: those to look at.
+        moves: whether to look for nodes that would align them now, which takes the most time.
+    """
+    return _Auditor(facts, moves=moves).of(pods)
+
+
+class _Auditor:
+    """The work on one audit."""
+
+    def __init__(self, facts: ClusterFacts, *, moves: bool) -> None:
+        self._facts = facts
+        self._moves = moves
+        self._schedulers = numa_schedulers(facts)
+        self._predicted = predictions_in(facts)
+        self._engines: dict[object, Engine] = {}
+
+    def of(self, pods: Iterable[Pod]) -> Audit:
+        found: list[AuditedPod] = []
+        unknown: list[UnknownPod] = []
+        wanting = 0
+        for pod, view in self._wanting(pods):
+            wanting += 1
+            devices = self._facts.dra_devices(pod.spec.node_name)
+            verdict = judged(pod, view, devices)
+            if verdict.unknown:
+                unknown.append(_unknown(pod, verdict.unknown))
+            elif verdict.cause is not None:
+                found.append(self._audited(pod, view, verdict, verdict.cause))
+        return Audit(
+            taken_at=self._facts.taken_at,
+            wanting=wanting,
+            aligned=wanting - len(found) - len(unknown),
+            misaligned=tuple(sorted(found, key=lambda one: (one.namespace, one.name))),
+            unknown=tuple(sorted(unknown, key=lambda one: (one.namespace, one.name))),
+        )
+
+    def _wanting(self, pods: Iterable[Pod]) -> Iterator[tuple[Pod, NodeTopology]]:
+        for pod in pods:
+            if has_ended(pod) or not pod.spec.node_name:
+                continue
+            view = self._facts.view(pod.spec.node_name)
+            if isinstance(view, NodeTopology) and self._wants(pod, view):
+                yield pod, view
+
+    def _wants(self, pod: Pod, view: NodeTopology) -> bool:
+        said = pod.metadata.annotations.get(ANNOTATION)
+        if said in (REQUIRED, PREFERRED):
+            return True
+        if not view.policy.aligns and pod.spec.scheduler_name not in self._schedulers:
+            return False
+        wanted = demand(pod)
+        return bool(wanted.exclusive_cpus or devices_of(wanted))
+
+    def _audited(self, pod: Pod, view: NodeTopology, verdict: Judged, cause: Cause) -> AuditedPod:
+        meta, owner = pod.metadata, pod.metadata.controller
+        return AuditedPod(
+            namespace=meta.namespace,
+            name=meta.name,
+            controller=f"{owner.kind}/{owner.name}" if owner is not None else "",
+            scheduler=pod.spec.scheduler_name or "default-scheduler",
+            node=pod.spec.node_name,
+            policy=view.known_policy,
+            zones=verdict.zones,
+            fewest=verdict.fewest,
+            cause=str(cause),
+            why=verdict.why,
+            since=(pod.status.start_time or "") if pod.status else "",
+            predicted=self._predicted.get(meta.uid, ""),
+            actual=self._actual(pod, view),
+            better=self._better(pod, cause) if self._moves else (),
+        )
+
+    def _actual(self, pod: Pod, view: NodeTopology) -> str:
+        holding = view.report.holding(pod.metadata.uid) if view.report is not None else None
+        if view.report is None or holding is None:
+            return ""
+        devices = self._facts.dra_devices(pod.spec.node_name)
+        own = [one for one in devices if pod.metadata.key in one.pods]
+        use = use_with_devices(use_in_report(view.report, holding), own)
+        return use_text(use_document(use))
+
+    def _better(self, pod: Pod, cause: Cause) -> tuple[str, ...]:
+        """Return the nodes that would align *pod* now."""
+        engine, subject = self._engine(pod), pod_subject(pod)
+        if cause in (Cause.SHARED_CPUS, Cause.DEVICE_HEALTH):
+            options = Options(changes=False, candidates=0)
+            return tuple(
+                filter(self._gives_cpus, explain(self._facts, engine, subject, options).fitting)
+            )
+        placement = placement_now(self._facts, engine, subject)
+        return placement.better if placement is not None else ()
+
+    def _gives_cpus(self, node: str) -> bool:
+        view = self._facts.view(node)
+        return isinstance(view, NodeTopology) and view.cpu_manager_policy == _STATIC
+
+    def _engine(self, pod: Pod) -> Engine:
+        config = configuration_in(self._facts, pod.spec.scheduler_name)
+        key = None if config is None else tuple(one.scheduler_name for one in config.profiles)
+        if key not in self._engines:
+            self._engines[key] = engine_of(self._facts, config, pod.spec.scheduler_name)
+        return self._engines[key]
+
+
+def _unknown(pod: Pod, why: str) -> UnknownPod:
+    meta = pod.metadata
+    return UnknownPod(namespace=meta.namespace, name=meta.name, node=pod.spec.node_name, why=why)
