@@ -1,8 +1,8 @@
 """Which devices a pod gets on given NUMA nodes.
 
-Types that a pod wants placed together are chosen one after the other: the leading type by the tree
-of devices (`device_groups`), the others as close to it as they can be: on the same PCIe switch,
-else on the same NUMA node, else anywhere. A pod may insist on the same switch.
+Types that a pod wants placed together get devices that are as close to each other as can be
+(`joint`); a pod may insist on the same PCIe switch. Others are chosen by the tree of devices
+(`groups`).
 
 A node that publishes no Device resource has devices that only its kubelet knows; nothing is given
 away there, and nothing is refused. Templates of shared GPUs are not read: a pod that wants one is
@@ -14,7 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.devices.groups import Branch, Left, pcie_of
+from numakube.koordinator.devices.groups import Left, pcie_of
+from numakube.koordinator.devices.joint import together
 from numakube.koordinator.devices.partitions import (
     must_be_partition,
     partition_refusal,
@@ -25,7 +26,7 @@ from numakube.koordinator.devices.wanted_devices import Want, wants_of
 from numakube.koordinator.refusals import Refusal, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numakube.koordinator.ledger.holdings import HeldDevice
     from numakube.koordinator.ledger.ledger import Ledger
@@ -99,16 +100,17 @@ def _allot(
     joint = [want for want in wants if want.type in wish.joint]
     given: list[HeldDevice] = []
     if len(joint) > 1:
-        together = _together(joint, offers, ways, strictly=wish.same_pcie)
-        if together is None:
+        freely = not (takes_whole_gpus(joint[0]) and must_be_partition(facts, wish))
+        chosen = together(joint, offers, ways, strictly=wish.same_pcie, freely=freely)
+        if chosen is None:
             return _not_together(joint, container, strictly=wish.same_pcie)
-        given += together
+        given += (one.given(want) for want, devices in chosen for one in devices)
         wants = [want for want in wants if want not in joint]
     for want in wants:
-        chosen = next(ways(want, offers[want.type]), None)
-        if chosen is None:
+        alone = next(ways(want, offers[want.type]), None)
+        if alone is None:
             return _not_in_scope(want, container)
-        given += (one.given(want) for one in chosen)
+        given += (one.given(want) for one in alone)
     return tuple(given)
 
 
@@ -123,55 +125,6 @@ def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
         return offers
     used = {pcie_of(one.place) for one in left if one.in_use and one.place.type == want.type}
     return [one for one in offers if pcie_of(one.place) not in used]
-
-
-def _together(
-    wants: Sequence[Want],
-    offers: Mapping[str, list[Left]],
-    ways: Callable[[Want, Sequence[Left]], Iterator[list[Left]]],
-    *,
-    strictly: bool,
-) -> list[HeldDevice] | None:
-    """Return devices of all types, close to those of the first; ``None`` if there are none."""
-    leading, others = wants[0], wants[1:]
-    candidates = offers[leading.type]
-    if strictly:
-        switches = [{pcie_of(one.place) for one in offers[other.type]} for other in others]
-        candidates = [
-            one for one in candidates if all(pcie_of(one.place) in those for those in switches)
-        ]
-    for chosen in ways(leading, candidates):
-        given = [one.given(leading) for one in chosen]
-        for other in others:
-            beside = _beside(other, offers[other.type], chosen, strictly=strictly)
-            if beside is None:
-                break
-            given += (one.given(other) for one in beside)
-        else:
-            return given
-    return None
-
-
-def _beside(
-    want: Want, offers: Sequence[Left], leaders: Sequence[Left], *, strictly: bool
-) -> list[Left] | None:
-    """Return the devices closest to *leaders*, taking turns among their PCIe switches."""
-    switches = list(dict.fromkeys(pcie_of(one.place) for one in leaders))
-    numas = {one.place.numa for one in leaders}
-    turns: dict[Branch, int] = {}
-    ranked: list[tuple[tuple[object, ...], Left]] = []
-    for one in sorted(offers, key=lambda one: one.place.minor):
-        switch = pcie_of(one.place)
-        turn = turns[switch] = turns.get(switch, -1) + 1
-        near = switch in switches
-        place = switches.index(switch) if near else 0
-        distance = 0 if near else 1 if one.place.numa in numas else 2
-        ranked.append(((distance, turn if near else 0, place, one.place.minor), one))
-    ranked.sort(key=lambda pair: pair[0])
-    chosen = [one for _, one in ranked[: want.count]]
-    if strictly and {pcie_of(one.place) for one in chosen} != set(switches):
-        return None
-    return chosen if len(chosen) == want.count else None
 
 
 def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container: str) -> Refusal:

@@ -1,0 +1,72 @@
+"""Devices that are placed together are as close as any choice of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.api.koordinator.devices import GPU, RDMA
+from numakube.koordinator.devices.groups import Left, selections
+from numakube.koordinator.devices.joint import together
+from numakube.koordinator.devices.wanted_devices import Want
+from numakube.koordinator.node.node_facts import DevicePlace
+
+
+def device(kind: str, minor: int, numa: int, switch: int, *, in_use: bool = False) -> Left:
+    """Return a device with nothing taken of it."""
+    place = DevicePlace(type=kind, minor=minor, numa=numa, pcie=f"{numa}-{switch}")
+    return Left(place=place, amounts={}, vfs=(), in_use=in_use)
+
+
+@st.composite
+def offered(draw: st.DrawFn, kind: str) -> list[Left]:
+    """Draw devices of a type anywhere on two NUMA nodes with two switches each."""
+    count = draw(st.integers(1, 5))
+    place = st.integers(0, 1)
+    return [
+        device(kind, minor, draw(place), draw(place), in_use=draw(st.booleans()))
+        for minor in range(count)
+    ]
+
+
+def misses(gpus: tuple[Left, ...], cards: tuple[Left, ...]) -> tuple[int, int]:
+    """Return how many pairs are not on one NUMA node, and not behind one switch."""
+    wanted = min(len(gpus), len(cards))
+    numa = Counter(one.place.numa for one in gpus) & Counter(one.place.numa for one in cards)
+    pcie = Counter(one.place.pcie for one in gpus) & Counter(one.place.pcie for one in cards)
+    return wanted - numa.total(), wanted - pcie.total()
+
+
+@given(gpus=offered(GPU), cards=offered(RDMA), data=st.data())
+def test_no_other_choice_has_closer_pairs(
+    gpus: list[Left], cards: list[Left], data: st.DataObject
+) -> None:
+    """Compared with all of them."""
+    first = Want(type=GPU, count=data.draw(st.integers(1, len(gpus))), each={})
+    second = Want(type=RDMA, count=data.draw(st.integers(1, len(cards))), each={})
+    ways = partial(selections, all_left=[*gpus, *cards])
+    offers = {GPU: gpus, RDMA: cards}
+    chosen = together([first, second], offers, ways, strictly=False, freely=True)
+    assert chosen is not None
+    (_, leaders), (_, beside) = chosen
+    best = min(
+        misses(one, other)
+        for one in combinations(gpus, first.count)
+        for other in combinations(cards, second.count)
+    )
+    assert misses(tuple(leaders), tuple(beside)) == best
+
+
+def test_gpus_go_where_a_card_is_free_though_the_pod_does_not_insist() -> None:
+    """The first GPU's switch has no card left."""
+    gpus = [device(GPU, 0, 0, 0), device(GPU, 1, 0, 1)]
+    cards = [device(RDMA, 1, 0, 1)]
+    wants = [Want(type=GPU, count=1, each={}), Want(type=RDMA, count=1, each={})]
+    ways = partial(selections, all_left=[*gpus, *cards])
+    chosen = together(wants, {GPU: gpus, RDMA: cards}, ways, strictly=False, freely=True)
+    assert chosen is not None
+    assert [one.place.minor for _, devices in chosen for one in devices] == [1, 1]
