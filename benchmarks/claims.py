@@ -26,12 +26,14 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numakube.kube.resource_types import Document
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.registry import Handle
 
 BUDGETS: Final = {1000: 20.0, 5000: 60.0}
 """Milliseconds of a first decision, by number of nodes."""
 PODS: Final = 20
+KINDS: Final = ("gpu", "nic")
 
 
 def run() -> Iterator[dict[str, object]]:
@@ -54,9 +56,7 @@ def run() -> Iterator[dict[str, object]]:
         }
 
 
-def _placed(
-    engine: Engine, cycle: Cycle, number: int, kinds: tuple[str, ...] = ("gpu", "nic")
-) -> float:
+def _placed(engine: Engine, cycle: Cycle, number: int, kinds: tuple[str, ...] = KINDS) -> float:
     """Place a pod; return the seconds that the decision and its reservation took."""
     claim = _claim(number, kinds)
     engine.cluster.objects.resource_claims[claim.metadata.key] = claim
@@ -80,12 +80,11 @@ def _engine(nodes: int) -> Engine:
     engine = assemble(default_configuration(), registry)
     for number in range(nodes):
         engine.cluster.set_node(_node(f"node-{number}"))
-        for one in _slices(f"node-{number}"):
-            engine.cluster.objects.resource_slices[one.metadata.key] = one
-    for name in ("gpu", "nic"):
-        selector = {"cel": {"expression": f'device.driver == "{name}.example"'}}
-        tree = {"metadata": {"name": name}, "spec": {"selectors": [selector]}}
-        engine.cluster.objects.device_classes[name] = convert(DeviceClass, tree)
+        for one in slices(f"node-{number}"):
+            piece = convert(ResourceSlice, one)
+            engine.cluster.objects.resource_slices[piece.metadata.key] = piece
+    for kind in KINDS:
+        engine.cluster.objects.device_classes[kind] = convert(DeviceClass, device_class(kind))
     return engine
 
 
@@ -102,8 +101,15 @@ def _node(name: str) -> Node:
     return convert(Node, {"metadata": {"name": name, "labels": labels}, "status": status})
 
 
-def _slices(node: str) -> Iterator[ResourceSlice]:
-    for kind in ("gpu", "nic"):
+def device_class(kind: str) -> Document:
+    """Return the class of GPUs, or of NICs."""
+    selector = {"cel": {"expression": f'device.driver == "{kind}.example"'}}
+    return {"metadata": {"name": kind}, "spec": {"selectors": [selector]}}
+
+
+def slices(node: str) -> Iterator[Document]:
+    """Yield the slices of a node: eight GPUs and eight NICs, four of each on a NUMA node."""
+    for kind in KINDS:
         devices = [
             {
                 "name": f"{kind}-{number}",
@@ -117,15 +123,19 @@ def _slices(node: str) -> Iterator[ResourceSlice]:
         ]
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": f"{kind}.example", "nodeName": node, "pool": pool, "devices": devices}
-        yield convert(ResourceSlice, {"metadata": {"name": f"{node}-{kind}"}, "spec": spec})
+        yield {"metadata": {"name": f"{node}-{kind}"}, "spec": spec}
+
+
+def claim_spec(kinds: tuple[str, ...] = KINDS) -> Document:
+    """Return what a claim for one device of each kind on one PCIe root says."""
+    requests = [{"name": kind, "exactly": {"deviceClassName": kind, "count": 1}} for kind in kinds]
+    constraint = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+    return {"devices": {"requests": requests, "constraints": [constraint]}}
 
 
 def _claim(number: int, kinds: tuple[str, ...]) -> ResourceClaim:
-    requests = [{"name": kind, "exactly": {"deviceClassName": kind, "count": 1}} for kind in kinds]
-    constraint = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
     meta = {"name": f"c{number}", "namespace": "default", "uid": f"claim-{number}"}
-    spec = {"devices": {"requests": requests, "constraints": [constraint]}}
-    return convert(ResourceClaim, {"metadata": meta, "spec": spec})
+    return convert(ResourceClaim, {"metadata": meta, "spec": claim_spec(kinds)})
 
 
 def _pod(number: int) -> Pod:

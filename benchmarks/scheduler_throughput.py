@@ -19,7 +19,7 @@ import time
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tests.real.api_server import RealServer, assets
 
@@ -33,10 +33,11 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.store import Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
+    from numakube.kube.resource_types import Document
     from numakube.kube.store import Change
 
 SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi, gpu 4"
@@ -100,12 +101,19 @@ def _rate(figures: list[dict[str, object]]) -> float:
 
 @contextmanager
 def api_server() -> Iterator[str]:
-    """Run the lab's API server in a process of its own."""
-    command = [sys.executable, "-c", SERVER]
+    """Run the lab's API server in a process of its own; give its address."""
+    with server_process(SERVER) as (url, _):
+        yield url
+
+
+@contextmanager
+def server_process(script: str) -> Iterator[tuple[str, int]]:
+    """Run a *script* that serves; give the address that it prints, and its process id."""
+    command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:  # noqa: S603 - our own
         assert server.stdout is not None
         try:
-            yield server.stdout.readline().decode().strip()
+            yield server.stdout.readline().decode().strip(), server.pid
         finally:
             server.terminate()
 
@@ -210,11 +218,11 @@ async def _figures(
 ) -> list[dict[str, object]]:
     nodes, pods, rate = case
     at = f"{nodes} nodes, {on}" if on else f"{nodes} nodes"
-    await _create(client, observer, {"warm-up"}, pause=0.0)
+    await create_pods(client, observer, {"warm-up"})
     await observer.all_bound({"warm-up"})
     burst = {f"burst-{number}" for number in range(pods)}
     used, start = cpu_seconds(pid), time.perf_counter()
-    await _create(client, observer, burst, pause=0.0)
+    await create_pods(client, observer, burst)
     await observer.all_bound(burst)
     seconds = time.perf_counter() - start
     cpu = cpu_seconds(pid) - used
@@ -233,7 +241,7 @@ async def _figures(
         },
     ]
     steady = {f"steady-{number}" for number in range(STEADY_PODS)}
-    await _create(client, observer, steady, pause=1 / STEADY_RATE)
+    await create_pods(client, observer, steady, pause=1 / STEADY_RATE)
     await observer.all_bound(steady)
     figures.append(
         {
@@ -258,30 +266,37 @@ async def _figures(
     return figures
 
 
-async def _create(client: Client, observer: Observer, names: set[str], *, pause: float) -> None:
+async def create_pods(
+    client: Client,
+    observer: Observer,
+    names: Iterable[str],
+    *,
+    pause: float = 0.0,
+    document: Callable[[str], Document] | None = None,
+) -> None:
+    """Create a pod of each name, several at once, or one in every *pause* seconds."""
+    make = document or pod
     waiting = iter(sorted(names))
     if pause:
         async with asyncio.TaskGroup() as group:
             for name in waiting:
-                group.create_task(_create_one(client, observer, name))
+                group.create_task(_create_some(client, observer, iter((name,)), make))
                 await asyncio.sleep(pause)
         return
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
-            group.create_task(_create_some(client, observer, waiting))
+            group.create_task(_create_some(client, observer, waiting, make))
 
 
-async def _create_some(client: Client, observer: Observer, names: Iterator[str]) -> None:
+async def _create_some(
+    client: Client, observer: Observer, names: Iterator[str], make: Callable[[str], Document]
+) -> None:
     for name in names:
-        await _create_one(client, observer, name)
+        observer.created[name] = time.perf_counter()
+        await client.create(PODS, make(name), namespace="default")
 
 
-async def _create_one(client: Client, observer: Observer, name: str) -> None:
-    observer.created[name] = time.perf_counter()
-    await client.create(PODS, pod(name), namespace="default")
-
-
-def pod(name: str) -> dict[str, Any]:
+def pod(name: str) -> Document:
     """Return a guaranteed pod that wants whole CPUs on one NUMA node."""
     resources = {"cpu": "4", "memory": "8Gi"}
     return {

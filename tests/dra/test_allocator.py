@@ -17,6 +17,7 @@ from numakube.dra.allocated_state import AllocatedState, state_of
 from numakube.dra.allocator import Allocator, SearchStopped
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.features import Features, features_of
+from numakube.dra.node_kinds import OWN, NodeKinds
 from numakube.dra.pools import Inventory
 from numakube.errors import InvalidValue
 
@@ -183,12 +184,16 @@ def test_nodes_of_one_kind_get_equal_devices(
                 result = {"request": "r", "driver": "d", "pool": name, "device": f"d{at}"}
                 held = convert(AllocationResult, {"devices": {"results": [result]}})
                 state.add(held, sharing=True)
-    allocator = Allocator(Inventory(slices, Features()), state, _CLASSES, new_id=str)
+    inventory = Inventory(slices, Features())
+    kinds, allocator = (
+        NodeKinds(inventory, state),
+        Allocator(inventory, state, _CLASSES, new_id=str),
+    )
     claim = _claim(_request(count=wanted), constraints=[{"matchAttribute": "d/v"}])
     found: dict[object, list[list[str]] | None] = {}
     for node in nodes:
-        kind = allocator.kind_of(node)
-        assert kind is not None
+        kind = kinds.of(node)
+        assert kind != OWN
         allocated = allocator.allocate(node, [claim])
         devices_of = None if allocated is None else _names(allocated)
         assert found.setdefault(kind, devices_of) == devices_of
@@ -197,5 +202,5 @@ def test_nodes_of_one_kind_get_equal_devices(
 def test_a_node_that_reaches_devices_of_others_is_of_its_own_kind() -> None:
     """Or one that shares a device."""
     everywhere = _slice([{"name": "a"}], nodeName=None, allNodes=True)
-    allocator = Allocator(Inventory([everywhere], Features()), AllocatedState(), {}, new_id=str)
-    assert allocator.kind_of(_NODE) is None
+    kinds = NodeKinds(Inventory([everywhere], Features()), AllocatedState())
+    assert kinds.of(_NODE) == OWN

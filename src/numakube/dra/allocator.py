@@ -18,7 +18,7 @@ from numakube.dra.requests import MAX_RESULTS, Request, check_gates, wanted_devi
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
@@ -69,25 +69,6 @@ class Allocator:
         for pool in self._inventory.pools_for(node):
             for candidate in pool.candidates if pool.usable else ():
                 yield candidate, not self._state.holds(candidate.id)
-
-    def kind_of(self, node: Node) -> Hashable | None:
-        """Return what nodes share on which claims get equal devices; None for one of its own kind.
-
-        The devices of such nodes differ in nothing but the names of their pools, and the same ones
-        are taken.
-        """
-        offered = self._inventory.kind_of(node)
-        if offered is None:
-            return None
-        state = self._state
-        taken: list[str] = []
-        for pool in self._inventory.pools_for(node):
-            for candidate in pool.candidates if state.pools[pool.id] else ():
-                if state.is_shared(candidate.id):
-                    return None
-                if candidate.id in state.devices:
-                    taken.append(f"{pool.id.driver}/{candidate.id.device}")
-        return offered, tuple(taken), tuple(node.status.declared_features)
 
     def allocate(
         self, node: Node, claims: Sequence[ResourceClaim], within: Within | None = None

@@ -16,7 +16,7 @@ from numakube.dra.device_ids import AllocationError, DeviceId, PoolId
 from numakube.dra.node_selection import reaches
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_slices import CounterSet, Device, ResourceSlice
@@ -66,17 +66,19 @@ class Inventory:
     def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
         self.slices = tuple(slices)
         self.features = features
-        self._local: dict[str, list[ResourceSlice]] = {}
-        self._shared: list[ResourceSlice] = []
+        self._local: dict[str, list[int]] = {}
+        self._shared: list[int] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = {}
-        self._kinds: dict[str, Hashable | None] = {}
+        self._kinds: dict[str, tuple[list[Pool], int | None]] = {}
+        self._numbers: dict[bytes, int] = {}
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
-        for one in self.slices:
+        for position, one in enumerate(self.slices):
             self._by_pool.setdefault(pool_id(one), []).append(one)
-            if one.spec.node_name:
-                self._local.setdefault(one.spec.node_name, []).append(one)
+            # The stable allocator lets every node see counters, whoever's they are.
+            if one.spec.node_name and not (features.stable and one.spec.shared_counters):
+                self._local.setdefault(one.spec.node_name, []).append(position)
             else:
-                self._shared.append(one)
+                self._shared.append(position)
 
     def pools_for(self, node: Node) -> list[Pool]:
         """Return the pools that *node* sees, in the order in which they are searched.
@@ -101,17 +103,21 @@ class Inventory:
             return pools
         return sorted(pools, key=lambda pool: (_has_conditions(pool), pool.id))
 
-    def kind_of(self, node: Node) -> Hashable | None:
-        """Return what nodes share whose own devices differ in nothing but the names of pools.
+    def kind_of(self, node: Node) -> int | None:
+        """Return a number for nodes whose own devices differ in nothing but the names of pools.
 
         None means that the node reaches devices that are not its own.
-        """
-        name = node.metadata.name
-        if name not in self._kinds:
-            self._kinds[name] = self._kind(self.pools_for(node))
-        return self._kinds[name]
 
-    def _kind(self, pools: Sequence[Pool]) -> Hashable | None:
+        Raises:
+            AllocationError: a node selector cannot be read.
+        """
+        pools = self.pools_for(node)
+        known = self._kinds.get(node.metadata.name)
+        if known is None or known[0] is not pools:
+            known = self._kinds[node.metadata.name] = pools, self._kind(pools)
+        return known[1]
+
+    def _kind(self, pools: Sequence[Pool]) -> int | None:
         foreign = any(not one.slice.spec.node_name for pool in pools for one in pool.candidates)
         if foreign or any(pool.counter_sets or pool.elsewhere for pool in pools):
             return None
@@ -119,7 +125,7 @@ class Inventory:
             (pool.id.driver, pool.incomplete, pool.problem, [one.device for one in pool.candidates])
             for pool in pools
         ]
-        return msgspec.json.encode(told)
+        return self._numbers.setdefault(msgspec.json.encode(told), len(self._numbers))
 
     def _grouped(self, node: Node) -> dict[PoolId, list[ResourceSlice]]:
         """Return the newest slices of each pool among those that *node* can reach."""
@@ -136,10 +142,12 @@ class Inventory:
                 found.append(one)
         return grouped
 
-    def _considered(self, node: Node) -> Sequence[ResourceSlice]:
+    def _considered(self, node: Node) -> Iterator[ResourceSlice]:
+        """Yield the slices that *node* may reach: in the API's order, or its own ones first."""
+        positions = [*self._local.get(node.metadata.name, ()), *self._shared]
         if self.features.stable:
-            return self.slices
-        return [*self._local.get(node.metadata.name, ()), *self._shared]
+            positions.sort()
+        return map(self.slices.__getitem__, positions)
 
     def _is_known(self, one: ResourceSlice) -> bool:
         spec = one.spec

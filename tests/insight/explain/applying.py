@@ -22,6 +22,7 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.snapshot.objects import Followed
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
@@ -66,7 +67,7 @@ def _claimed(facts: ClusterFacts, change: Change) -> ClusterFacts:
     else:
         (request,) = (one for one in devices["requests"] if one["name"] == change.resource)
         request["exactly"]["count"] = int(change.to)
-    claims = {**claims, change.claim: msgspec.convert(tree, ResourceClaim)}
+    claims = Followed({**claims, change.claim: msgspec.convert(tree, ResourceClaim)})
     return replace(facts, objects=replace(facts.objects, resource_claims=claims))
 
 

@@ -69,6 +69,12 @@ class Verdicts:
         choice = np.where(self.ok, other.choice + len(self.statuses), self.choice)
         return Verdicts(choice.astype(np.int32), self.statuses + other.statuses)
 
+    def replaced(self, where: Mask, other: Verdicts) -> Verdicts:
+        """Return these, with what *other* says of the rows *where* it was asked instead."""
+        choice = self.choice.copy()
+        choice[where] = other.choice + len(self.statuses)
+        return Verdicts(choice, self.statuses + other.statuses)
+
     @property
     def ok(self) -> Mask:
         """Which rows passed."""

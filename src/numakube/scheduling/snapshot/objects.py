@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from weakref import WeakSet
 
 if TYPE_CHECKING:
+    from collections.abc import ValuesView
+
     from numakube.api.koordinator.devices import DeviceCr
     from numakube.api.resource_claims import ResourceClaim
     from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
@@ -67,6 +70,75 @@ class Grouped(MutableMapping[str, T], Generic[T]):
         return len(self._objects)
 
 
+class Changes:
+    """The keys of objects that have changed since their follower last took them.
+
+    Attributes:
+        followed: the objects.
+    """
+
+    def __init__(self, followed: Followed[T]) -> None:
+        self.followed: Followed[T] = followed
+        self._keys = set(followed)
+
+    def add(self, key: str) -> None:
+        """Note that an object has changed."""
+        self._keys.add(key)
+
+    def take(self) -> set[str]:
+        """Return the keys, and begin again with none."""
+        keys, self._keys = self._keys, set()
+        return keys
+
+
+class Followed(MutableMapping[str, T], Generic[T]):
+    """Objects by key, of which followers learn which ones have changed.
+
+    Attributes:
+        version: another one after every change.
+    """
+
+    def __init__(self, objects: Mapping[str, T] = MappingProxyType({})) -> None:
+        self.version = 0
+        self._objects: dict[str, T] = dict(objects)
+        self._followers: WeakSet[Changes] = WeakSet()
+
+    def follow(self) -> Changes:
+        """Return what tells of changes from now on, and at first of all objects."""
+        changes = Changes(self)
+        self._followers.add(changes)
+        return changes
+
+    def _changed(self, key: str) -> None:
+        self.version += 1
+        for one in self._followers:
+            one.add(key)
+
+    def __getitem__(self, key: str) -> T:
+        return self._objects[key]
+
+    def __setitem__(self, key: str, value: T) -> None:
+        self._objects[key] = value
+        self._changed(key)
+
+    def __delitem__(self, key: str) -> None:
+        del self._objects[key]
+        self._changed(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def values(self) -> ValuesView[T]:
+        """Return the objects."""
+        return self._objects.values()
+
+
 def free_volumes(class_name: str) -> str:
     """Return the group of volumes of a storage class that are for no claim yet."""
     return f"free {class_name}"
@@ -112,7 +184,7 @@ class ClusterObjects:
     stateful_sets: dict[str, StatefulSet] = field(default_factory=dict)
     disruption_budgets: dict[str, PodDisruptionBudget] = field(default_factory=dict)
     devices: dict[str, DeviceCr] = field(default_factory=dict)
-    resource_claims: dict[str, ResourceClaim] = field(default_factory=dict)
-    resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    device_classes: dict[str, DeviceClass] = field(default_factory=dict)
-    device_taint_rules: dict[str, DeviceTaintRule] = field(default_factory=dict)
+    resource_claims: Followed[ResourceClaim] = field(default_factory=Followed)
+    resource_slices: Followed[ResourceSlice] = field(default_factory=Followed)
+    device_classes: Followed[DeviceClass] = field(default_factory=Followed)
+    device_taint_rules: Followed[DeviceTaintRule] = field(default_factory=Followed)

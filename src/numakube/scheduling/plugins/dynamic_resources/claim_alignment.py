@@ -68,7 +68,7 @@ class ClaimAlignment:
             return self._together(found), SUCCESS
         closest = self._allocate(found, lambda claim, one: self._is_on(one, near.get(claim)))
         if closest is not None and self._is_near(closest, near):
-            return replace(found, allocations=closest), SUCCESS
+            return replace(found, allocations=closest, is_alike=False), SUCCESS
         if wish == REQUIRED:
             return found, unschedulable(_refusal(near))
         return found, SUCCESS
@@ -135,7 +135,7 @@ class ClaimAlignment:
             for wanted, _ in sorted(counts.items(), key=lambda item: (item[1], str(item[0]))):
                 closest = self._allocate(found, _at(place, wanted))
                 if closest is not None:
-                    return replace(found, allocations=closest)
+                    return replace(found, allocations=closest, is_alike=False)
         return found
 
     def _allocate(

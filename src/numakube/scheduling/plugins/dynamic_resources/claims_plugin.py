@@ -29,6 +29,7 @@ from numakube.scheduling.framework.plugins import (
     PreScore,
     Reserve,
     Score,
+    VectorFilter,
 )
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
@@ -50,6 +51,11 @@ from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
 from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
 from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS, CycleClaims
+from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
+    KindColumn,
+    KindVerdicts,
+    asker_of,
+)
 from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
 from numakube.scheduling.plugins.dynamic_resources.pod_status_writes import extended_status
 from numakube.scheduling.plugins.dynamic_resources.served_resources import GATE, ServedResources
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -84,6 +91,7 @@ class DynamicResources(
     PreEnqueue,
     PreFilter,
     Filter,
+    VectorFilter,
     PostFilter,
     PreScore,
     Score,
@@ -121,6 +129,7 @@ class DynamicResources(
         self._extended = ServedResources(
             on=self.features.extended_resource, detects=GATE not in self.args.feature_gates
         )
+        self._verdicts = KindVerdicts()
 
     @classmethod
     def from_args(
@@ -175,11 +184,15 @@ class DynamicResources(
         if not status.ok:
             return PreFilterResult(status)
         state.write(CYCLE_CLAIMS, known)
+        kinds = self._tracker.kinds(objects)
+        waiting = (claim for _, claim in known.to_allocate())
         search = NodeSearch(
             known,
             self.features,
             self._tracker.inventory(objects),
             self._extended.classes(objects),
+            kinds=kinds,
+            verdicts=self._verdicts.of(waiting, kinds, objects.device_classes.version),
             now=self.actions.now() if self.actions is not None else None,
             timeout_seconds=self.args.binding_timeout_seconds,
         )
@@ -237,6 +250,17 @@ class DynamicResources(
         search = state.read(_SEARCH)
         return SUCCESS if search is None else search.judge(pod, node)
 
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse the nodes that `filter` refuses, and those that would fail `confirm` again."""
+        search = state.read(_SEARCH)
+        if search is None:
+            return None
+        column = snapshot.derived(self._tracker, lambda _: KindColumn())
+        kinds = column.read(self._tracker.kinds(snapshot.objects), snapshot)
+        return search.judge_all(pod, asker_of(pod), snapshot, rows, kinds)
+
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
     ) -> tuple[Nomination | None, Status]:
@@ -263,13 +287,14 @@ class DynamicResources(
             self._tracker.assume(await deallocate(self.actions, claim))
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
-        """Skip the score of pods without claims: it is 0 on every node."""
-        return SUCCESS if state.read(CYCLE_CLAIMS) is not None else SKIP
+        """Skip the score of pods without alternatives in their claims: it is 0 on every node."""
+        known = state.read(CYCLE_CLAIMS)
+        return SUCCESS if known is not None and known.has_alternatives else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate a node by how far up in their lists the alternatives are that it can serve."""
-        known = state.read(CYCLE_CLAIMS)
-        found = known.nodes.get(node.name) if known is not None else None
+        known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
+        found = search.found(node) if search is not None else None
         if known is None or found is None or not self.features.prioritized_list:
             return 0
         return preference_score(known.claims, found.allocations)
@@ -281,15 +306,16 @@ class DynamicResources(
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Take devices near what the kubelet will give the pod, unless configured otherwise."""
-        known = state.read(CYCLE_CLAIMS)
-        found = known.nodes.get(node.name) if known is not None else None
-        search = state.read(_SEARCH)
+        known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
+        found = search.found(node) if search is not None else None
         if known is None or search is None or found is None:
             return SUCCESS
-        found, status = search.exact(node, found)
-        if status.ok and self.args.device_choice != "FirstFit":
+        if self.args.device_choice != "FirstFit":
             found, status = ClaimAlignment(known, pod, node).choose(found)
-        known.nodes[node.name] = found
+            if not status.ok:
+                search.fail(asker_of(pod), node, status)
+                return status
+        known.nodes[node.name], status = search.exact(node, found)
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -298,8 +324,9 @@ class DynamicResources(
         if known is None or known.allocator is None:
             return SUCCESS
         waiting = list(known.to_allocate())
-        found = known.nodes.get(node.name)
-        if found is None or not found.allocations:
+        search = state.read(_SEARCH)
+        found = search.found(node) if search is not None else None
+        if search is None or found is None or not found.allocations:
             if all(index == known.extended for index, _ in waiting):
                 return SUCCESS
             return failure("claim allocation not found for node")
@@ -308,12 +335,10 @@ class DynamicResources(
                 f"internal error, have {len(found.allocations)} allocations, {len(waiting)} claims "
                 f"to allocate, want {len(waiting)} claims"
             )
-        search = state.read(_SEARCH)
-        if search is not None:
-            found, status = search.exact(node, found)
-            if not status.ok:
-                return status
-            known.nodes[node.name] = found
+        found, status = search.exact(node, found)
+        if not status.ok:
+            return status
+        known.nodes[node.name] = found
         for (index, claim), allocation in zip(waiting, found.allocations, strict=True):
             known.reserved[index] = allocation
             real = found.extended if index == known.extended and found.extended else claim

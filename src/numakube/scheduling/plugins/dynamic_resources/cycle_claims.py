@@ -10,7 +10,7 @@ from numakube.dra.pod_claims import is_for
 from numakube.scheduling.framework.state import StateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Iterator
 
     from numakube.api.pod import (
         ContainerExtendedResourceRequest,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numakube.dra.allocator import Allocator
     from numakube.dra.device_places import DevicePlaces
     from numakube.dra.pools import Candidate
-    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects
 
@@ -53,7 +52,6 @@ class CycleClaims:
         extended: the position of that one, or -1.
         reserved: allocations that were booked for the chosen node, by position.
         unavailable: positions of claims that some node could not use.
-        judged: allocations, or why there are none, by kind of node.
         mapped: which claims stand for resources of the node, by uid.
         places: finds out where devices are.
     """
@@ -61,9 +59,6 @@ class CycleClaims:
     objects: ClusterObjects
     names: list[str]
     claims: list[ResourceClaim]
-    judged: dict[Hashable, tuple[tuple[AllocationResult, ...], Status]] = field(
-        default_factory=dict
-    )
     extended: int = -1
     extended_uid: str = ""
     allocator: Allocator | None = None
@@ -77,6 +72,15 @@ class CycleClaims:
     def has_user_claims(self) -> bool:
         """Whether the pod names claims itself."""
         return bool(self.names)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether a request would rather have some devices than others."""
+        return any(
+            request.first_available
+            for claim in self.claims
+            for request in claim.spec.devices.requests
+        )
 
     @property
     def extended_claim(self) -> ResourceClaim | None:

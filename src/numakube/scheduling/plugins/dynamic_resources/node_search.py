@@ -5,26 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from numakube.dra import binding_conditions as conditions
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import OPTIONAL_OPERATIONS
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.extended_resources import is_served_name, requests_and_mappings, with_requests
+from numakube.dra.node_kinds import OWN
 from numakube.dra.node_selection import selects
 from numakube.dra.pod_claims import is_reserved_for
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_resources
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
     from datetime import datetime
 
     from numakube.api.pod import ContainerExtendedResourceRequest, Pod
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.features import Features
+    from numakube.dra.node_kinds import NodeKinds
     from numakube.dra.pools import Inventory
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import Found, ShapeVerdicts
+    from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -41,6 +49,8 @@ class NodeSearch:
         inventory: Inventory,
         classes: Mapping[str, str],
         *,
+        kinds: NodeKinds,
+        verdicts: ShapeVerdicts,
         now: datetime | None,
         timeout_seconds: float,
     ) -> None:
@@ -49,6 +59,13 @@ class NodeSearch:
         self._inventory = inventory
         self._classes = classes
         self._counts = features.node_allocatable_resources
+        self._kinds = kinds
+        self._verdicts = verdicts
+        # What is found depends on the kind of node alone, unless the node's name is in question.
+        allocated = any(claim.status.allocation is not None for claim in known.claims)
+        self._by_kind = (
+            known.allocator is not None and known.extended < 0 and not (self._counts or allocated)
+        )
         self._now = now
         self._timeout = timeout_seconds
 
@@ -77,6 +94,63 @@ class NodeSearch:
         if known.allocator is not None or found.resources:
             known.nodes[node.name] = found
         return SUCCESS
+
+    def judge_all(
+        self, pod: PodInfo, asker: Hashable, snapshot: Snapshot, rows: Rows, kinds: IntArray
+    ) -> Verdicts:
+        """Say which of *rows* are possible; *kinds* has the kind of every row.
+
+        Nodes that failed the final check for pods like *asker* are refused for the same reason.
+        """
+        if not self._by_kind:
+            return Verdicts.each(rows, lambda row: self.judge(pod, snapshot.at(row)))
+        present, places, which = np.unique(kinds[rows], return_index=True, return_inverse=True)
+        firsts = [snapshot.at(row) for row in rows[places].tolist()]
+        found = [self._of_kind(*one)[1] for one in zip(present.tolist(), firsts, strict=True)]
+        fits = np.array([status.ok for status in found], dtype=np.bool_)
+        verdicts = Verdicts.where(fits[which], NO_DEVICES)
+        # What was found for one of them cannot be said of the others.
+        alone = present == OWN
+        alone |= [not status.ok and status is not NO_DEVICES for status in found]
+        if alone.any():
+            verdicts = self._one_by_one(pod, snapshot, rows, alone[which], verdicts)
+        again = dict(self._verdicts.refusals(asker, snapshot, kinds))
+        if again:
+            where = np.isin(rows, list(again)) & verdicts.ok
+            verdicts = verdicts.replaced(where, Verdicts.each(rows[where], again.__getitem__))
+        return verdicts
+
+    def _one_by_one(
+        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, where: Mask, verdicts: Verdicts
+    ) -> Verdicts:
+        judged = Verdicts.each(rows[where], lambda row: self.judge(pod, snapshot.at(row)))
+        return verdicts.replaced(where, judged)
+
+    def _of_kind(self, kind: int, node: NodeInfo) -> Found:
+        """Return what was found on a node of that *kind*; searches *node* if none was searched."""
+        if kind == OWN:
+            return (), SUCCESS
+        known = self._verdicts.by_kind.get(kind)
+        if known is None:
+            known = self._allocated(node, None)
+            if known[1].ok or known[1] is NO_DEVICES:
+                self._verdicts.by_kind[kind] = known
+        return known
+
+    def found(self, node: NodeInfo) -> NodeAllocation | None:
+        """Return what was found on a node that passed."""
+        found = self._known.nodes.get(node.name)
+        if found is None and self._by_kind:
+            known = self._verdicts.by_kind.get(self._kinds.of(node.node))
+            if known is not None and known[1].ok:
+                return NodeAllocation(known[0], is_alike=True)
+        return found
+
+    def fail(self, asker: Hashable, node: NodeInfo, status: Status) -> None:
+        """Remember that *node* failed the final check for pods like *asker*."""
+        kind = self._kinds.of(node.node)
+        if self._by_kind and kind != OWN:
+            self._verdicts.refuse(asker, node, kind, status)
 
     def _extended(
         self, pod: PodInfo, node: NodeInfo
@@ -156,16 +230,13 @@ class NodeSearch:
         self, node: NodeInfo, extended: ResourceClaim | None
     ) -> tuple[NodeAllocation, Status]:
         """Search the node, unless one of its kind has been searched."""
-        known = self._known
-        shares = known.allocator is not None and extended is None
-        kind = known.allocator.kind_of(node.node) if known.allocator and shares else None
-        if kind is not None and kind in known.judged and not self._counts:
-            allocations, status = known.judged[kind]
-            return NodeAllocation(allocations, is_alike=True), status
-        allocations, status = self._allocated(node, extended)
-        if kind is not None and (status.ok or status is NO_DEVICES):
-            known.judged[kind] = allocations, status
-        return NodeAllocation(allocations), status
+        kind = self._kinds.of(node.node)
+        if self._known.allocator is None or extended is not None or self._counts or kind == OWN:
+            allocations, status = self._allocated(node, extended)
+            return NodeAllocation(allocations), status
+        is_alike = kind in self._verdicts.by_kind
+        allocations, status = self._of_kind(kind, node)
+        return NodeAllocation(allocations, is_alike=is_alike), status
 
     def _allocated(
         self, node: NodeInfo, extended: ResourceClaim | None

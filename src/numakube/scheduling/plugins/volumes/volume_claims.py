@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Iterator
 
     from numakube.api.meta import ObjectMeta
     from numakube.scheduling.snapshot.objects import ClusterObjects
@@ -174,14 +174,13 @@ class Assumed(Generic[T]):
         """Take *changed* for what the object will be."""
         self._objects[changed.metadata.key] = changed
 
-    def keep(self, keys: Container[str]) -> None:
-        """Forget assumptions about objects that are not among *keys*."""
-        for key in [key for key in self._objects if key not in keys]:
-            del self._objects[key]
-
     def restore(self, changed: T) -> None:
         """Forget an assumption."""
-        self._objects.pop(changed.metadata.key, None)
+        self.forget(changed.metadata.key)
+
+    def forget(self, key: str) -> None:
+        """Forget what was assumed of the object with that key."""
+        self._objects.pop(key, None)
 
 
 def _version(one: _HasMeta) -> int:

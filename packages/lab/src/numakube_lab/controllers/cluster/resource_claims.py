@@ -75,7 +75,7 @@ def reconcile_pod(
 
     Args:
         pod: the pod.
-        claims: the claims of its namespace, by name.
+        claims: the claims that it names or that were made for it, by name.
         templates: the templates of its namespace, by name.
     """
     if is_terminating(pod) or has_ended(pod):
@@ -254,7 +254,7 @@ class PodClaims(Controller):
         self._pods = cluster.mirror(PODS)
         self._claims = cluster.mirror(RESOURCE_CLAIMS)
         self._templates = cluster.mirror(RESOURCE_CLAIM_TEMPLATES)
-        self._pods.indexed("claims", _has_claims)
+        self._pods.indexed("claims", _claim_users)
 
     def watch(self) -> None:
         """Look again when a pod, a claim or a template changes."""
@@ -267,23 +267,22 @@ class PodClaims(Controller):
         pod = self._pods.get(key)
         if pod is None or not pod.spec.resource_claims:
             return NOTHING
-        claims = self._claims.in_namespace(key.namespace)
+        named = [ObjectKey(key.namespace, name) for _, name in named_claims(pod) if name]
+        claims = (*self._claims.managed_by(pod.metadata.uid), *map(self._claims.get, named))
         templates = self._templates.in_namespace(key.namespace)
         return reconcile_pod(
             pod,
-            {one.metadata.name: one for one in claims},
+            {one.metadata.name: one for one in claims if one is not None},
             {one.metadata.name: one for one in templates},
         )
 
     def _users(self, changed: ResourceClaim | ResourceClaimTemplate) -> Iterable[ObjectKey]:
         """Return the pods that name a claim or a template, or that the claim was made for."""
-        name = changed.metadata.name
-        for pod in self._pods.store.select("claims", changed.metadata.namespace):
-            if changed.metadata.is_owned_by(pod.metadata.uid) or any(
-                name in (made, wanted.resource_claim_template_name)
-                for wanted, made in named_claims(pod)
-            ):
-                yield key_of(pod)
+        metadata, select = changed.metadata, self._pods.store.select
+        users = select("claims", f"{metadata.namespace}/{metadata.name}")
+        for owner in metadata.owner_references:
+            users += select("claims", owner.uid)
+        return map(key_of, users)
 
 
 class ClaimReservations(Controller):
@@ -350,5 +349,11 @@ class ClaimReservations(Controller):
         return {key_of(claim) for claim in (*reserved, *made)}
 
 
-def _has_claims(pod: Pod) -> Iterable[str]:
-    return (pod.metadata.namespace,) if pod.spec.resource_claims else ()
+def _claim_users(pod: Pod) -> Iterable[str]:
+    """Yield what a pod with claims is looked up by: what it names, and its uid."""
+    for wanted, made in named_claims(pod):
+        for name in (made, wanted.resource_claim_template_name):
+            if name:
+                yield f"{pod.metadata.namespace}/{name}"
+    if pod.spec.resource_claims:
+        yield pod.metadata.uid

@@ -1,0 +1,81 @@
+"""Which nodes are of one kind: their devices differ in the names of their pools alone.
+
+The same devices are taken on nodes of one kind, so claims get equal devices there. Kinds are
+numbers, kept up to date one pool at a time, so that a decision about thousands of nodes is one
+about a few kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.dra.device_ids import AllocationError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numakube.api.nodes import Node
+    from numakube.dra.allocated_state import AllocatedState
+    from numakube.dra.device_ids import PoolId
+    from numakube.dra.pools import Inventory
+
+OWN: Final = -1
+"""The kind of a node that is like no other: it reaches devices that are not its own, or shares."""
+
+
+class NodeKinds:
+    """The kinds of the nodes of a cluster.
+
+    Attributes:
+        changed: names of nodes whose kind may have changed, oldest first.
+    """
+
+    def __init__(self, inventory: Inventory, state: AllocatedState) -> None:
+        self.changed: list[str] = []
+        self._inventory = inventory
+        self._state = state
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[str, tuple[Node, int]] = {}
+        self._users: dict[PoolId, set[str]] = {}
+
+    def __len__(self) -> int:
+        """Return how many kinds there have been."""
+        return len(self._numbers)
+
+    def of(self, node: Node) -> int:
+        """Return the kind of *node*."""
+        name = node.metadata.name
+        known = self._known.get(name)
+        if known is None or known[0] is not node:
+            known = self._known[name] = node, self._kind(node)
+        return known[1]
+
+    def pool_changed(self, pool: PoolId) -> None:
+        """Take note that a device of *pool* was taken or given back."""
+        for name in self._users.get(pool, ()):
+            if self._known.pop(name, None) is not None:
+                self.changed.append(name)
+
+    def _kind(self, node: Node) -> int:
+        try:
+            offered = self._inventory.kind_of(node)
+        except AllocationError:
+            return OWN
+        taken = self._taken(node) if offered is not None else None
+        if taken is None:
+            return OWN
+        kind = offered, taken, node.status.declared_features
+        return self._numbers.setdefault(kind, len(self._numbers))
+
+    def _taken(self, node: Node) -> tuple[tuple[int, int], ...] | None:
+        """Return the positions of devices that are taken; None if a claim has a share of one."""
+        state = self._state
+        taken: list[tuple[int, int]] = []
+        for place, pool in enumerate(self._inventory.pools_for(node)):
+            self._users.setdefault(pool.id, set()).add(node.metadata.name)
+            for number, one in enumerate(pool.candidates if state.pools[pool.id] else ()):
+                if state.is_shared(one.id):
+                    return None
+                if one.id in state.devices:
+                    taken.append((place, number))
+        return tuple(taken)

@@ -1,0 +1,118 @@
+"""What was found for claims on each kind of nodes, remembered for the pods that ask for the same.
+
+Pods of one workload have claims that say the same. What one of them got on a node, the next one
+gets on every node of that kind (`numakube.dra.node_kinds`). Nodes that failed the final check are
+remembered one by one, for as long as nothing changes there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from numakube.dra.node_kinds import OWN
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.dra.node_kinds import NodeKinds
+    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_REMEMBERED_SHAPES: Final = 64
+_REMEMBERED_NODES: Final = 10_000
+"""Nodes that failed the final check, for one shape of pods."""
+
+Found: TypeAlias = "tuple[tuple[AllocationResult, ...], Status]"
+"""Allocations, or why there are none."""
+
+
+def asker_of(pod: PodInfo) -> Hashable:
+    """Return what pods have in common whose claims have to be near the same NUMA nodes."""
+    names = tuple(entry.name for entry in pod.pod.spec.resource_claims)
+    return kubelet_key(pod), names, pod.pod.metadata.annotations.get(ANNOTATION)
+
+
+class ShapeVerdicts:
+    """What was found for pods whose claims say the same.
+
+    Attributes:
+        by_kind: what was found, by kind of node.
+    """
+
+    def __init__(self) -> None:
+        self.by_kind: dict[int, Found] = {}
+        self._refused: OrderedDict[tuple[Hashable, str], tuple[NumaBelief | None, int, Status]]
+        self._refused = OrderedDict()
+
+    def refuse(self, asker: Hashable, node: NodeInfo, kind: int, status: Status) -> None:
+        """Remember that *node* failed the final check for pods like *asker*."""
+        self._refused[asker, node.name] = node.numa, kind, status
+        if len(self._refused) > _REMEMBERED_NODES:
+            self._refused.popitem(last=False)
+
+    def refusals(
+        self, asker: Hashable, snapshot: Snapshot, kinds: IntArray
+    ) -> Iterable[tuple[int, Status]]:
+        """Yield the rows of nodes that would fail the final check again, and why."""
+        for key, (belief, kind, status) in list(self._refused.items()):
+            row = snapshot.row_of.get(key[1], -1)
+            if row < 0 or kinds[row] != kind or snapshot.at(row).numa is not belief:
+                del self._refused[key]
+            elif key[0] == asker:
+                yield row, status
+
+
+class KindVerdicts:
+    """The verdicts of the shapes that were asked for last; valid for one set of kinds."""
+
+    def __init__(self) -> None:
+        self._valid_for: tuple[object, ...] = ()
+        self._shapes: OrderedDict[bytes, ShapeVerdicts] = OrderedDict()
+
+    def of(
+        self, claims: Iterable[ResourceClaim], kinds: NodeKinds, classes_version: int
+    ) -> ShapeVerdicts:
+        """Return what was found for *claims*, or others that say the same."""
+        if self._valid_for != (kinds, classes_version):
+            self._shapes.clear()
+            self._valid_for = kinds, classes_version
+        shape = msgspec.json.encode([claim.spec for claim in claims])
+        found = self._shapes.setdefault(shape, ShapeVerdicts())
+        self._shapes.move_to_end(shape)
+        if len(self._shapes) > _REMEMBERED_SHAPES:
+            self._shapes.popitem(last=False)
+        return found
+
+
+class KindColumn:
+    """The kind of the node in each row of a snapshot; brought up to date before it is read."""
+
+    def __init__(self) -> None:
+        self._kinds: NodeKinds | None = None
+        self._seen = 0
+        self._numbers: IntArray = np.zeros(0, dtype=np.int64)
+
+    def read(self, kinds: NodeKinds, snapshot: Snapshot) -> IntArray:
+        """Return the kinds by row."""
+        if self._kinds is not kinds:
+            self._numbers = np.full(len(snapshot.by_row), OWN, dtype=np.int64)
+            names: Iterable[str] = snapshot.row_of
+        else:
+            names = set(kinds.changed[self._seen :])
+        for name in names:
+            node = snapshot.node(name)
+            if node is not None:
+                self._numbers[node.row] = kinds.of(node.node)
+        self._kinds, self._seen = kinds, len(kinds.changed)
+        return self._numbers

@@ -1,0 +1,178 @@
+"""What is remembered of claims and nodes changes no decision: only how long it takes."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.scheduling.plugins.test_claim_alignment import SHAPE, claim, claiming, device, offer
+
+from numakube.api.codec import convert
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
+from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
+from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.scheduling.cycle import Chosen, Refused
+from numakube.scheduling.dra_replay_api import ReplayedApi, finished
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import Status
+from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World
+
+NODES: Final = 5
+ONE: Final = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
+TWO: Final = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}
+EITHER: Final = {
+    "name": "r",
+    "firstAvailable": [
+        {"name": "many", "deviceClassName": "gpu", "count": 2},
+        {"name": "few", "deviceClassName": "gpu", "count": 1},
+    ],
+}
+SHAPES: Final[tuple[dict[str, Any], ...]] = (
+    {"requests": [ONE]},
+    {"requests": [TWO]},
+    {"requests": [TWO], "constraints": [{"matchAttribute": "d/v"}]},
+    {"requests": [EITHER]},
+)
+
+
+class Claims:
+    """A few nodes with devices, and a scheduler's plugin that goes on for long."""
+
+    def __init__(self, offers: list[list[int]], *, everywhere: bool) -> None:
+        self.cluster = Cluster()
+        self.objects = self.cluster.objects
+        self.api = ReplayedApi(self.objects)
+        self.plugin = self.fresh()
+        self.numbers = count()
+        self.objects.device_classes["gpu"] = convert(DeviceClass, {"metadata": {"name": "gpu"}})
+        for number, values in enumerate(offers):
+            name = f"n{number}"
+            self.cluster.set_node(convert(Node, {"metadata": {"name": name}}))
+            self.offer(name, values, nodeName=name)
+        if everywhere:
+            self.offer("everywhere", [0], allNodes=True)
+
+    def fresh(self) -> DynamicResources:
+        """Return a plugin that remembers nothing."""
+        return DynamicResources(objects=self.objects, actions=self.api)
+
+    def offer(self, name: str, values: list[int], **where: Any) -> None:
+        """Publish devices, or publish them again."""
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        devices = [
+            {"name": f"d{at}", "attributes": {"v": {"int": value}}}
+            for at, value in enumerate(values)
+        ]
+        spec = {"driver": "d", "pool": pool, "devices": devices, **where}
+        tree = {"metadata": {"name": name}, "spec": spec}
+        self.objects.resource_slices[name] = convert(ResourceSlice, tree)
+
+    def place(self, shape: dict[str, Any]) -> None:
+        """Decide about a pod as a plugin does that remembers nothing, and write it down."""
+        name = f"c{next(self.numbers)}"
+        meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
+        claim = convert(ResourceClaim, {"metadata": meta, "spec": {"devices": shape}})
+        self.objects.resource_claims[claim.metadata.key] = claim
+        entry = {"name": "c", "resourceClaimName": name}
+        tree = {"metadata": meta, "spec": {"resourceClaims": [entry]}}
+        pod, state, snapshot = PodInfo(convert(Pod, tree)), CycleState(), self.cluster.snapshot()
+        assert self.plugin.pre_filter(state, pod, snapshot).status.ok
+        verdicts = self.plugin.filter_all(state, pod, snapshot, snapshot.rows)
+        together = [
+            Status() if verdicts is None else verdicts.status(position)
+            for position in range(len(snapshot.rows))
+        ]
+        alone, scores = self.one_by_one(pod)
+        assert [(one.code, one.reasons) for one in together] == alone
+        good = snapshot.rows[[one.ok for one in together]]
+        assert [self.plugin.score(state, pod, snapshot.at(int(row))) for row in good] == scores
+        for row in good[:1]:
+            node = snapshot.at(int(row))
+            assert self.plugin.confirm(state, pod, node).ok
+            assert self.plugin.reserve(state, pod, node).ok
+            assert finished(self.plugin.pre_bind(state, pod, node.name)).ok
+
+    def one_by_one(self, pod: PodInfo) -> tuple[list[tuple[object, ...]], list[int]]:
+        """Return what a plugin says of each node that remembers nothing, and the scores."""
+        found: list[tuple[object, ...]] = []
+        scores: list[int] = []
+        for node in self.cluster.nodes():
+            plugin, state = self.fresh(), CycleState()
+            assert plugin.pre_filter(state, pod, self.cluster.snapshot()).status.ok
+            status = plugin.filter(state, pod, node)
+            found.append((status.code, status.reasons))
+            if status.ok:
+                scores.append(plugin.score(state, pod, node))
+        return found, scores
+
+    def release(self, number: int) -> None:
+        """Let a claim give back what it has."""
+        claim = self.objects.resource_claims.get(f"ns/c{number}")
+        if claim is not None and claim.status.allocation is not None:
+            freed = replace(claim, status=ResourceClaimStatus())
+            finished(self.api.set_status(freed, allocation=True))
+
+
+_VALUES = st.lists(st.integers(0, 1), min_size=1, max_size=3)
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("place"), st.sampled_from(SHAPES)),
+        st.tuples(st.just("release"), st.integers(0, 9)),
+        st.tuples(st.just("offer"), st.tuples(st.integers(0, NODES - 1), _VALUES)),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    offers=st.lists(_VALUES, min_size=NODES, max_size=NODES),
+    everywhere=st.booleans(),
+    steps=_STEPS,
+)
+def test_remembering_changes_no_decision(
+    offers: list[list[int]], everywhere: bool, steps: list[tuple[str, Any]]
+) -> None:
+    """While claims come and go, and devices are published again."""
+    claims = Claims(offers, everywhere=everywhere)
+    for what, value in steps:
+        if what == "place":
+            claims.place(value)
+        elif what == "release":
+            claims.release(value)
+        else:
+            number, values = value
+            claims.offer(f"n{number}", values, nodeName=f"n{number}")
+
+
+def test_nodes_that_failed_the_final_check_are_not_checked_again() -> None:
+    """Or else, if there are more than one cycle checks, the pod never gets to the others."""
+    world = World()
+    for number in range(150):
+        world.add_node(f"n{number}", machine=SHAPE)
+        offer(world, f"n{number}", device("far", 1))
+    claim(world, "gpu")
+    scheduler = world.scheduler(plugins={"DynamicResources": _with_actions})
+    decisions = [scheduler.decide(claiming("p", "gpu")) for _ in range(3)]
+    assert [isinstance(one, Refused) and one.unfinished for one in decisions] == [True, True, False]
+    offer(world, "n7", device("near", 0))
+    fresh = world.objects.resource_slices["n7"]
+    cluster = scheduler.engine.cluster
+    cluster.objects.resource_slices["n7"] = fresh
+    cluster.objects_changed()
+    again = [scheduler.decide(claiming("p", "gpu")) for _ in range(3)]
+    assert isinstance(again[-1], Chosen)
+    assert again[-1].node == "n7"
+
+
+def _with_actions(args: Any, handle: Any) -> DynamicResources:
+    objects = handle.cluster.objects
+    return DynamicResources.from_args(args, objects=objects, actions=ReplayedApi(objects))
