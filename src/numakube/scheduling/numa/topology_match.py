@@ -199,6 +199,7 @@ def make_engine(settings: Settings) -> NumaEngine:
             alignment_weight=native.alignment_weight,
             packing_weight=native.packing_weight,
             balance_weight=native.balance_weight,
+            typical=settings.typical,
             closeness_weight=native.closeness_weight,
             strictness=settings.strictness,
         )

@@ -15,10 +15,12 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.strictness import Leniency, Strictness
 from numakube.api.wire import Wire
-from numakube.errors import ConfigError, MalformedObject
+from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
+from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 from numakube.values.gotext import go_quote
+from numakube.values.resources import amounts_of
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ E = TypeVar("E", bound=StrEnum)
 
 KIND: Final = "NodeResourceTopologyMatchArgs"
 STRATEGIES: Final = ("MostAllocated", "BalancedAllocation", "LeastAllocated", "LeastNUMANodes")
+LEAST_FRAGMENTATION: Final = "LeastFragmentation"
+"""The strategy of native mode that keeps room for typical pods."""
 PREEMPTION_MODES: Final = ("Disabled", "Enabled")
 DEFAULT_RESYNC_SECONDS: Final = 5
 """How often doubts are settled if nothing is said; what upstream's documentation recommends."""
@@ -65,11 +69,19 @@ class ResourceWeight(Wire, frozen=True):
 _CPU_AND_MEMORY = (ResourceWeight(name="cpu"), ResourceWeight(name="memory"))
 
 
+class TypicalPodArgs(Wire, frozen=True):
+    """What pods of a kind request, and how often they come compared with the others."""
+
+    requests: dict[str, str | int] = {}  # noqa: RUF012 - msgspec gives each instance its own
+    weight: int = 1
+
+
 class ScoringStrategy(Wire, frozen=True):
-    """How upstream mode rates nodes."""
+    """How upstream mode rates nodes; native mode has one more type, and ``typical_pods`` for it."""
 
     type: str = ""
     resources: tuple[ResourceWeight, ...] = ()
+    typical_pods: tuple[TypicalPodArgs, ...] = ()
 
 
 class CacheArgs(Wire, frozen=True):
@@ -126,6 +138,7 @@ class Settings:
 
     Attributes:
         strategy: of upstream mode, with the weights of resources.
+        typical: of native mode with the strategy LeastFragmentation: the pods to keep room for.
         strictness: of native mode, for pods that do not say.
         simulates_evictions: whether what-ifs of preemption free the victims' zones.
         notes: settings that are accepted but do nothing here, or not what they seem to.
@@ -134,6 +147,7 @@ class Settings:
     mode: Mode
     strategy: str
     weights: "Mapping[str, int]"
+    typical: TypicalPods | None
     native: NativeArgs
     strictness: Strictness
     cache: CacheSettings
@@ -158,6 +172,7 @@ def read_args(tree: "Mapping[str, object]") -> Settings:
         mode=args.mode,
         strategy=args.scoring_strategy.type,
         weights=_weights(args.scoring_strategy),
+        typical=_typical(args.scoring_strategy),
         native=args.native,
         strictness=_strictness(args),
         cache=_cache(args),
@@ -182,12 +197,7 @@ def _is_wire(kind: object) -> TypeGuard[type[Wire]]:
 
 
 def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
-    strategy = args.scoring_strategy.type
-    if strategy not in STRATEGIES:
-        yield (
-            f"scoringStrategy.type: Invalid value: {go_quote(strategy)}:"
-            " invalid ScoringStrategyType"
-        )
+    yield from _strategy_problems(args)
     mode = args.preemption_mode
     if mode is not None and mode not in PREEMPTION_MODES:
         yield f"preemptionMode: Invalid value: {go_quote(mode)}: invalid PreemptionMode"
@@ -205,6 +215,36 @@ def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
         yield f"native: one of {', '.join(weights)} must be greater than 0"
     if not 0 <= native.closeness_weight <= _PER_CENT:
         yield "native.closenessWeight: must be from 0 to 100"
+
+
+def _strategy_problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
+    strategy, typical = args.scoring_strategy.type, args.scoring_strategy.typical_pods
+    if strategy == LEAST_FRAGMENTATION:
+        if args.mode is Mode.UPSTREAM:
+            yield f"scoringStrategy.type: only native mode has {LEAST_FRAGMENTATION}"
+        if not typical:
+            yield f"scoringStrategy.typicalPods: {LEAST_FRAGMENTATION} needs at least one"
+    elif strategy not in STRATEGIES:
+        yield (
+            f"scoringStrategy.type: Invalid value: {go_quote(strategy)}:"
+            " invalid ScoringStrategyType"
+        )
+    elif typical:
+        yield f"scoringStrategy.typicalPods: only {LEAST_FRAGMENTATION} keeps room for them"
+    for number, one in enumerate(typical):
+        yield from _typical_problems(one, f"scoringStrategy.typicalPods[{number}]")
+
+
+def _typical_problems(pod: TypicalPodArgs, path: str) -> "Iterator[str]":
+    if pod.weight < 1:
+        yield f"{path}.weight: must be greater than 0"
+    try:
+        amounts = amounts_of(pod.requests)
+    except InvalidValue as error:
+        yield f"{path}.requests: {error}"
+        return
+    if not any(amount > 0 for amount in amounts.values()):
+        yield f"{path}.requests: asks for nothing"
 
 
 def _strictness_problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
@@ -247,6 +287,14 @@ def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
 
 def _weights(strategy: ScoringStrategy) -> dict[str, int]:
     return {one.name: max(1, one.weight) for one in strategy.resources or _CPU_AND_MEMORY}
+
+
+def _typical(strategy: ScoringStrategy) -> TypicalPods | None:
+    if strategy.type != LEAST_FRAGMENTATION:
+        return None
+    return TypicalPods.weighted(
+        [(amounts_of(one.requests), one.weight) for one in strategy.typical_pods]
+    )
 
 
 def _simulates_evictions(args: NodeResourceTopologyMatchArgs) -> bool:

@@ -17,6 +17,7 @@ from numakube.scheduling.numa.native.reference_alignment_score import (
     device_names,
     lasting,
 )
+from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ def score_batch(
     chosen = lasting(checks.stages)
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
     places = [verdict.places[index] for index in chosen]
-    packing, balance = _rate_single(checks, batch, wants, places)
+    packing, balance = _rate_single(checks, batch, wants, places, options)
     scores = _total(np.ones(batch.size), packing, balance, options)
     if verdict.wide.size:
         part = batch.part(verdict.wide)
@@ -58,7 +59,11 @@ def _total(aligned: Share, packing: Share, balance: Share, options: NativeOption
 
 
 def _rate_single(
-    checks: PodChecks, batch: NodeBatch, wants: Sequence[Mapping[str, int]], places: Sequence[Rows]
+    checks: PodChecks,
+    batch: NodeBatch,
+    wants: Sequence[Mapping[str, int]],
+    places: Sequence[Rows],
+    options: NativeOptions,
 ) -> tuple[Share, Share]:
     """Return packing and balance where each stage has one zone."""
     where = np.stack(places)
@@ -68,13 +73,28 @@ def _rate_single(
         for later, earlier in combinations(range(len(wants) - 1, -1, -1), 2)
     ]
     state = BatchState(device_names(checks.rules), wants)
-    for name in state.names:
-        free = batch.free_at(name, cells).astype(np.float64)
+    frees: dict[str, Share] = {}
+    for name in {*state.names, *(options.typical.names if options.typical else ())}:
+        free = frees[name] = batch.free_at(name, cells).astype(np.float64)
         for later, earlier, same in before:
             if wants[earlier].get(name):
                 free[later] -= wants[earlier][name] * same
-        state.set(name, free, batch.inverse_at(name, cells))
-    return state.packing(), state.balance()
+        if name in state.names:
+            state.set(name, free, batch.inverse_at(name, cells))
+    return _packing(state, checks, frees, wants, options), state.balance()
+
+
+def _packing(
+    state: BatchState,
+    checks: PodChecks,
+    frees: Mapping[str, Share],
+    wants: Sequence[Mapping[str, int]],
+    options: NativeOptions,
+) -> Share:
+    """Rate the packing: by typical pods if those are known, or by parts of a zone."""
+    if options.typical is None:
+        return state.packing()
+    return _mean(kept_whole_all(frees, wants, options.typical, checks.rules.reported))
 
 
 def _score_wide(
@@ -87,12 +107,16 @@ def _score_wide(
     members = [_members(batch, chosen) for chosen in sets]
     aligned = np.minimum.reduce([batch.rated(chosen, alignment) for chosen in sets])
     state = BatchState(device_names(checks.rules), wants)
-    for name in state.names:
-        caps = np.stack([(batch.allocatable(name) * one).sum(axis=0) for one in members])
-        inverse = np.divide(1, caps, out=np.zeros(caps.shape), where=caps > 0)
+    frees: dict[str, Share] = {}
+    for name in {*state.names, *(options.typical.names if options.typical else ())}:
         free = np.stack([(batch.free(name) * one).sum(axis=0) for one in members])
-        state.set(name, free.astype(np.float64), inverse)
-    return _total(aligned, state.packing(), state.balance(), options)
+        frees[name] = free.astype(np.float64)
+        if name in state.names:
+            caps = np.stack([(batch.allocatable(name) * one).sum(axis=0) for one in members])
+            inverse = np.divide(1, caps, out=np.zeros(caps.shape), where=caps > 0)
+            state.set(name, frees[name], inverse)
+    packing = _packing(state, checks, frees, wants, options)
+    return _total(aligned, packing, state.balance(), options)
 
 
 def _members(batch: NodeBatch, chosen: IntArray) -> npt.NDArray[np.bool_]:

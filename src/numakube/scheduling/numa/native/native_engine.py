@@ -154,7 +154,7 @@ class NativeEngine:
         if counts is None or isinstance(fit, Rejection):
             return None
         checks = checks_of(wants_by_rules(pod)(counts.rules.demand), counts.rules)
-        return score_node(checks, counts, fit)
+        return score_node(checks, counts, fit, self.options.typical)
 
     def _cache_for(self, pod: PodInfo, snapshot: Snapshot) -> VerdictCache | None:
         caches = self._caches.get(snapshot.zones)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import DEFAULT, Strictness
+
+if TYPE_CHECKING:
+    from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 
 _PER_CENT: Final = 100
 
@@ -28,6 +31,7 @@ class NativeOptions:
         alignment_weight: what few zones close together count for in a score.
         packing_weight: what keeping room for large pods counts for.
         balance_weight: what using resources of a zone evenly counts for.
+        typical: what packing keeps room for; without it, parts of a zone.
         closeness_weight: what devices close to each other count for, in per cent of the score of
             pods with devices of several resources.
         fidelity: whether the kubelet model has the last word.
@@ -39,6 +43,7 @@ class NativeOptions:
     alignment_weight: int = 70
     packing_weight: int = 20
     balance_weight: int = 10
+    typical: TypicalPods | None = None
     closeness_weight: int = 40
     fidelity: Fidelity = Fidelity.EXACT
     strictness: Strictness = DEFAULT

@@ -8,6 +8,8 @@ score can be explained.
   a half and a quarter zone it can still take. Losing fewer than the pod itself amounts to is good,
   losing more is bad: a small pod in an empty zone costs a whole-zone shape. Devices that lose the
   CPUs and memory they need beside them are stranded and count against it.
+  With the strategy LeastFragmentation, packing is what the placement does to typical pods instead
+  (`zone_fragments`).
 * Balance: CPUs, memory and devices of the zone are used to the same degree.
 
 Nodes without data have 0, all others at least 1. Nothing is known about where the policy ``none``
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.kubelet.demand import Role
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
+from numakube.scheduling.numa.native.zone_fragments import kept_whole
 from numakube.values.resources import CPU, MEMORY, ResourceKind, kind_of
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.native.options import NativeOptions
     from numakube.scheduling.numa.native.pod_checks import PodChecks, Stage
     from numakube.scheduling.numa.native.reference_alignment import Fit, Places
+    from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 
 PLAIN: Final = (CPU, MEMORY)
 """What every pod needs; shapes are made of it."""
@@ -59,15 +63,17 @@ class ScoreParts:
         return 1 + floor((MAX_NODE_SCORE - 1) * share + ROUNDING)
 
 
-def score_node(checks: PodChecks, node: NodeCounts, fit: Fit) -> ScoreParts:
-    """Rate where *fit* puts the pod."""
+def score_node(
+    checks: PodChecks, node: NodeCounts, fit: Fit, typical: TypicalPods | None = None
+) -> ScoreParts:
+    """Rate where *fit* puts the pod; *typical* pods are those to keep room for."""
     if not fit.places:
         return ScoreParts()
     chosen = lasting(checks.stages)
     stages = [checks.stages[index] for index in chosen]
     places = [fit.places[index] for index in chosen]
     one_each = all(len(one) == 1 for one in fit.places)
-    ratings = list(_ratings(node, stages, places, one_each=one_each))
+    ratings = list(_ratings(node, stages, places, typical, one_each=one_each))
     return ScoreParts(
         alignment=min(alignment(one, node.distances) for one in places),
         packing=sum(packing for packing, _ in ratings) / len(ratings),
@@ -108,21 +114,30 @@ def device_names(rules: Rules) -> list[str]:
 
 
 def _ratings(
-    node: NodeCounts, stages: Sequence[Stage], places: Sequence[Places], *, one_each: bool
+    node: NodeCounts,
+    stages: Sequence[Stage],
+    places: Sequence[Places],
+    typical: TypicalPods | None,
+    *,
+    one_each: bool,
 ) -> Iterable[tuple[float, float]]:
     """Yield packing and balance of each stage; single zones see what stages before took."""
     used: dict[tuple[Places, str], int] = {}
     for stage, where in zip(stages, places, strict=True):
         wanted = dict(stage.want.parts)
+        names = _names(node, wanted) | (typical.names if typical else set())
         zone = ZoneState(
-            caps={name: _sum(node.allocatable, where, name) for name in _names(node, wanted)},
+            caps={name: _sum(node.allocatable, where, name) for name in names},
             free={
-                name: _sum(node.free, where, name) - used.get((where, name), 0)
-                for name in _names(node, wanted)
+                name: _sum(node.free, where, name) - used.get((where, name), 0) for name in names
             },
             devices=tuple(device_names(node.rules)),
         )
-        yield packing(zone, wanted), balance(zone, wanted)
+        if typical is None:
+            packed = packing(zone, wanted)
+        else:
+            packed = kept_whole(zone.free, wanted, typical, node.rules.reported)
+        yield packed, balance(zone, wanted)
         for name, amount in wanted.items() if one_each else ():
             used[where, name] = used.get((where, name), 0) + amount
 

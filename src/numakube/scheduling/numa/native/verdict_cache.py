@@ -125,7 +125,8 @@ class VerdictCache:
             return False
         self._group[node.row] = 0
         promised = promised_score(asked, counts.rules)
-        parts = score_node(checks_of(wants, counts.rules), counts, verdict)
+        checks = checks_of(wants, counts.rules)
+        parts = score_node(checks, counts, verdict, self._options.typical)
         self.scores[node.row] = parts.total(self._options) if promised is None else promised
         return True
 
