@@ -24,9 +24,12 @@ class Tree:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n", encoding="ascii")
 
-    def function(self, path: str, *, numa_node: int = 0, physical: str = "") -> None:
+    def function(
+        self, path: str, *, numa_node: int = 0, physical: str = "", kind: str = "0x020000"
+    ) -> None:
         """Add a function at its real place, with the link that leads there."""
         folder = self.sys / "devices" / path
+        self.write(folder / "class", kind)
         self.write(folder / "numa_node", str(numa_node))
         (self.sys / "bus/pci/devices" / folder.name).symlink_to(folder)
         if physical:
@@ -96,6 +99,15 @@ def test_intels_cards_are_found_through_the_direct_rendering_manager(tree: Tree)
     (card / "device").symlink_to(tree.sys / "bus/pci/devices/0000:1a:00.0")
     functions, _ = tree.read("card1-0", "card1-1")
     assert functions == {"card1-0": "0000:1a:00.0", "card1-1": "0000:1a:00.0"}
+
+
+def test_cards_that_no_plugin_offers_are_in_the_tree_too(tree: Tree) -> None:
+    """Drivers of resource claims may give them out; bridges and virtual functions are not."""
+    tree.function(f"{SWITCH}/0000:17:00.0/0000:18:00.0", kind="0x030200")
+    tree.function(f"{SWITCH}/0000:17:01.0/0000:19:00.0")
+    tree.function(f"{SWITCH}/0000:17:01.0/0000:19:00.2", physical="0000:19:00.0")
+    tree.function(f"{SWITCH}/0000:17:01.0", kind="0x060400")
+    assert tree.read() == ({}, {("0000:18:00.0", "0000:19:00.0"): "PIX"})
 
 
 def test_amds_driver_tells_of_xgmi_links(tree: Tree) -> None:

@@ -18,19 +18,22 @@ from numakube.dra.requests import MAX_RESULTS, Request, check_gates, wanted_devi
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.api.resource_slices import DeviceClass
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.constraints import Constraint
+    from numakube.dra.device_ids import DeviceId
     from numakube.dra.pools import Candidate, Inventory, Pool
     from numakube.dra.requests import WantedDevices
 
     NewId = Callable[[], str]
     Within = Callable[[int, Candidate], bool]
     """Tells whether a device may be taken for the claim at a position."""
+    Accepts = Callable[[Iterable[DeviceId]], bool]
+    """Tells whether devices for all claims will do."""
 
 
 class _TooMany(Exception):
@@ -71,12 +74,17 @@ class Allocator:
                 yield candidate, not self._state.holds(candidate.id)
 
     def allocate(
-        self, node: Node, claims: Sequence[ResourceClaim], within: Within | None = None
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        within: Within | None = None,
+        accepts: Accepts | None = None,
     ) -> list[AllocationResult] | None:
         """Return an allocation for each of *claims*; None if there is none on *node*.
 
-        With *within* only some devices are taken for requests of a number of devices. What comes
-        out is an allocation by all rules, though not the first one.
+        With *within* only some devices are taken for requests of a number of devices; with
+        *accepts* the search goes on until all devices together will do. What comes out is an
+        allocation by all rules, though not the first one.
 
         Raises:
             AllocationError: the claims cannot be allocated on any node, or not on this one.
@@ -86,7 +94,7 @@ class Allocator:
         checks = CandidateChecks(
             pools, self._state, self._inventory.features, node, new_id=self._new_id
         )
-        search = _Search(pools, checks, claims, self._expired(), within)
+        search = _Search(pools, checks, claims, self._expired(), within, accepts)
         search.prepare(self._classes)
         try:
             found = search.step(0, 0, 0)
@@ -114,9 +122,11 @@ class _Search:
         claims: Sequence[ResourceClaim],
         expired: Callable[[], bool],
         within: Within | None = None,
+        accepts: Accepts | None = None,
     ) -> None:
         self._pools = pools
         self._within = within
+        self._accepts = accepts
         self._candidates = [one for pool in pools if pool.usable for one in pool.candidates]
         self._checks = checks
         self._claims = claims
@@ -190,7 +200,8 @@ class _Search:
         if self._expired():
             raise SearchStopped
         if claim >= len(self._claims):
-            return True
+            devices = (one.candidate.id for results in self._checks.results for one in results)
+            return self._accepts is None or self._accepts(devices)
         if request >= len(self.requests[claim]):
             try:
                 return self.step(claim + 1, 0, 0)

@@ -74,6 +74,17 @@ class DevicePlaces:
         addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
         return next((pci.numa_node(one.string) for one in addresses if one.string), None)
 
+    def pci_address(self, device: Device, driver: str) -> str | None:
+        """Return the PCI address of *device* as the kernel writes it; None if it is not known."""
+        own = self._by_driver.get(driver, _AS_KNOWN)
+        addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
+        text = next((one.string for one in addresses if one.string), "")
+        domain, _, rest = text.lower().partition(":")
+        try:
+            return f"{int(domain, 16):04x}:{rest}"
+        except ValueError:
+            return None
+
     def pcie_root(self, device: Device, driver: str) -> str | None:
         """Return the PCIe root complex of *device*; None if its driver does not tell it."""
         own = self._by_driver.get(driver, _AS_KNOWN)

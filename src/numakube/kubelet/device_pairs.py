@@ -19,17 +19,26 @@ from itertools import combinations, product
 from math import comb, prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.api.strictness import RequiredCloseness
 from numakube.kubelet.demand import Role
+from numakube.kubelet.device_tree import Closeness
 from numakube.values.numamask import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.kubelet.demand import PodDemand
-    from numakube.kubelet.device_tree import Closeness, DeviceTree
+    from numakube.kubelet.device_tree import DeviceTree
     from numakube.kubelet.machine import Device
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import Admitted, ContainerPlacement
+
+WITHIN: Final = {
+    RequiredCloseness.SAME_SWITCH: Closeness.PXB,
+    RequiredCloseness.SAME_ROOT: Closeness.PHB,
+    RequiredCloseness.SAME_NUMA: Closeness.NODE,
+}
+"""How close devices must be at least."""
 
 Functions: TypeAlias = tuple[str, ...]
 """Addresses of PCI functions, one for each device."""
@@ -138,11 +147,24 @@ def foresee(model: KubeletNode, demand: PodDemand, admitted: Admitted) -> tuple[
     alone = [one for one in handouts.items() if len(one[1]) > 1]
     if alone:
         return tuple(_prospect(model.machine.tree, name, held) for name, held in alone)
+    whole = _of_pod(handouts.values())
+    return (_prospect(model.machine.tree, "", whole),) if len(whole) > 1 else ()
+
+
+def certain_functions(
+    model: KubeletNode, demand: PodDemand, admitted: Admitted
+) -> tuple[Functions, ...]:
+    """Return the functions of each resource whose devices a pod will get for certain."""
+    whole = _of_pod(_handouts(model, demand, admitted).values())
+    return tuple(one.certain for one in whole.values() if not one.candidates and all(one.certain))
+
+
+def _of_pod(containers: Iterable[Mapping[str, Handout]]) -> dict[str, Handout]:
     whole: dict[str, Handout] = {}
-    for held in handouts.values():
+    for held in containers:
         for resource, handout in held.items():
             whole[resource] = _joined(whole.get(resource, Handout(())), handout)
-    return (_prospect(model.machine.tree, "", whole),) if len(whole) > 1 else ()
+    return whole
 
 
 def _joined(one: Handout, other: Handout) -> Handout:

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.device_tree import NO_TREE, DeviceTree, PciPath, path_of, tree_of
-from numakube.node.pci.pci_functions import DEVICES, is_address, nearest_address
+from numakube.node.pci.pci_functions import (
+    ACCELERATOR,
+    DEVICES,
+    DISPLAY,
+    NETWORK,
+    is_address,
+    nearest_address,
+)
 from numakube.node.pci.sysfs_files import names_in, number_of, target_of, text_of
 from numakube.values.cpuset import CpuSet
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
 _NVIDIA: Final = re.compile(r"(?:MIG-)?(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:$|[/:])")
 _NVIDIA_UUID: Final = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
 _CARD: Final = re.compile(r"(card[0-9]+)-[0-9]+")
+_NOTABLE: Final = (NETWORK, DISPLAY, ACCELERATOR)
 _CPU: Final = re.compile(r"cpu[0-9]+")
 _XGMI: Final = "11"
 """HSA_IOLINK_TYPE_XGMI of the kernel's kfd."""
@@ -50,7 +58,8 @@ class Connected:
     """How devices are connected.
 
     Attributes:
-        tree: the physical functions that they are, or are parts of, and the dies of the CPUs.
+        tree: the physical functions that they are, or are parts of, those that drivers of claims
+            may give out, and the dies of the CPUs.
         functions: the address of that function by the device's id, as far as it is known.
     """
 
@@ -95,14 +104,25 @@ class DevicePaths:
 
     def _connected(self, ids: Iterable[str]) -> Connected:
         found = {id_: self._found[id_] for id_ in sorted(ids)}
-        addresses = {path.address for path in found.values()}
+        paths = {*found.values(), *self._notable()}
+        addresses = {path.address for path in paths}
         links = {
             pair: count
             for pair, count in xgmi_links(self._sysfs).items()
             if addresses.issuperset(pair)
         }
-        tree = tree_of(set(found.values()), links, dies_of(self._sysfs))
+        tree = tree_of(paths, links, dies_of(self._sysfs))
         return Connected(tree, {id_: path.address for id_, path in found.items()})
+
+    def _notable(self) -> Iterator[PciPath]:
+        """Yield where network cards, GPUs and accelerators are, without virtual functions."""
+        folder = self._sysfs / DEVICES
+        for address in names_in(folder):
+            code = (text_of(folder / address / "class") or "").removeprefix("0x")
+            if code[:2] in _NOTABLE and not (folder / address / "physfn").is_symlink():
+                path = self._path(address)
+                if path is not None:
+                    yield path
 
     def _function(self, id_: str) -> str:
         """Return the address of the function that *id_* names; empty if it names none."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DEVICES: Final = "bus/pci/devices"
 NETWORK: Final = "02"
+DISPLAY: Final = "03"
 BRIDGE: Final = "06"
 ACCELERATOR: Final = "12"
 

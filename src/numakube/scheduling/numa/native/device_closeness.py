@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.strictness import Leniency, RequiredCloseness
-from numakube.kubelet.device_pairs import foresee
+from numakube.api.strictness import Leniency
+from numakube.kubelet.device_pairs import WITHIN, foresee
 from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
@@ -27,20 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.pod import Pod
-    from numakube.api.strictness import Strictness
+    from numakube.api.strictness import RequiredCloseness, Strictness
     from numakube.kubelet.device_pairs import Prospect
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-
-WITHIN: Final = {
-    RequiredCloseness.SAME_SWITCH: Closeness.PXB,
-    RequiredCloseness.SAME_ROOT: Closeness.PHB,
-    RequiredCloseness.SAME_NUMA: Closeness.NODE,
-}
-"""How close devices must be at least."""
 
 _WORTH: Final = {
     Closeness.SELF: 1.0,

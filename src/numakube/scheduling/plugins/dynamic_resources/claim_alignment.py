@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import AllocationError, DeviceId
+from numakube.kubelet.device_pairs import certain_functions
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
+from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
 from numakube.scheduling.snapshot.belief import ForeseesOutcomes
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
-    from numakube.dra.allocator import Within
+    from numakube.dra.allocator import Accepts, Within
     from numakube.dra.pools import Candidate
+    from numakube.kubelet.device_pairs import Functions
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import ContainerPlacement
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
@@ -64,6 +67,12 @@ class ClaimAlignment:
         if wish == "None":
             return found, SUCCESS
         near = self._near()
+        found, status = self._near_cpus(found, near, wish)
+        return self._paired(found, near) if status.ok else (found, status)
+
+    def _near_cpus(
+        self, found: NodeAllocation, near: Mapping[int, Nodes], wish: str
+    ) -> tuple[NodeAllocation, Status]:
         if not near:
             return self._together(found), SUCCESS
         closest = self._allocate(found, lambda claim, one: self._is_on(one, near.get(claim)))
@@ -107,17 +116,22 @@ class ClaimAlignment:
 
     def _expected(self) -> dict[str, Nodes]:
         """Return the NUMA nodes on which the kubelet will put each container, where it does."""
+        model, outcome = self._foreseen()
+        if model is None or outcome is None:
+            return {}
+        return {name: _nodes_of(one, model) for name, one in outcome.containers.items()}
+
+    def _foreseen(self) -> tuple[KubeletNode | None, Admitted | None]:
+        """Return the kubelet model and what it will give the pod, as far as that is known."""
         belief = self._node.numa
         model = belief.model() if belief is not None else None
         if belief is None or model is None:
-            return {}
+            return None, None
         if isinstance(belief, ForeseesOutcomes):
             outcome = belief.outcome_of(self._pod)
         else:
             outcome = model.clone().admit(self._pod.pod)
-        if not isinstance(outcome, Admitted):
-            return {}
-        return {name: _nodes_of(one, model) for name, one in outcome.containers.items()}
+        return model, outcome if isinstance(outcome, Admitted) else None
 
     def _together(self, found: NodeAllocation) -> NodeAllocation:
         """Return devices on one PCIe root or else one NUMA node: the fullest that has room."""
@@ -138,8 +152,46 @@ class ClaimAlignment:
                     return replace(found, allocations=closest, is_alike=False)
         return found
 
+    def _paired(
+        self, found: NodeAllocation, near: Mapping[int, Nodes]
+    ) -> tuple[NodeAllocation, Status]:
+        """Return devices of different drivers that are as close to each other as can be.
+
+        They stay on the NUMA nodes of the containers, or else on those of the devices in *found*.
+        """
+        if not found.allocations:
+            return found, SUCCESS
+        pairs = ClaimPairs(self._known, self._node, self._given())
+        level = pairs.closeness(devices_of(found.allocations))
+        numas = self._numa_nodes(found)
+        for better in pairs.closer_than(level):
+            closest = self._allocate(
+                found,
+                lambda claim, one: self._is_on(one, near.get(claim) or numas or None),
+                pairs.within(better),
+            )
+            if closest is not None and self._is_near(closest, near):
+                found = replace(found, allocations=closest)
+                break
+        return found, pairs.verdict(devices_of(found.allocations), self._pod)
+
+    def _numa_nodes(self, found: NodeAllocation) -> Nodes:
+        """Return the NUMA nodes of the devices in *found*."""
+        allocator = self._known.allocator
+        chosen = set(devices_of(found.allocations))
+        here = allocator.devices(self._node.node) if allocator is not None else ()
+        places = (self._numa_node(one) for one, _ in here if one.id in chosen)
+        return frozenset(place for place in places if place is not None)
+
+    def _given(self) -> tuple[Functions, ...]:
+        """Return the PCI functions that device plugins will give the pod, as far as certain."""
+        model, outcome = self._foreseen()
+        if model is None or outcome is None:
+            return ()
+        return certain_functions(model, model.demand_of(self._pod.pod), outcome)
+
     def _allocate(
-        self, found: NodeAllocation, within: Within
+        self, found: NodeAllocation, within: Within, accepts: Accepts | None = None
     ) -> tuple[AllocationResult, ...] | None:
         known = self._known
         if known.allocator is None:
@@ -149,7 +201,7 @@ class ClaimAlignment:
             for index, claim in known.to_allocate()
         ]
         try:
-            closest = known.allocator.allocate(self._node.node, claims, within)
+            closest = known.allocator.allocate(self._node.node, claims, within, accepts)
         except (AllocationError, SearchStopped):
             return None
         return None if closest is None else tuple(closest)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 import numpy as np
 
+from numakube.api.strictness import CLOSENESS
 from numakube.dra.node_kinds import OWN
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
@@ -38,9 +39,10 @@ Found: TypeAlias = "tuple[tuple[AllocationResult, ...], Status]"
 
 
 def asker_of(pod: PodInfo) -> Hashable:
-    """Return what pods have in common whose claims have to be near the same NUMA nodes."""
+    """Return what pods have in common whose claims must be as near to CPUs and to each other."""
     names = tuple(entry.name for entry in pod.pod.spec.resource_claims)
-    return kubelet_key(pod), names, pod.pod.metadata.annotations.get(ANNOTATION)
+    annotations = pod.pod.metadata.annotations
+    return kubelet_key(pod), names, annotations.get(ANNOTATION), annotations.get(CLOSENESS)
 
 
 class ShapeVerdicts:
