@@ -112,6 +112,10 @@ class Store(Generic[T]):
         for key, obj in self._objects.items():
             index.add(key, obj)
 
+    def has_index(self, name: str) -> bool:
+        """Tell whether objects can be found by an index of that name."""
+        return name in self._indexes
+
     def select(self, index: str, value: str) -> tuple[T, ...]:
         """Return the objects for which the index *index* has *value*, in the order they came."""
         return tuple(self._objects[key] for key in self._indexes[index].keys_of(value))

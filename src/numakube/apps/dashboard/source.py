@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.dashboard_pods import PodBook
-from numakube.apps.dashboard.device_book import DeviceBook
 from numakube.apps.dashboard.zones import ZoneBook
+from numakube.apps.device_book import DeviceBook
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError
 from numakube.insight.facts import ClusterFacts
@@ -23,6 +23,7 @@ from numakube.insight.list_reading import Unreadable
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.view import view_of
 from numakube.values.times import format_time
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.scheduler_view import Inside
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change, Store
-    from numakube.topology.view import NodeTopology, Unusable
+    from numakube.topology.pci_places import PciPlaces
+    from numakube.topology.view import NodeTopology
 
 _PATIENCE_SECONDS: Final = 5.0
 _NO_STORES: Final[Mapping[str, Store[Any]]] = MappingProxyType({})
@@ -95,7 +97,9 @@ class Source:
         self._facts = facts
         self.version = 0
         self.started = clock.monotonic()
-        self.device_book = DeviceBook(devices, note=self._on_devices, is_known=devices_known)
+        self.device_book = DeviceBook(
+            devices, note=self._on_devices, is_known=devices_known, pci=self._pci_places
+        )
         self.zone_book = ZoneBook(
             nodes, topologies, read=self._believed, devices=self.device_book.on
         )
@@ -207,6 +211,10 @@ class Source:
     def _believed(self, name: str) -> NodeTopology | None:
         belief = self.inside.belief(name) if self.inside is not None else None
         return None if belief is None else belief.topology
+
+    def _pci_places(self, name: str) -> PciPlaces | None:
+        view = self._believed(name) or self.view(name)
+        return None if view is None or isinstance(view, Unusable) else view.pci
 
     def _state_of_node(self, name: str) -> Hashable:
         versions = _version(self.node(name)), _version(self.report(name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from numakube.apps.node_states import NodeStates
+from numakube.apps.scheduler.claim_metrics import ClaimMetrics
 from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
@@ -132,6 +133,13 @@ class SchedulerMetrics:
         self.leader = Gauge(
             "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
         )
+        self.misaligned = Gauge(
+            "numakube_misaligned_pods",
+            "Pods that want alignment and do not have it, by cause, as kubectl numa audit finds.",
+            ("cause",),
+            registry=registry,
+        )
+        self.claims = ClaimMetrics(registry)
         self._begun = 0
         self._is_sampled = True
         self._plugin_timers: dict[tuple[str, str], Histogram] = {}

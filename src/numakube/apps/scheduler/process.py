@@ -28,8 +28,9 @@ from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
+from numakube.apps.scheduler.alignment_census import AlignmentCensus
 from numakube.apps.scheduler.binding_cycle import BindingCycle
-from numakube.apps.scheduler.claim_writer import ApiClaimActions
+from numakube.apps.scheduler.claim_metrics import MeteredClaimActions
 from numakube.apps.scheduler.decision_events import Outcomes
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.default_scheduler_guard import (
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.serving import Listen
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.scheduler.claim_writer import ApiClaimActions
     from numakube.apps.scheduler.settings import SchedulerSettings
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
@@ -164,7 +166,7 @@ class SchedulerProcess:
         self._outcomes = Outcomes(client, self._recorder)
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
-        claims = ApiClaimActions(client, self._recorder)
+        claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
         services = _services(client, volumes, permits)
         services.offer(CLAIM_ACTIONS, claims)
         if minor is not None:
@@ -175,6 +177,8 @@ class SchedulerProcess:
         self.mirror = Mirror(client, engine.cluster, engine.cache, topologies=topologies)
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
         self.scheduler = self._make_scheduler(engine, recording, volumes, claims, permits)
+        gauge = self._metrics.misaligned
+        self.census = AlignmentCensus(self.mirror, engine.runtimes, client.clock, gauge)
         self._watch(engine)
 
     def _make_scheduler(
@@ -241,7 +245,8 @@ class SchedulerProcess:
             if listen is not None:
                 await self._serve(stack, listen)
             async with asyncio.TaskGroup() as tasks:
-                parts = (self.mirror, self._outcomes, self._recorder, self._source_events())
+                events = self._source_events()
+                parts = (self.mirror, self._outcomes, self._recorder, events, self.census)
                 beside = [tasks.create_task(one.run()) for one in parts]
                 work = tasks.create_task(self._work())
                 ended = tasks.create_task(stop.wait())

@@ -96,6 +96,7 @@ class Results:
             self._queue.failed(entry, message)
         else:
             self._queue.refused(entry, decision.diagnosis.plugins(), message)
+        self.metrics.claims.refused(decision.diagnosis)
         self._observe("unschedulable", entry, started)
 
     def failed(self, entry: QueuedPod, message: str, started: float) -> None:

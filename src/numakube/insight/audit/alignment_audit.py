@@ -12,20 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_phase import has_ended
 from numakube.insight.audit.audit_document import Audit, AuditedPod, UnknownPod
-from numakube.insight.audit.misalignment import Cause, judged
+from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
 from numakube.insight.audit.predictions import predictions_in
-from numakube.insight.doctor.pods_to_align import demand, devices_of, numa_schedulers
+from numakube.insight.doctor.pods_to_align import numa_schedulers
 from numakube.insight.dra_devices import use_with_devices
 from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.pod_explanation import Options, explain, placement_now
 from numakube.insight.pod_timeline import use_text
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
-    ANNOTATION,
-    PREFERRED,
-    REQUIRED,
-)
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.topology.view import NodeTopology
 
@@ -86,17 +81,8 @@ class _Auditor:
             if has_ended(pod) or not pod.spec.node_name:
                 continue
             view = self._facts.view(pod.spec.node_name)
-            if isinstance(view, NodeTopology) and self._wants(pod, view):
+            if isinstance(view, NodeTopology) and wants_alignment(pod, view, self._schedulers):
                 yield pod, view
-
-    def _wants(self, pod: Pod, view: NodeTopology) -> bool:
-        said = pod.metadata.annotations.get(ANNOTATION)
-        if said in (REQUIRED, PREFERRED):
-            return True
-        if not view.policy.aligns and pod.spec.scheduler_name not in self._schedulers:
-            return False
-        wanted = demand(pod)
-        return bool(wanted.exclusive_cpus or devices_of(wanted))
 
     def _audited(self, pod: Pod, view: NodeTopology, verdict: Judged, cause: Cause) -> AuditedPod:
         meta, owner = pod.metadata, pod.metadata.controller

@@ -18,12 +18,17 @@ from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
 from numakube.insight.explain.running_pod import fewest_zones
 from numakube.insight.scheduler_holdings import allotted_holding
 from numakube.kubelet.demand import DemandRules, demand_of
-from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
+    ANNOTATION,
+    PREFERRED,
+    REQUIRED,
+)
 from numakube.values.display import zones_text
+from numakube.values.resources import is_extended
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numakube.api.pod import Pod
     from numakube.insight.dra_devices import DraDevice
@@ -72,6 +77,22 @@ class Judged:
     cause: Cause | None = None
     why: str = ""
     unknown: str = ""
+
+
+def wants_alignment(pod: Pod, view: NodeTopology, schedulers: Collection[str]) -> bool:
+    """Tell whether *pod* wants what it has on its node in one NUMA node.
+
+    Args:
+        pod: on the node.
+        view: what the report of the node says.
+        schedulers: names of schedulers that know NUMA.
+    """
+    if pod.metadata.annotations.get(ANNOTATION) in (REQUIRED, PREFERRED):
+        return True
+    if not view.policy.aligns and pod.spec.scheduler_name not in schedulers:
+        return False
+    wanted = demand_of(pod, _RULES)
+    return bool(wanted.exclusive_cpus or any(map(is_extended, wanted.limits)))
 
 
 def judged(pod: Pod, view: NodeTopology, devices: Sequence[DraDevice]) -> Judged:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 NO_DEVICES: Final = unresolvable("cannot allocate all claims")
+ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
 
 
 class NodeSearch:
@@ -90,7 +91,7 @@ class NodeSearch:
                 return status
         if unavailable:
             known.unavailable |= unavailable
-            return unresolvable("resourceclaim not available on the node")
+            return ELSEWHERE
         if known.allocator is not None or found.resources:
             known.nodes[node.name] = found
         return SUCCESS

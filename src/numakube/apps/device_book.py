@@ -1,7 +1,7 @@
 """The devices of DRA drivers by node, read again when something about the node's pools changes.
 
-Slices are found by node and pool, claims by the pools of which they have devices, so that a page of
-one node costs what the node has, whatever the size of the cluster.
+Slices are found by node and pool, claims by the pools of which they have devices, so that
+looking at one node costs what the node has, whatever the size of the cluster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from numakube.api.resource_slices import ResourceSlice
     from numakube.insight.dra_devices import DraDevice
     from numakube.kube.store import Change, Store
+    from numakube.topology.pci_places import PciPlaces
 
-_NODE: Final = "dashboard-node"
-_POOL: Final = "dashboard-pool"
+_NODE: Final = "node-of-devices"
+_POOL: Final = "pool-of-devices"
 
 
 def _always() -> bool:
     return True
+
+
+def _no_places(_: str) -> PciPlaces | None:
+    return None
 
 
 class DeviceBook:
@@ -45,6 +50,7 @@ class DeviceBook:
         *,
         note: Callable[[str], None],
         is_known: Callable[[], bool] = _always,
+        pci: Callable[[str], PciPlaces | None] = _no_places,
     ) -> None:
         """Make a book that is closed.
 
@@ -52,10 +58,12 @@ class DeviceBook:
             stores: where slices, claims and taint rules are.
             note: told of every node whose devices may have changed.
             is_known: tells whether claims have been read.
+            pci: returns what the report of a node says of PCI addresses.
         """
         self.stores = stores
         self._note = note
         self._is_known = is_known
+        self._pci = pci
         self._versions: Counter[str] = Counter()
 
     def open(self) -> tuple[Callable[[], None], ...]:
@@ -63,9 +71,14 @@ class DeviceBook:
         if SLICES not in self.stores or CLAIMS not in self.stores:
             return ()
         slices, claims = self.stores[SLICES], self.stores[CLAIMS]
-        slices.add_index(_NODE, _nodes_of)
-        slices.add_index(_POOL, _pool_of)
-        claims.add_index(_POOL, _pools_of)
+        # Another book may have the same stores.
+        for store, name, function in (
+            (slices, _NODE, _nodes_of),
+            (slices, _POOL, _pool_of),
+            (claims, _POOL, _pools_of),
+        ):
+            if not store.has_index(name):
+                store.add_index(name, function)
         rules = self.stores.get(TAINT_RULES)
         ends = [slices.subscribe(self._on_slice), claims.subscribe(self._on_claim)]
         return (*ends, *((rules.subscribe(self._on_rule),) if rules is not None else ()))
@@ -76,7 +89,8 @@ class DeviceBook:
 
     def on(self, node: Node) -> tuple[DraDevice, ...]:
         """Return the devices of *node*."""
-        return DraDevices(self.objects_of(node.metadata.name), minor=LATEST).on(node)
+        objects = self.objects_of(node.metadata.name)
+        return DraDevices(objects, minor=LATEST, pci=self._pci).on(node)
 
     def objects_of(self, node: str) -> ClusterObjects:
         """Return slices, claims and taint rules, as far as they are about devices of *node*."""
