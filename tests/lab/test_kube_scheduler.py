@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import os
-import shutil
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -16,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from tests.real.kube_scheduler import STOCK, kube_scheduler, needs_scheduler, stock_scheduler
 
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.synthetic import from_shape
@@ -25,13 +22,7 @@ from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import lab_cluster, uniform_plans
 
-SCHEDULER = shutil.which(
-    "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
-)
-pytestmark = [
-    pytest.mark.skipif(SCHEDULER is None, reason="needs kube-scheduler on the PATH"),
-    pytest.mark.timeout(120),
-]
+pytestmark = [needs_scheduler, pytest.mark.timeout(120)]
 
 USERS = {
     "admin-test": User("admin", "u-admin", ("system:masters",)),
@@ -98,22 +89,6 @@ def _kubeconfig(directory: Path, server: ApiServer) -> Path:
     return path
 
 
-@contextlib.asynccontextmanager
-async def _scheduler(directory: Path, *arguments: str) -> AsyncIterator[None]:
-    assert SCHEDULER is not None
-    arguments = (*arguments, "--secure-port=0")
-    with (directory / "kube-scheduler.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            SCHEDULER, *arguments, stdout=log, stderr=log
-        )
-        try:
-            yield
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     """A lab that demands rights, in which a real scheduler works with those of its own role."""
@@ -124,7 +99,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
         connector = aiohttp.TCPConnector(ssl=trust)
         async with (
             aiohttp.ClientSession(server.url, headers=headers, connector=connector) as session,
-            _scheduler(tmp_path, f"--kubeconfig={kubeconfig}", "--leader-elect=true"),
+            kube_scheduler(tmp_path, f"--kubeconfig={kubeconfig}", "--leader-elect=true"),
         ):
             yield Lab(session)
 
@@ -169,20 +144,41 @@ async def test_claims_are_allocated_from_the_slices_of_lab_nodes(tmp_path: Path)
     """Each pod gets a device of its own; one too many waits until a claim is given back."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
     plans = [one.with_claimable(GPU) for one in uniform_plans(1, machine, "", "1.35")]
-    async with lab_cluster(plans=tuple(plans)) as cluster:
-        config = tmp_path / "config.yaml"
-        config.write_text(yaml.safe_dump(_second_scheduler(cluster.site.kubeconfig)))
-        async with _scheduler(tmp_path, f"--config={config}"):
-            template = {"metadata": {"name": "one-gpu"}, "spec": {"spec": _GPU_CLAIM}}
-            await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template, namespace="default")
-            await cluster.create(*(_claiming(f"p{number}") for number in range(3)))
-            await cluster.until(lambda: len(cluster.by_phase("Running")) == 2)
-            claims = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
-            devices = sorted(device for claim in claims for device in _devices(claim))
-            assert devices == ["gpu-0", "gpu-1"]
-            (waiting,) = cluster.by_phase("Pending")
-            await cluster.delete(next(iter(cluster.by_phase("Running"))))
-            await cluster.runs(waiting)
+    async with (
+        lab_cluster(plans=tuple(plans)) as cluster,
+        stock_scheduler(tmp_path, cluster.site.kubeconfig),
+    ):
+        template = {"metadata": {"name": "one-gpu"}, "spec": {"spec": _GPU_CLAIM}}
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template, namespace="default")
+        await cluster.create(*(_claiming(f"p{number}") for number in range(3)))
+        await cluster.until(lambda: len(cluster.by_phase("Running")) == 2)
+        claims = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
+        devices = sorted(device for claim in claims for device in _devices(claim))
+        assert devices == ["gpu-0", "gpu-1"]
+        (waiting,) = cluster.by_phase("Pending")
+        await cluster.delete(next(iter(cluster.by_phase("Running"))))
+        await cluster.runs(waiting)
+
+
+async def test_extended_resources_are_served_from_the_slices_of_lab_nodes(tmp_path: Path) -> None:
+    """The special claim and the status that kube-scheduler writes are good for lab kubelets."""
+    machine = from_shape("1 socket, 8 cores, smt 2, 32Gi, gpu 2")
+    plugin, driver = uniform_plans(2, machine, "", "1.35")
+    async with (
+        lab_cluster(plans=(plugin, driver.with_claimable(GPU))) as cluster,
+        stock_scheduler(tmp_path, cluster.site.kubeconfig),
+    ):
+        pods = [
+            pod_document(f"p{number}", "2", also={GPU: "1"}, schedulerName=STOCK)
+            for number in range(5)
+        ]
+        await cluster.create(*pods)
+        await cluster.until(lambda: len(cluster.by_phase("Running")) == 4)
+        claims = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
+        assert sorted(device for one in claims for device in _devices(one)) == ["gpu-0", "gpu-1"]
+        (waiting,) = cluster.by_phase("Pending")
+        await cluster.delete(claims[0]["metadata"]["ownerReferences"][0]["name"])
+        await cluster.runs(waiting)
 
 
 _GPU_CLAIM = {
@@ -190,19 +186,9 @@ _GPU_CLAIM = {
 }
 
 
-def _second_scheduler(kubeconfig: Path) -> Json:
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [{"schedulerName": "stock"}],
-    }
-
-
 def _claiming(name: str) -> Json:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
-    pod = pod_document(name, "2", schedulerName="stock", resourceClaims=claims)
+    pod = pod_document(name, "2", schedulerName=STOCK, resourceClaims=claims)
     pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     return pod
 

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from numakube.api.resource_claims import ResourceClaim
-    from numakube_lab.testing import LabCluster
+    from numakube_lab.testing import LabCluster, Opener
 
 DRIVER: Final = "gpu.example.com"
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[LabCluster]:
+async def cluster(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node with two devices, and a scheduler."""
-    async with lab_cluster(nodes=1, exporters=False) as found:
+    async with lab_cluster(nodes=1, exporters=False, on=sites) as found:
         node = next(iter(found.pool.kubelets))
         await found.client.create(RESOURCES["device_classes"].raw, _class())
         await found.client.create(RESOURCES["resource_slices"].raw, _slice(node, 2))

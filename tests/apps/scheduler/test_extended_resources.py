@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from numakube.api.resource_claims import EXTENDED_RESOURCE_CLAIM, ResourceClaim
@@ -122,11 +121,13 @@ WRITES: Final = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-async def test_a_scheduler_that_dies_at_any_write_leaves_nothing_behind(write: str) -> None:
+async def test_a_scheduler_that_dies_at_any_write_leaves_nothing_behind(
+    sites: Opener, write: str
+) -> None:
     """The next one removes what it finds half done, and places the pod with one claim."""
     machine = from_shape("1 socket, 8 cores, smt 2, 32Gi, gpu 2")
     (plan,) = uniform_plans(1, machine, "policy=single-numa-node", "1.35")
-    async with lab_cluster(plans=(plan.with_claimable(GPU),)) as cluster:
+    async with lab_cluster(plans=(plan.with_claimable(GPU),), on=sites) as cluster:
         method, path = WRITES[write]
         number = cluster.faults.add(
             FaultRule(kind=FaultKind.DELAY, methods=(method,), path=path, seconds=600, times=1)
@@ -149,15 +150,8 @@ async def test_a_scheduler_that_dies_at_any_write_leaves_nothing_behind(write: s
 
 async def test_with_the_gate_off_only_device_plugins_count(cluster: LabCluster) -> None:
     """The gate is set in the arguments of the plugin."""
-    config = without_election()
-    args = {
-        "name": "DynamicResources",
-        "args": {"featureGates": {"DRAExtendedResource": False}},
-    }
-    tree = msgspec.to_builtins(config)
-    tree["profiles"][0].setdefault("pluginConfig", [])
-    tree["profiles"][0]["pluginConfig"] = [*tree["profiles"][0]["pluginConfig"], args]
-    await cluster.start(msgspec.convert(tree, type(config)))
+    config = without_election(DynamicResources={"featureGates": {"DRAExtendedResource": False}})
+    await cluster.start(config)
     await cluster.create(*(pod(f"p{number}") for number in range(3)))
     await cluster.until(lambda: len(cluster.by_phase("Running")) == 2)
     (waiting,) = cluster.by_phase("Pending")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from numakube.api.pod import Pod
-from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
@@ -34,11 +34,16 @@ from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.testing.site import Opener, Site, SiteOptions, lab_site
 
 
-def without_election() -> KubeSchedulerConfiguration:
-    """Return a configuration for a scheduler that is alone."""
+def without_election(**arguments: dict[str, Any]) -> KubeSchedulerConfiguration:
+    """Return a configuration for a scheduler that is alone, with *arguments* of its plugins."""
     config = default_configuration()
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
-    return msgspec.structs.replace(config, leader_election=election)
+    plugins = tuple(PluginConfig(name=name, args=args) for name, args in arguments.items())
+    profiles = tuple(
+        msgspec.structs.replace(one, plugin_config=(*one.plugin_config, *plugins))
+        for one in config.profiles
+    )
+    return msgspec.structs.replace(config, leader_election=election, profiles=profiles)
 
 
 @dataclass(slots=True)
