@@ -26,13 +26,20 @@ from numakube.koordinator.search.search import Search
 from numakube.koordinator.search.supply import Supply
 from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive
 from numakube.kubelet.demand import Role
+from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.node.capacity import NodeCapacity
     from numakube.koordinator.rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish
+    from numakube.values.numamask import NumaMask
+
+    Agrees = Callable[[Mapping[str, NumaMask]], bool]
 
 
 _NOBODY: Final = ""
@@ -40,17 +47,22 @@ _NOBODY: Final = ""
 _NOTHING: Final = Share()
 
 
-def admit(ledger: Ledger, wish: PodWish, rule: Rule) -> Allotment | Refusal:
+def admit(
+    ledger: Ledger, wish: PodWish, rule: Rule, agrees: Agrees | None = None
+) -> Allotment | Refusal:
     """Return what the pod is given, or why the node cannot take it.
 
     Args:
         ledger: what other pods hold; the pod itself is not in it.
         wish: what the pod wishes.
         rule: what holds for it on the node.
+        agrees: whether claims have devices on the NUMA nodes of containers, as far as those are
+            placed; an empty name stands for the pod.
     """
     if rule.scope is TopologyScope.CONTAINER:
-        return _admit_containers(ledger, wish, rule)
-    share = _admit_one(Remaining(ledger=ledger), demand_of_pod(wish, rule, ledger.capacity))
+        return _admit_containers(ledger, wish, rule, agrees)
+    demand = demand_of_pod(wish, rule, ledger.capacity)
+    share = _admit_one(Remaining(ledger=ledger), demand, _agrees(agrees, {}, ""))
     if isinstance(share, Refusal):
         return share
     return Allotment(total=share, cpu_exclusive=_exclusive(wish, share))
@@ -86,24 +98,50 @@ def _rate_one(with_pod: Ledger, share: Share, rule: Rule) -> int:
     return score
 
 
-def _admit_containers(ledger: Ledger, wish: PodWish, rule: Rule) -> Allotment | Refusal:
+def places_of(allotment: Allotment, capacity: NodeCapacity) -> dict[str, NumaMask]:
+    """Return the NUMA nodes of each container that is placed; an empty name stands for the pod."""
+    shares = allotment.containers or {"": allotment.total}
+    return {name: place for name, one in shares.items() if (place := _place(one, capacity))}
+
+
+def _place(share: Share, capacity: NodeCapacity) -> NumaMask:
+    """Return the NUMA nodes that have what *share* is of: CPUs, or else amounts."""
+    of_cpus = mask_of(zone for zone, cpus in capacity.cpus_of_zone.items() if cpus & share.cpus)
+    return of_cpus | mask_of(share.zones) or share.mask
+
+
+def _agrees(
+    agrees: Agrees | None, placed: Mapping[str, NumaMask], name: str
+) -> Callable[[NumaMask], bool] | None:
+    return None if agrees is None else lambda mask: agrees({**placed, name: mask})
+
+
+def _admit_containers(
+    ledger: Ledger, wish: PodWish, rule: Rule, agrees: Agrees | None
+) -> Allotment | Refusal:
     remaining = Remaining(ledger=ledger)
     shares: dict[str, Share] = {}
+    placed: dict[str, NumaMask] = {}
     for container in wish.containers:
         if container.ignored_under(rule.scope):
             continue
         demand = demand_of_container(container, wish, rule, ledger.capacity)
-        share = _admit_one(remaining, demand)
+        share = _admit_one(remaining, demand, _agrees(agrees, placed, container.name))
         if isinstance(share, Refusal):
             return share
         if share != _NOTHING:
             shares[container.name] = share
+            placed[container.name] = _place(share, ledger.capacity)
             remaining = remaining.after(share, stays=container.role is not Role.INIT)
     total = total_of(remaining, shares.values())
     return Allotment(total=total, containers=shares, cpu_exclusive=_exclusive(wish, total))
 
 
-def _admit_one(remaining: Remaining, demand: HolderDemand) -> Share | Refusal:
+def _admit_one(
+    remaining: Remaining,
+    demand: HolderDemand,
+    agrees: Callable[[NumaMask], bool] | None,
+) -> Share | Refusal:
     ledger = remaining.ledger
     if refusal := _impossible(ledger, demand):
         return refusal
@@ -113,8 +151,8 @@ def _admit_one(remaining: Remaining, demand: HolderDemand) -> Share | Refusal:
     devices = DeviceOffer(ledger, demand, remaining.devices)
     grant = Grant(supply, devices)
     if demand.policy is TopologyPolicy.NONE or not (demand.amounts or devices.types):
-        return grant.anywhere()
-    mask = Search(supply, devices, Neighbours.of(ledger.numa_status)).run()
+        return grant.anywhere() if agrees is None else grant.agreed(agrees)
+    mask = Search(supply, devices, Neighbours.of(ledger.numa_status), agrees).run()
     return mask if isinstance(mask, Refusal) else grant.on(mask)
 
 

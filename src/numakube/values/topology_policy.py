@@ -24,6 +24,11 @@ class TopologyPolicy(StrEnum):
         return self is not TopologyPolicy.NONE
 
     @property
+    def insists(self) -> bool:
+        """Whether pods that cannot be aligned are rejected."""
+        return self in (TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED)
+
+    @property
     def code(self) -> int:
         """The policy in arrays, from 1 on; 0 is left for nodes without data."""
         return _POLICY_CODES[self]

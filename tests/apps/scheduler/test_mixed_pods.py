@@ -8,6 +8,7 @@ import pytest
 
 from numakube.api.resource_slices import ResourceSlice
 from numakube.apps.watched_kinds import RESOURCES
+from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.podresources import PodResources
 from numakube.testing import pod_document
@@ -15,7 +16,7 @@ from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 GPU: Final = "vendor.example/gpu"
-TEMPLATE: Final = {
+TEMPLATE: Final[dict[str, Any]] = {
     "metadata": {"name": "one-gpu"},
     "spec": {
         "spec": {
@@ -32,6 +33,13 @@ def mixed(name: str, cpu: str = "7", **metadata: Any) -> dict[str, Any]:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
     pod = pod_document(name, cpu, metadata=metadata, resourceClaims=claims)
     pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    return pod
+
+
+def sharing(name: str, **metadata: Any) -> dict[str, Any]:
+    """Return a pod that wants CPUs of its own and the GPU of a claim that others use as well."""
+    pod = mixed(name, **metadata)
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
     return pod
 
 
@@ -90,6 +98,30 @@ async def test_gpu_and_cpus_are_on_one_numa_node(policy: str) -> None:
         await cluster.delete(next(iter(cluster.by_phase("Running"))))
         await cluster.runs(waiting)
         assert not cluster.by_phase("Failed")
+
+
+async def test_pods_share_a_claim_on_its_numa_node() -> None:
+    """As long as the kubelet has CPUs for them there; then they wait, or are told."""
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
+    plans = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
+    async with lab_cluster(plans=tuple(one.with_claimable(GPU) for one in plans)) as cluster:
+        shared = {"metadata": {"name": "shared"}, "spec": TEMPLATE["spec"]["spec"]}
+        await cluster.client.create(RESOURCE_CLAIMS, shared, namespace="default")
+        await cluster.start()
+        await cluster.create(*(sharing(f"p{number}") for number in range(2)))
+        await cluster.runs("p0", "p1")
+        await cluster.create(sharing("late"))
+        await cluster.refuses("late", "has devices on NUMA node 0, but the kubelet will put")
+        wish = {"numakube.dev/claim-alignment": "Preferred"}
+        await cluster.create(sharing("far", annotations=wish))
+        await cluster.runs("far")
+        seen = await places(cluster)
+        assert (seen["p0"], seen["p1"], seen["far"]) == (({0}, {0}), ({0}, {0}), ({1}, {0}))
+        (told,) = await cluster.some_events("ClaimsNotAligned")
+        assert "default/shared has devices on NUMA node 0" in told
+        await cluster.delete("p0")
+        await cluster.runs("late")
+        assert (await places(cluster))["late"] == ({0}, {0})
 
 
 async def test_a_gpu_far_from_the_cpus_is_not_taken() -> None:

@@ -2,107 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.scheduling.plugins.mixed_pods import (
+    NUMA,
+    ROOT,
+    SHAPE,
+    claim,
+    claiming,
+    decide,
+    device,
+    names,
+    offer,
+    scheduler,
+)
 
 from numakube.api.codec import convert
-from numakube.api.containers import ResourceClaimUse
-from numakube.api.pod import Pod, PodResourceClaim
-from numakube.api.resource_claims import AllocationResult, ResourceClaim
-from numakube.api.resource_slices import Device, DeviceClass, ResourceSlice
+from numakube.api.resource_slices import Device
 from numakube.dra.device_places import KNOWN_PLACES, DevicePlaces, DriverAttributes
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.dra_replay_api import ReplayedApi
-from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 from numakube.topology import nrt_names
-
-SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
-NUMA = "resource.kubernetes.io/numaNode"
-ROOT = "resource.kubernetes.io/pcieRoot"
-
-
-def device(name: str, numa: int | None = None, root: str = "") -> dict[str, Any]:
-    """Return a device of a slice."""
-    attributes: dict[str, Any] = {} if numa is None else {NUMA: {"int": numa}}
-    return {"name": name, "attributes": attributes | ({ROOT: {"string": root}} if root else {})}
-
-
-def offer(world: World, node: str, *devices: dict[str, Any]) -> None:
-    """Publish devices of a node."""
-    tree = {
-        "metadata": {"name": node},
-        "spec": {
-            "driver": "gpu.example",
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": list(devices),
-        },
-    }
-    world.objects.resource_slices[node] = convert(ResourceSlice, tree)
-    kind = convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {}})
-    world.objects.device_classes["gpu"] = kind
-
-
-def claim(world: World, name: str, count: int = 1, *, devices: tuple[str, ...] = ()) -> None:
-    """Add a claim for GPUs; with *devices* it has them already."""
-    results = [
-        {"request": "r", "driver": "gpu.example", "pool": "n", "device": one} for one in devices
-    ]
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}
-    tree: dict[str, Any] = {
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {"devices": {"requests": [request]}},
-        "status": {"allocation": {"devices": {"results": results}}} if devices else {},
-    }
-    world.objects.resource_claims[f"default/{name}"] = convert(ResourceClaim, tree)
-
-
-def claiming(name: str, *claims: str, cpu: str = "4", **more: Any) -> Pod:
-    """Return a pod whose container uses claims."""
-    one = pod(name, cpu, resource_claims=tuple(_named(each) for each in claims), **more)
-    (main,) = one.spec.containers
-    assert main.resources is not None
-    uses = tuple(ResourceClaimUse(name=each) for each in claims)
-    wanted = msgspec.structs.replace(main.resources, claims=uses)
-    main = msgspec.structs.replace(main, resources=wanted)
-    spec = msgspec.structs.replace(one.spec, containers=(main,))
-    return msgspec.structs.replace(one, spec=spec)
-
-
-def _named(name: str) -> PodResourceClaim:
-    return PodResourceClaim(name=name, resource_claim_name=name)
-
-
-def decide(world: World, one: Pod, **args: str) -> Chosen | Refused:
-    """Return what a scheduler decides that may change claims."""
-
-    def make(given: Any, handle: Any) -> DynamicResources:
-        objects = handle.cluster.objects
-        return DynamicResources.from_args(
-            {**given, **args}, objects=objects, actions=ReplayedApi(objects)
-        )
-
-    return world.scheduler(plugins={"DynamicResources": make}).decide(one)
-
-
-def allocations(decision: Chosen | Refused) -> tuple[AllocationResult, ...]:
-    """Return what the claims get."""
-    assert isinstance(decision, Chosen), decision
-    known = decision.state.read(CYCLE_CLAIMS)
-    assert known is not None
-    return known.nodes[decision.node].allocations
-
-
-def names(decision: Chosen | Refused) -> list[str]:
-    """Return the devices that were chosen."""
-    return [one.device for each in allocations(decision) for one in each.devices.results]
 
 
 def half_full(policy: str = "single-numa-node") -> World:
@@ -236,6 +162,84 @@ def test_a_pci_address_is_looked_up_in_the_report_of_the_node() -> None:
     meta = msgspec.structs.replace(report.metadata, annotations=annotations)
     world.topologies["n"] = msgspec.structs.replace(report, metadata=meta)
     assert names(decide(world, claiming("p", "gpu"))) == ["by-address-1"]
+
+
+# Claims that have their devices already.
+
+
+def test_an_allocated_claim_is_compared_with_the_choice_of_the_kubelet() -> None:
+    """Its device is not where the kubelet will put the pod: the node is refused, and says why."""
+    world = half_full()
+    claim(world, "mine", devices=("near-0",))
+    assert scheduler(world).reasons(claiming("p", "mine")) == {
+        "resource claim default/mine has devices on NUMA node 0, but the kubelet will put the pod "
+        "on NUMA node 1"
+    }
+    claim(world, "other", devices=("near-1",))
+    assert isinstance(decide(world, claiming("p", "other")), Chosen)
+    assert isinstance(decide(world, claiming("p", "mine"), deviceChoice="FirstFit"), Chosen)
+
+
+def test_a_pod_that_runs_far_from_its_devices_is_told() -> None:
+    """It prefers alignment, and the kubelet will choose otherwise."""
+    world = half_full()
+    claim(world, "mine", devices=("near-0",))
+    annotations = {"numakube.dev/claim-alignment": "Preferred"}
+    decision = decide(world, claiming("p", "mine", annotations=annotations))
+    assert isinstance(decision, Chosen)
+    known = decision.state.read(CYCLE_CLAIMS)
+    assert known is not None
+    assert known.far == {
+        "n": "resource claim default/mine has devices on NUMA node 0, but the kubelet will put "
+        "the pod on NUMA node 1"
+    }
+
+
+def test_further_claims_follow_the_kubelet_and_not_an_allocated_one() -> None:
+    """Each device that is near is worth having."""
+    world = half_full("best-effort")
+    offer(world, "n", *(device(f"d{number}", number % 2) for number in range(4)))
+    claim(world, "mine", devices=("d0",))
+    claim(world, "new")
+    assert names(decide(world, claiming("p", "mine", "new"))) == ["d1"]
+
+
+def test_devices_stay_near_those_of_allocated_claims_where_the_kubelet_aligns_nothing() -> None:
+    """A new claim goes to the PCIe root of the pod's other claim."""
+    world = World()
+    world.add_node("n", "none", machine=SHAPE)
+    roots = ("pci0000:00", "pci0000:00", "pci0000:80", "pci0000:80")
+    offer(world, "n", *(device(f"d{i}", i // 2, root) for i, root in enumerate(roots)))
+    claim(world, "mine", devices=("d2",))
+    claim(world, "new")
+    one = claiming("p", "mine", "new", cpu="1", guaranteed=False)
+    assert names(decide(world, one)) == ["d3"]
+
+
+def test_a_pod_that_was_refused_is_tried_again_when_others_come_or_go() -> None:
+    """The kubelet may then turn to the NUMA node that has devices."""
+    world = half_full()
+    claim(world, "mine", devices=("near-0",))
+    engine = scheduler(world)
+    plugin = engine.runtime.profile.plugins()["DynamicResources"]
+    one = PodInfo(claiming("p", "mine"))
+    assert isinstance(engine.decide(one.pod), Refused)
+    for kind in (EventKind.POD_ADDED, EventKind.POD_DELETED, EventKind.TOPOLOGY_CHANGED):
+        assert kind in plugin.wakes_on
+        assert plugin.wakes(one, ClusterEvent(kind=kind, node="n"))
+        assert not plugin.wakes(PodInfo(pod("q")), ClusterEvent(kind=kind, node="n"))
+
+
+def test_a_refusal_is_not_remembered_when_another_pod_comes() -> None:
+    """It fills the NUMA node that the kubelet would have taken."""
+    world = World()
+    world.add_node("n", machine=SHAPE)
+    offer(world, "n", device("near-1", 1))
+    claim(world, "gpu")
+    engine, waiting = scheduler(world), claiming("p", "gpu")
+    assert isinstance(engine.decide(waiting), Refused)
+    engine.run(pod("filler", "7"))
+    assert isinstance(engine.decide(waiting), Chosen)
 
 
 @settings(deadline=None, max_examples=50)

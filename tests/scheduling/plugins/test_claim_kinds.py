@@ -8,7 +8,7 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.scheduling.plugins.test_claim_alignment import SHAPE, claim, claiming, device, offer
+from tests.scheduling.plugins.mixed_pods import SHAPE, claim, claiming, device, offer
 
 from numakube.api.codec import convert
 from numakube.api.nodes import Node

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.plugins.test_claim_alignment import (
+from tests.scheduling.plugins.mixed_pods import (
     NUMA,
     ROOT,
     SHAPE,

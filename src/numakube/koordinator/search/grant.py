@@ -17,10 +17,12 @@ from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.search.search import too_little
 from numakube.koordinator.vocabulary import BindPolicy
 from numakube.values.cpuset import NO_CPUS, CpuMask, union
-from numakube.values.numamask import nodes_of
+from numakube.values.numamask import masks_of_size, nodes_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.koordinator.search.device_offer import DeviceOffer
     from numakube.koordinator.search.supply import Supply
@@ -57,6 +59,25 @@ class Grant:
             return given
         cpus = bind_cpus(self.supply, within_time(self.supply), self.supply.demand.cpus)
         return self._too_few() if cpus is None else Share(cpus=cpus, devices=given)
+
+    def agreed(self, agrees: Callable[[NumaMask], bool]) -> Share | Refusal:
+        """Return what is given if no NUMA nodes are asked for, but devices of claims are wanted.
+
+        CPUs come from one or two NUMA nodes that have the devices, if there are such, or else from
+        anywhere.
+        """
+        given = self.devices.best
+        supply, capacity = self.supply, self.supply.capacity
+        if isinstance(given, Refusal) or not supply.demand.cpus:
+            return self.anywhere()
+        free = within_time(supply)
+        zones = capacity.zone_ids
+        for mask in (*masks_of_size(zones, 1), *masks_of_size(zones, 2)):
+            there = union(capacity.cpus_of_zone[zone] for zone in nodes_of(mask))
+            cpus = bind_cpus(supply, free & there, supply.demand.cpus) if agrees(mask) else None
+            if cpus is not None:
+                return Share(cpus=cpus, devices=given)
+        return self.anywhere()
 
     def _split(self, mask: NumaMask) -> dict[int, Amounts] | Refusal:
         zones: dict[int, dict[str, int]] = {}

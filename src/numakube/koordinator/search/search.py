@@ -2,6 +2,8 @@
 
 There are 255 sets of eight NUMA nodes. A single node is all that ``SingleNUMANode`` looks at; the
 other policies stop at the first size that has an answer, because a wider set is never better.
+Devices of resource claims, which others give out, are one more resource: a set that has no such
+devices is none for the pod.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numakube.koordinator.search.device_offer import DeviceOffer
     from numakube.koordinator.search.neighbours import Neighbours
@@ -29,17 +31,23 @@ _MANY: Final = 16
 """NUMA nodes of which all sets are looked at, at most: 65,535 of them."""
 
 
+CLAIMS: Final = "resourceclaims"
+"""What stands for the devices of claims among the resources."""
+
+
 @dataclass(frozen=True)
 class Search:
     """A search for the NUMA nodes of one holder.
 
     Attributes:
         neighbours: who is on which NUMA nodes already.
+        agrees: tells whether a set has the devices of the pod's claims.
     """
 
     supply: Supply
     devices: DeviceOffer
     neighbours: Neighbours
+    agrees: Callable[[NumaMask], bool] | None = None
 
     def run(self) -> NumaMask | Refusal:
         """Return the NUMA nodes, or why there are none."""
@@ -59,7 +67,8 @@ class Search:
         return decision.mask if decision.admitted else self._unaligned(hints, around)
 
     def _names(self) -> tuple[str, ...]:
-        return (*self.supply.demand.amounts, *self.devices.types)
+        claims = () if self.agrees is None else (CLAIMS,)
+        return (*self.supply.demand.amounts, *self.devices.types, *claims)
 
     def _sizes(self) -> range:
         """Return the sizes of sets to look at: no smaller than amounts demand, as devices allow."""
@@ -81,6 +90,9 @@ class Search:
             hints[name] += [Hint(mask, preferred, scores.get(mask, 0)) for mask in found]
         if self.devices.types:
             self._look_for_devices(hints, size, common)
+        if self.agrees is not None:
+            agreed = filter(self.agrees, sorted(common))
+            hints[CLAIMS] += [Hint(mask, preferred=True) for mask in agreed]
 
     def _candidates(self, size: int) -> Sequence[NumaMask]:
         """Return the sets of *size* nodes that are worth a look.

@@ -9,15 +9,17 @@ remember and nothing to release.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from numakube.api.koordinator import keys
+from numakube.koordinator.admission import places_of
 from numakube.koordinator.ledger.annotations import annotations_for
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.wish.read_pod import wish_of
+from numakube.scheduling.framework.allotting import ALLOTS, Allotted
 from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.framework.allotting import Agrees
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.registry import Handle, Registry
     from numakube.scheduling.framework.state import CycleState
@@ -77,11 +80,13 @@ class _Wanted:
     Attributes:
         special: whether the pod itself wishes something; if not, only some nodes matter.
         known: outcomes by kind of node, shared by all pods like this one.
+        agreed: outcomes by node that devices of the pod's claims go with.
     """
 
     wish: PodWish
     special: bool
     known: dict[Hashable, Outcome]
+    agreed: dict[str, Outcome] = field(default_factory=dict)
 
 
 _WANTED: Final = StateKey[_Wanted](NAME)
@@ -139,7 +144,9 @@ class NodeNUMAResource(
         if wish.problems:
             refusal = Refusal(why=Why.BAD_WISH, detail="; ".join(wish.problems))
             return PreFilterResult(unresolvable(*wish.problems, detail=refusal))
-        state.write(_WANTED, _Wanted(wish, special, self._known_of(pod)))
+        wanted = _Wanted(wish, special, self._known_of(pod))
+        state.write(_WANTED, wanted)
+        state.write(ALLOTS, _Allotter(self, wanted))
         return PreFilterResult()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
@@ -215,7 +222,7 @@ class NodeNUMAResource(
         wanted = state.read(_WANTED)
         if wanted is None:
             return SUCCESS
-        outcome = self._outcome(wanted, self.ledgers.case(node))
+        outcome = wanted.agreed.get(node.name) or self.plain_outcome(wanted, node)
         if outcome.refusal is not None:
             return outcome.status
         annotations = self._annotations(pod, outcome, node)
@@ -249,6 +256,10 @@ class NodeNUMAResource(
         wish, facts = self.wish_of(pod), self.ledgers.facts(node)
         given = annotations_for(pod.pod, wish, outcome.rule, outcome.allotment, facts)
         return {**stale, **given}
+
+    def plain_outcome(self, wanted: _Wanted, node: NodeInfo) -> Outcome:
+        """Return what *node* says, whatever devices the pod claims."""
+        return self._outcome(wanted, self.ledgers.case(node))
 
     def _outcome(self, wanted: _Wanted, case: Case) -> Outcome:
         key = case.key
@@ -307,6 +318,28 @@ class NodeNUMAResource(
     def _usages(self, pod: PodInfo) -> list[Usage]:
         asked = rated_requests(pod)
         return [Usage(name, asked.get(name, 0), little=True) for name in self.args.weights]
+
+
+@dataclass(frozen=True, slots=True)
+class _Allotter:
+    """Chooses CPUs for one pod together with who chooses the devices of its claims."""
+
+    plugin: NodeNUMAResource
+    wanted: _Wanted
+
+    def allot(self, node: NodeInfo, agrees: Agrees) -> Allotted | None:
+        """Decide on NUMA nodes that have both, if there are any; see `Allots`."""
+        plain = self.plugin.plain_outcome(self.wanted, node)
+        if plain.rule is None or plain.allotment is None:
+            return None
+        case = self.plugin.ledgers.case(node)
+        strategy = self.plugin.args.strategy
+        outcome = decide(case, self.wanted.wish, strategy=strategy, agrees=agrees)
+        if outcome.allotment is None:
+            outcome = plain
+        self.wanted.agreed[node.name] = outcome
+        places = places_of(outcome.allotment or plain.allotment, case.ledger.capacity)
+        return Allotted(places, strict=plain.rule.policy.insists)
 
 
 def _grouped(outcomes: list[Outcome]) -> tuple[tuple[Status, ...], np.ndarray]:

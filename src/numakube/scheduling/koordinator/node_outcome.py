@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.rule import Rule
     from numakube.koordinator.vocabulary import Strategy
     from numakube.koordinator.wish.pod_wish import PodWish
+    from numakube.scheduling.framework.allotting import Agrees
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -81,15 +82,17 @@ class Outcome:
         return status_of(self.refusal)
 
 
-def decide(case: Case, wish: PodWish, *, strategy: Strategy) -> Outcome:
-    """Return what a node says to *wish*."""
+def decide(
+    case: Case, wish: PodWish, *, strategy: Strategy, agrees: Agrees | None = None
+) -> Outcome:
+    """Return what a node says to *wish*; with *agrees*, on NUMA nodes that have devices as well."""
     ledger = case.ledger
     rule = rule_for(wish, ledger.facts, default_strategy=strategy)
     if isinstance(rule, Refusal):
         return Outcome(refusal=rule)
     if rule.arbiter is not Arbiter.SCHEDULER:
         return Outcome(rule=rule, refusal=_too_amplified(case, wish, 0))
-    answer = admit(ledger, wish, rule)
+    answer = admit(ledger, wish, rule, agrees)
     if isinstance(answer, Refusal):
         return Outcome(rule=rule, refusal=answer)
     refusal = _too_amplified(case, wish, answer.total.cpus.bit_count() * MILLI_PER_CPU)

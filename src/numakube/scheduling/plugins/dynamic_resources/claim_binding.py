@@ -18,15 +18,19 @@ from numakube.api.resource_claims import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
+from numakube.dra.binding_conditions import failed_condition, is_late, is_ready
 from numakube.errors import NumakubeError
+from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from numakube.api.pod import Pod
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
+    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
 
 _ATTEMPTS: Final = 5
 
@@ -161,3 +165,25 @@ def in_flight(claim: ResourceClaim, allocation: AllocationResult) -> ResourceCla
         metadata=replace(claim.metadata, finalizers=finalizers),
         status=replace(claim.status, allocation=allocation),
     )
+
+
+def progress(
+    known: CycleClaims,
+    find: Callable[[str], ResourceClaim | None],
+    now: datetime,
+    timeout_seconds: float,
+) -> Status | None:
+    """Say whether the devices of all claims are ready, or never will be; None to wait on."""
+    for index, claim in enumerate(known.claims):
+        current = find(claim.metadata.key)
+        if current is None:
+            return failure(f'could not find ResourceClaim "{claim.metadata.key}"')
+        known.claims[index] = current
+        problem = failed_condition(current)
+        if problem:
+            return failure(problem)
+        if not is_ready(current):
+            if is_late(current, now, timeout_seconds):
+                return failure(f"device binding timeout: claim={current.metadata.name}")
+            return None
+    return SUCCESS

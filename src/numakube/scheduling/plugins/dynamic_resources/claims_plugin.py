@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from numakube.dra.allocator import Allocator
-from numakube.dra.binding_conditions import failed_condition, has_conditions, is_late, is_ready
+from numakube.dra.binding_conditions import has_conditions
 from numakube.dra.device_places import DevicePlaces
 from numakube.dra.extended_resources import IN_MEMORY_NAME
 from numakube.dra.features import LATEST, Features, features_of
@@ -16,6 +16,7 @@ from numakube.dra.node_allocatable import has_mapping
 from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_claims
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
+from numakube.scheduling.framework.allotting import ALLOTS
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -41,16 +42,22 @@ from numakube.scheduling.framework.status import (
     unschedulable,
 )
 from numakube.scheduling.plugins.arguments import DynamicResourcesArgs, read_args
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import stopwatch
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     deallocate,
     delete_claim,
     in_flight,
+    progress,
     write_claim,
 )
 from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
 from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS, CycleClaims
+from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
+    CYCLE_CLAIMS,
+    CycleClaims,
+    NodeAllocation,
+)
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     KindColumn,
     KindVerdicts,
@@ -61,7 +68,7 @@ from numakube.scheduling.plugins.dynamic_resources.pod_status_writes import exte
 from numakube.scheduling.plugins.dynamic_resources.served_resources import GATE, ServedResources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.arrays import IntArray, Rows
@@ -81,7 +88,8 @@ NOT_SERVED: Final = unresolvable(
     "pod has resource claims (dynamic resource allocation), which need Kubernetes 1.34 or later"
 )
 NO_ACTIONS: Final = failure("claims cannot be allocated: this process has no way to change them")
-MAX_STEPS: Final = 1_000_000
+_ELSEWHERE: Final = EventKind.POD_ADDED | EventKind.POD_DELETED | EventKind.TOPOLOGY_CHANGED
+"""What makes the kubelet choose other NUMA nodes, which may have devices."""
 _SEARCH: Final = StateKey[NodeSearch]("DynamicResources.search")
 CREATED_WITHIN_SECONDS: Final = 120
 """How long a claim that was created may take to appear in the watch."""
@@ -109,6 +117,7 @@ class DynamicResources(
         | EventKind.CLAIM_CHANGED
         | EventKind.DEVICES_CHANGED
         | EventKind.UNSCHEDULED_POD_UPDATED
+        | _ELSEWHERE
     )
 
     def __init__(
@@ -126,6 +135,7 @@ class DynamicResources(
         self._objects = objects
         self._tracker = ClaimTracker(self.features)
         self._places = DevicePlaces(self.args.device_attributes)
+        self._aligns = self.args.device_choice != "FirstFit"
         self._extended = ServedResources(
             on=self.features.extended_resource, detects=GATE not in self.args.feature_gates
         )
@@ -175,7 +185,7 @@ class DynamicResources(
             state.is_one_of_a_kind = True
             return PreFilterResult(unresolvable(str(error)))
         known = CycleClaims(objects, [name for name, _ in named], [claim for _, claim in named])
-        known.places = self._places
+        known.places, known.inventory = self._places, self._tracker.inventory(objects)
         self._extended.add_claim(known, pod, self._tracker)
         state.is_one_of_a_kind = known.has_leftovers(pod.pod)
         if not known.claims:
@@ -189,7 +199,7 @@ class DynamicResources(
         search = NodeSearch(
             known,
             self.features,
-            self._tracker.inventory(objects),
+            known.inventory,
             self._extended.classes(objects),
             kinds=kinds,
             verdicts=self._verdicts.of(waiting, kinds, objects.device_classes.version),
@@ -227,23 +237,15 @@ class DynamicResources(
         return SUCCESS
 
     def _allocator(self, objects: ClusterObjects) -> Allocator:
-        actions = self.actions
+        actions, limit = self.actions, self.args.filter_timeout_seconds
+        limit = limit if self.features.scheduler_filter_timeout else 0
         return Allocator(
             self._tracker.inventory(objects),
             self._tracker.state(objects),
             objects.device_classes,
             new_id=actions.new_id if actions is not None else lambda: "",
-            expired=self._stopwatch,
+            expired=partial(stopwatch, actions, limit),
         )
-
-    def _stopwatch(self) -> Callable[[], bool]:
-        """Return what tells whether a search that begins now has to stop."""
-        limit = self.args.filter_timeout_seconds
-        actions = self.actions
-        if actions is None or not limit or not self.features.scheduler_filter_timeout:
-            return _step_limit()
-        end = actions.now() + timedelta(seconds=limit)
-        return lambda: actions.now() > end
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node that cannot use an allocated claim, or has no devices for another."""
@@ -259,7 +261,15 @@ class DynamicResources(
             return None
         column = snapshot.derived(self._tracker, lambda _: KindColumn())
         kinds = column.read(self._tracker.kinds(snapshot.objects), snapshot)
-        return search.judge_all(pod, asker_of(pod), snapshot, rows, kinds)
+        verdicts = search.judge_all(pod, asker_of(pod), snapshot, rows, kinds)
+        if search.recalls:
+            self._refuse_place(state, pod)
+        return verdicts
+
+    def _refuse_place(self, state: CycleState, pod: PodInfo) -> None:
+        """Take note that a node was refused for where its devices are: any pod may change that."""
+        state.is_one_of_a_kind = True
+        self._verdicts.add_unaligned(asker_of(pod))
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
@@ -307,15 +317,18 @@ class DynamicResources(
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Take devices near what the kubelet will give the pod, unless configured otherwise."""
         known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
-        found = search.found(node) if search is not None else None
-        if known is None or search is None or found is None:
+        if known is None or search is None:
             return SUCCESS
-        if self.args.device_choice != "FirstFit":
-            found, status = ClaimAlignment(known, pod, node).choose(found)
-            if not status.ok:
+        found, allots = search.found(node), state.read(ALLOTS)
+        chosen, status = found or NodeAllocation(), SUCCESS
+        if self._aligns:
+            chosen, status = ClaimAlignment(known, pod, node, allots).choose(chosen)
+        if not status.ok:
+            self._refuse_place(state, pod)
+            if allots is None:
                 search.fail(asker_of(pod), node, status)
-                return status
-        known.nodes[node.name], status = search.exact(node, found)
+        elif found is not None:
+            known.nodes[node.name], status = search.exact(node, chosen)
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -392,6 +405,8 @@ class DynamicResources(
             return failure(str(error))
         status = await self._ready(known, pod, node, self.actions)
         if status.ok:
+            if node in known.far:
+                self.actions.note(pod.pod, "ClaimsNotAligned", known.far[node])
             for index in known.reserved:
                 uid = known.claims[index].metadata.uid
                 self._tracker.settle(known.extended_uid if index == known.extended else uid)
@@ -439,29 +454,20 @@ class DynamicResources(
             "BindingConditionsPending",
             f"waiting for binding conditions for device on node {node}",
         )
+        find = partial(self._tracker.find, known.objects)
         answer = await actions.until(
-            lambda: self._progress(known, actions),
+            lambda: progress(known, find, actions.now(), self.args.binding_timeout_seconds),
             timeout_seconds=self.args.binding_timeout_seconds,
         )
         return answer or failure("device binding timeout: context deadline exceeded")
 
-    def _progress(self, known: CycleClaims, actions: ClaimActions) -> Status | None:
-        for index, claim in enumerate(known.claims):
-            current = self._tracker.find(known.objects, claim.metadata.key)
-            if current is None:
-                return failure(f'could not find ResourceClaim "{claim.metadata.key}"')
-            known.claims[index] = current
-            problem = failed_condition(current)
-            if problem:
-                return failure(problem)
-            if not is_ready(current):
-                if is_late(current, actions.now(), self.args.binding_timeout_seconds):
-                    return failure(f"device binding timeout: claim={current.metadata.name}")
-                return None
-        return SUCCESS
-
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A claim that changed must be one of the pod's, or have given devices back."""
+        """A claim that changed must be one of the pod's, or have given devices back.
+
+        Pods that come or go help those that were refused because of where devices are.
+        """
+        if event.kind in _ELSEWHERE:
+            return asker_of(pod) in self._verdicts.unaligned
         if event.kind is not EventKind.CLAIM_CHANGED or self._objects is None:
             return True
         return self.claim_helps(pod, event.claim_before, event.claim_now, self._objects)
@@ -492,9 +498,3 @@ class DynamicResources(
         if now.metadata.key not in claim_keys(pod.pod):
             return False
         return before is None or before.status != now.status
-
-
-def _step_limit() -> Callable[[], bool]:
-    """Return what stops a search after many steps, where there is no clock."""
-    left = iter(range(MAX_STEPS))
-    return lambda: next(left, None) is None

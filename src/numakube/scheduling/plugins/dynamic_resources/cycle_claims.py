@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocator import Allocator
     from numakube.dra.device_places import DevicePlaces
-    from numakube.dra.pools import Candidate
+    from numakube.dra.pools import Candidate, Inventory
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects
 
@@ -54,6 +54,8 @@ class CycleClaims:
         unavailable: positions of claims that some node could not use.
         mapped: which claims stand for resources of the node, by uid.
         places: finds out where devices are.
+        inventory: all devices on offer.
+        far: why devices are not near the pod's CPUs, by node, where that is allowed.
     """
 
     objects: ClusterObjects
@@ -67,6 +69,8 @@ class CycleClaims:
     unavailable: set[int] = field(default_factory=set)
     mapped: dict[str, bool] = field(default_factory=dict)
     places: DevicePlaces = KNOWN_PLACES
+    inventory: Inventory | None = None
+    far: dict[str, str] = field(default_factory=dict)
 
     @property
     def has_user_claims(self) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _REMEMBERED_SHAPES: Final = 64
+_REMEMBERED_ASKERS: Final = 1000
 _REMEMBERED_NODES: Final = 10_000
 """Nodes that failed the final check, for one shape of pods."""
 
@@ -76,9 +77,14 @@ class ShapeVerdicts:
 
 
 class KindVerdicts:
-    """The verdicts of the shapes that were asked for last; valid for one set of kinds."""
+    """The verdicts of the shapes that were asked for last; valid for one set of kinds.
+
+    Attributes:
+        unaligned: askers that were refused because of where devices are.
+    """
 
     def __init__(self) -> None:
+        self.unaligned: set[Hashable] = set()
         self._valid_for: tuple[object, ...] = ()
         self._shapes: OrderedDict[bytes, ShapeVerdicts] = OrderedDict()
 
@@ -95,6 +101,12 @@ class KindVerdicts:
         if len(self._shapes) > _REMEMBERED_SHAPES:
             self._shapes.popitem(last=False)
         return found
+
+    def add_unaligned(self, asker: Hashable) -> None:
+        """Take note that pods like *asker* were refused because of where devices are."""
+        if len(self.unaligned) >= _REMEMBERED_ASKERS:
+            self.unaligned.clear()
+        self.unaligned.add(asker)
 
 
 class KindColumn:

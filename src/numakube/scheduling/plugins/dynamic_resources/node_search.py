@@ -41,7 +41,11 @@ ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
 
 
 class NodeSearch:
-    """Judges one node after the other for one pod."""
+    """Judges one node after the other for one pod.
+
+    Attributes:
+        recalls: whether nodes were refused because they failed the final check before.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class NodeSearch:
         now: datetime | None,
         timeout_seconds: float,
     ) -> None:
+        self.recalls = False
         self._known = known
         self._features = features
         self._inventory = inventory
@@ -116,6 +121,7 @@ class NodeSearch:
         if alone.any():
             verdicts = self._one_by_one(pod, snapshot, rows, alone[which], verdicts)
         again = dict(self._verdicts.refusals(asker, snapshot, kinds))
+        self.recalls = bool(again)
         if again:
             where = np.isin(rows, list(again)) & verdicts.ok
             verdicts = verdicts.replaced(where, Verdicts.each(rows[where], again.__getitem__))
