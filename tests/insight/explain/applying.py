@@ -54,6 +54,8 @@ def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts
         return facts, _without_resources(pod, change.resource.split(","))
     if change.kind in ("numa-scope", "numa-policy"):
         return facts, _wishing(pod, change)
+    if change.kind == "closeness":
+        return facts, _asking(pod, change)
     return facts, _relaxed(pod, change)
 
 
@@ -69,6 +71,14 @@ def _claimed(facts: ClusterFacts, change: Change) -> ClusterFacts:
         request["exactly"]["count"] = int(change.to)
     claims = Followed({**claims, change.claim: msgspec.convert(tree, ResourceClaim)})
     return replace(facts, objects=replace(facts.objects, resource_claims=claims))
+
+
+def _asking(pod: Pod, change: Change) -> Pod:
+    annotations = {**pod.metadata.annotations, "numakube.dev/closeness": change.to}
+    if not change.to:
+        del annotations["numakube.dev/closeness"]
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _wishing(pod: Pod, change: Change) -> Pod:

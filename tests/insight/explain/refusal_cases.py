@@ -17,7 +17,7 @@ from numakube.api.placement import (
     TopologySpreadConstraint,
 )
 from numakube.api.pod import Pod, PodSchedulingGate
-from numakube.api.strictness import MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
+from numakube.api.strictness import CLOSENESS, MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
 from numakube.api.volumes import (
     PersistentVolumeClaimVolumeSource,
     Volume,
@@ -349,3 +349,27 @@ def owned(one: Pod, owner: OwnerReference) -> Pod:
     """Return a pod that *owner* has made."""
     metadata = msgspec.structs.replace(one.metadata, owner_references=(owner,))
     return msgspec.structs.replace(one, metadata=metadata)
+
+
+def _with_devices(closeness: str) -> Pod:
+    """Return a pod with a GPU and a network card that are to be close."""
+    wanted = {"cpu": "2", "memory": "1Gi", "vendor.example/gpu": "1", "vendor.example/nic": "1"}
+    one = pod("train", annotations={CLOSENESS: closeness})
+    main = Container(name="main", resources=resources(wanted))
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, containers=(main,)))
+
+
+@case
+def devices_too_far_apart() -> Case:
+    """Every GPU and every card has a host bridge to itself."""
+    world = World()
+    world.add_node("node-a", machine="2 sockets, 8 cores, 16Gi, gpu 2, nic 2, 2 slots")
+    return Case(world.facts(), pod_subject(_with_devices("same-switch")))
+
+
+@case
+def devices_close_by_luck() -> Case:
+    """Each switch has a GPU and a card; the kubelet takes any of the NUMA node."""
+    world = World()
+    world.add_node("node-a", machine="2 sockets, 8 cores, 16Gi, gpu 2, nic 2, 2 switches")
+    return Case(world.facts(), pod_subject(_with_devices("same-switch")))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
 from numakube.kubelet.admission_trace import AdmissionTrace, amount
-from numakube.kubelet.outcome import NO_ANSWER, Rejected
+from numakube.kubelet.device_pairs import foresee
+from numakube.kubelet.outcome import NO_ANSWER, Admitted, Rejected
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.cpuset import CpuSet
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.kubelet.admission_trace import AlignmentTrace, ResourceTrace
+    from numakube.kubelet.device_pairs import Prospect
     from numakube.kubelet.node import KubeletNode
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.numa.rejection import Rejection
@@ -121,7 +123,8 @@ def taint_text(taint: Taint) -> str:
 def steps_of(pod: Pod, model: KubeletNode) -> tuple[str, ...]:
     """Say how the kubelet *model* comes to its verdict about *pod*."""
     trace = AdmissionTrace()
-    outcome = model.clone().admit(model.demand_of(pod), trace=trace)
+    demand = model.demand_of(pod)
+    outcome = model.clone().admit(demand, trace=trace)
     sentences = [line for step in trace.alignments for line in _alignment(step)]
     if model.topology.policy is TopologyPolicy.NONE:
         sentences.append("policy none aligns nothing: managers take what they find.")
@@ -133,7 +136,25 @@ def steps_of(pod: Pod, model: KubeletNode) -> tuple[str, ...]:
             if one.resource not in aligned
         ]
         sentences.append(f"The allocation fails: {outcome.reason}: {outcome.message}.")
+    if isinstance(outcome, Admitted) and model.machine.tree.paths:
+        sentences += map(_closeness, foresee(model, demand, outcome))
     return tuple(dict.fromkeys(sentences))
+
+
+def _closeness(prospect: Prospect) -> str:
+    """Say how close devices will be, in the words of ``nvidia-smi topo -m``."""
+    who = f"container {prospect.container}" if prospect.container else "the pod as a whole"
+    names = " and ".join(prospect.resources)
+    if not prospect.chances:
+        unknown = " and ".join(prospect.unknown) or names
+        return f"{who}: it is not known how {unknown} are connected to other devices."
+    if len(prospect.chances) == 1:
+        return f"{who}: {names} will be {prospect.chances[0][0].name}."
+    ways = " or ".join(
+        level.name if share is None else f"{level.name} ({share:.0%})"
+        for level, share in prospect.chances
+    )
+    return f"{who}: {names} may be {ways}: which devices the kubelet takes is luck."
 
 
 def _alignment(step: AlignmentTrace) -> Iterator[str]:

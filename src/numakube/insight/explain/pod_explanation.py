@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from numakube.dra.pod_claims import claim_keys, without_user
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
-from numakube.insight.explain.changes.annotation_changes import wished_otherwise
+from numakube.insight.explain.changes.annotation_changes import farther_apart, wished_otherwise
 from numakube.insight.explain.changes.claim_changes import claimed_otherwise
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.larger_requests import larger
@@ -51,8 +51,8 @@ _MOST_COMPARED: Final = 64
 ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
-    "whole-cpus", "guaranteed", "numa-scope", "offer", "more", "fewer-cpus", "less-memory",
-    "fewer-hugepages", "fewer-devices", "fewer-claimed-devices", "claim-constraint",
+    "whole-cpus", "guaranteed", "numa-scope", "closeness", "offer", "more", "fewer-cpus",
+    "less-memory", "fewer-hugepages", "fewer-devices", "fewer-claimed-devices", "claim-constraint",
     "numa-policy", "evict", "less-of-everything", "combined",
     "cpu-option", "scope", "policy", "add-node",
 )  # fmt: skip
@@ -290,6 +290,7 @@ class _Work:
                 refreshed(bench, judgement, facts),
                 lifted(bench, judgement),
                 wished_otherwise(bench, judgement),
+                farther_apart(bench, judgement),
                 claimed_otherwise(bench, judgement),
                 smaller(bench),
                 larger(bench, judgement),

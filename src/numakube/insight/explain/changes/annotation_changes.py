@@ -1,4 +1,4 @@
-"""Wish for less by annotation: container scope, or a policy that takes what it gets."""
+"""Wish for less by annotation: container scope, any policy, devices that are less close."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
+from numakube.api.strictness import CLOSENESS, RequiredCloseness
 from numakube.errors import MalformedObject
 from numakube.insight.explain.explanation import Change
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
@@ -36,6 +37,30 @@ def wished_otherwise(bench: Bench, judgement: Judgement) -> Iterator[Change]:
         yield from _tried(bench, spec, "numa-scope", _SCOPE, TopologyScope.CONTAINER)
     if spec.get(_POLICY) not in (None, "", _BEST_EFFORT):
         yield from _tried(bench, spec, "numa-policy", _POLICY, _BEST_EFFORT)
+
+
+def farther_apart(bench: Bench, judgement: Judgement) -> Iterator[Change]:
+    """Yield the closest that the pod's devices can be, if they cannot be as close as it asks."""
+    asked = bench.pod.metadata.annotations.get(CLOSENESS, "")
+    words = tuple(RequiredCloseness)
+    refused = any("not close enough" in one.status.message for one in judgement.refusals)
+    if not refused or asked not in words:
+        return
+    for word in (*words[words.index(RequiredCloseness(asked)) + 1 :], ""):
+        node = bench.taker(_asking(bench.pod, word))
+        if node is not None:
+            done = f"Set the annotation {CLOSENESS} to {word}" if word else f"Drop {CLOSENESS}"
+            text = f"{done}: fits on {node}."
+            yield Change(kind="closeness", text=text, node=node, was=asked, to=word)
+            return
+
+
+def _asking(pod: Pod, closeness: str) -> Pod:
+    """Return *pod* with another required closeness, or none."""
+    kept = {key: text for key, text in pod.metadata.annotations.items() if key != CLOSENESS}
+    annotations = {**kept, CLOSENESS: closeness} if closeness else kept
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _tried(
