@@ -10,6 +10,9 @@ from numakube.programs import PROGRAMS
 _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
+    "fits": Lazy(
+        "numakube.cli.fits", "How many more of these pods fit, where, and what limits the next one?"
+    ),
     "map": Lazy("numakube.cli.map", "Draw a node and the pods that hold its parts."),
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."

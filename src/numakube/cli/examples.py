@@ -11,6 +11,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain replicaset": ("web-6d4f",),
     "explain job": ("train",),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
+    "fits": ("-f pod.yaml", "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1", "-f job.yaml -o json"),
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),
     "doctor": ("", "--node node-0", "--only NUMA-POD -o json"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,12 +23,10 @@ from numakube.cli.shared.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
-    from numakube.values.resources import Amounts
 
 _TABLES: Final = (Output.TABLE, Output.WIDE)
 
@@ -116,46 +114,11 @@ def command(
 
 def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch | None:
     """Return what to count, if anything."""
-    if shape is not None and filename is not None:
-        raise click.UsageError("Give --shape or -f, not both.")
-    if filename is not None:
-        return _in_manifest(filename, namespace)
-    if shape is None:
+    if shape is None and filename is None:
         return None
-    from numakube.cli.shared.pods_in_manifests import Batch
-    from numakube.insight.usage.largest_pod import pod_of
+    from numakube.cli.shared.wanted_pod import wanted_pod
 
-    return Batch("", shape, pod_of(_parsed(shape)), None)
-
-
-def _in_manifest(filename: str, namespace: str) -> Batch:
-    from numakube.cli.shared.pods_in_manifests import batches_in
-
-    found = batches_in(filename)
-    if len(found) > 1:
-        names = ", ".join(one.title for one in found)
-        raise click.UsageError(f"-f {filename}: {names}: one kind of pod at a time is counted.")
-    return replace(found[0], pod=_in_namespace(found[0].pod, namespace))
-
-
-def _in_namespace(pod: Pod, namespace: str) -> Pod:
-    import msgspec
-
-    space = pod.metadata.namespace or namespace
-    return msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, namespace=space)
-    )
-
-
-def _parsed(shape: str) -> Amounts:
-    """Return the amounts of ``cpu=8,memory=32Gi``."""
-    from numakube.errors import InvalidValue
-    from numakube.insight.usage.largest_pod import parse_shape
-
-    try:
-        return parse_shape(shape)
-    except InvalidValue as error:
-        raise click.UsageError(f"--shape: {error}.") from None
+    return wanted_pod(shape, filename, namespace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
         yield from map(Line, _claims(one.claims))
     if wide:
         yield EMPTY
-        yield from _table(_verdicts(one))
+        yield from table_lines(_verdicts(one))
     yield from _changes(one)
     if one.notes:
         yield EMPTY
@@ -223,7 +223,7 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
     why = f": {one.data_reason}" if one.data_reason else ""
     title = f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
     yield Line(title, Role.FITS if one.fits else Role.REFUSED)
-    yield from _table(_rows(one))
+    yield from table_lines(_rows(one))
     yield from map(Line, _holders(one, wide=wide))
     yield from map(Line, _reasons(one))
 
@@ -306,7 +306,8 @@ def _lack(ask: ResourceAsk, missing: str) -> str:
     return f" (lacks {lack_text(ask.resource, missing)})" if missing != "0" else ""
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+    """Yield *rows* as a table with columns of one width."""
     if not rows:
         return
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
