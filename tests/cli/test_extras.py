@@ -57,6 +57,7 @@ def lines(tmp_path: Path) -> list[list[str]]:
         "reservations": taken,
         "resync": ["--all"],
         "setup": [],
+        "simulate": [*taken, "--scheduler", "numakube"],
         "top": taken,
         "trace": ["pod", "waits", *taken],
         "validate": taken,

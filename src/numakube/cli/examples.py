@@ -30,6 +30,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         '--machine "2 sockets, 8 cores, 32Gi" --kubelet policy=restricted -f pods.yaml',
         "--machine dgx-h100 -k kubelet.yaml -f pods.yaml",
     ),
+    "simulate": (
+        '--nodes "10x 2 sockets, 16 cores, smt 2, 128Gi, gpu 4" -f mix.yaml --seeds 10',
+        "--from cluster.yaml --set topologyManagerPolicy=restricted",
+        "--drain node-3 --scheduler numakube",
+    ),
     "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "align": ("", "--memory -o json", "--stay"),

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.versions import DEFAULT
-from numakube.scheduling.snapshot.objects import ClusterObjects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.kubelet.machine import Machine
+    from numakube.topology.exact_report import ExactReport
     from numakube.values.resources import Amounts
 
 
@@ -30,6 +30,8 @@ class SimulatedNode:
         also: what the node offers besides its machine, in base units, without a place on a NUMA
             node: shares of GPUs, for example.
         unschedulable: whether it is cordoned.
+        held: the state of its kubelet with what each pod holds by uid, if that is known exactly.
+            Without it, or with other settings, the pods are admitted one after the other.
     """
 
     name: str
@@ -40,6 +42,7 @@ class SimulatedNode:
     taints: tuple[Taint, ...] = ()
     also: Amounts = field(default_factory=lambda: MappingProxyType({}))
     unschedulable: bool = False
+    held: ExactReport | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class RunningPod:
     """A pod that is on a node when the simulation begins.
 
     Attributes:
-        pod: as the API server has it; what it holds follows from the order of admission.
+        pod: as the API server has it.
         seconds: how long it still runs; ``None`` for longer than the simulation.
     """
 
@@ -58,8 +61,16 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """All nodes, what runs on them in order of admission, and what else scheduling looks at."""
+    """The whole cluster.
+
+    Attributes:
+        running: what runs on its nodes, in order of admission.
+        objects: what else scheduling looks at: by the fields of
+            `numakube.scheduling.snapshot.objects.ClusterObjects`, objects by key.
+    """
 
     nodes: tuple[SimulatedNode, ...]
     running: tuple[RunningPod, ...] = ()
-    objects: ClusterObjects = field(default_factory=ClusterObjects)
+    objects: Mapping[str, Mapping[str, object]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )

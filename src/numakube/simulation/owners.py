@@ -129,10 +129,15 @@ def owner_of(arrival: Arrival, number: int, scheduler: str, now: float) -> Owner
     return _owner(arrival, name, replace(arrival.pod, metadata=metadata), scheduler, now)
 
 
+def kind_of_owner(pod: Pod) -> OwnerKind:
+    """Return what replaces *pod*, by the controller that it names."""
+    controller = pod.metadata.controller
+    return _REPLACED_BY.get(controller.kind if controller is not None else "", OwnerKind.POD)
+
+
 def running_owner(one: RunningPod, scheduler: str) -> Owner:
     """Return what replaces a pod that runs from the beginning, if it has to go."""
-    controller = one.pod.metadata.controller
-    kind = _REPLACED_BY.get(controller.kind if controller is not None else "", OwnerKind.POD)
+    kind = kind_of_owner(one.pod)
     arrival = Arrival(at=0.0, pod=one.pod, owner=kind, seconds=one.seconds)
     owner = _owner(arrival, one.pod.metadata.name, one.pod, scheduler, 0.0)
     owner.replicas[0].made = 1

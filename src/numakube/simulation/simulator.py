@@ -78,8 +78,7 @@ def simulate(
     """Let *workload* come to *cluster* as *arm* runs it; return what became of it.
 
     Raises:
-        KubeletStartError: a kubelet does not start as it is configured.
-        ConfigError: the scheduler cannot be made.
+        ConfigError: a kubelet does not start as it is configured, or the scheduler cannot be made.
     """
     return _Run(cluster, arm, seed, options).play(workload)
 
@@ -339,16 +338,16 @@ class _Run:
         self._timeline.after(self._options.watch_seconds, seen)
 
     def _take_over(self, one: RunningPod) -> None:
-        """Admit a pod that runs already; if its kubelet rejects it now, it has to go elsewhere."""
+        """Go on with a pod that runs; if its kubelet rejects it now, it has to go elsewhere."""
         owner = running_owner(one, self._scheduler.name)
         (replica,) = owner.replicas
         info = PodInfo(one.pod)
         replica.pod = info
         self._by_uid[info.uid] = replica
-        outcome = self._nodes[one.node].admit(info)
-        if isinstance(outcome, Rejected):
+        rejected = self._nodes[one.node].resume(info)
+        if rejected is not None:
             self._replicas.append(replica)
-            self._reject(replica, info, outcome)
+            self._reject(replica, info, rejected)
             return
         replica.ran = replica.running = True
         self._measures.started(info)

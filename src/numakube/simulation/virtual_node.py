@@ -12,6 +12,7 @@ import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
+from numakube.errors import ConfigError
 from numakube.kubelet.fit import fit_refusal
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.option_words import overridden
@@ -21,6 +22,7 @@ from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, s
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
+from numakube.topology.rebuild import node_of
 from numakube.values.resources import quantities_of
 
 if TYPE_CHECKING:
@@ -48,20 +50,30 @@ class NodeFactory:
         """Return *node* with a kubelet that has just started.
 
         Raises:
-            KubeletStartError: a kubelet does not start with this configuration.
+            ConfigError: its kubelet does not start with this configuration.
         """
         key = id(node.machine), id(node.config), node.kubernetes
         if key not in self._started:
             # The ids are those of objects that must live on.
             self._kept.append(node)
-            self._started[key] = self._start(node)
+            try:
+                self._started[key] = self._start(node)
+            except ConfigError as error:
+                raise ConfigError(f"node {node.name}: {error}") from None
         kubelet, capacity, allocatable = self._started[key]
         return VirtualNode(
             node,
-            kubelet.clone(),
+            self._in_use(node) or kubelet.clone(),
             capacity={**capacity, **node.also},
             allocatable={**allocatable, **node.also},
         )
+
+    def _in_use(self, node: SimulatedNode) -> KubeletNode | None:
+        """Return the kubelet with what its pods hold, if that is known and nothing has changed."""
+        if node.held is None or self._words:
+            return None
+        found = node_of(node.held)
+        return found if isinstance(found, KubeletNode) else None
 
     def _start(self, node: SimulatedNode) -> tuple[KubeletNode, Amounts, Amounts]:
         config = overridden(node.config, node.machine, self._words)
@@ -110,6 +122,14 @@ class VirtualNode:
             return refused
         self.count(pod)
         return outcome
+
+    def resume(self, pod: PodInfo) -> Rejected | None:
+        """Go on with a pod that runs here already; return why not, if it has to be admitted."""
+        if pod.uid in self.kubelet.pods:
+            self.count(pod)
+            return None
+        outcome = self.admit(pod)
+        return outcome if isinstance(outcome, Rejected) else None
 
     def count(self, pod: PodInfo) -> None:
         """Count *pod* among those that run; what it holds, the kubelet knows."""

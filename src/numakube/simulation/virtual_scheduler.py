@@ -8,7 +8,6 @@ Binding always succeeds. Plugins that would have to wait for the API server when
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -25,6 +24,8 @@ from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.simulation.timeline import Timeline
 
@@ -67,14 +67,14 @@ class VirtualScheduler:
         *,
         seed: int,
         decision_seconds: float,
-        objects: ClusterObjects,
+        objects: Mapping[str, Mapping[str, object]],
     ) -> None:
         self.engine = engine = assemble(config, all_plugins(BindsNothing.make))
         self.runtime = next(iter(engine.runtimes.values()))
         self.name = next(iter(engine.runtimes))
         self.mispredictions = 0
-        for kind in fields(objects):
-            getattr(engine.cluster.objects, kind.name).update(getattr(objects, kind.name))
+        for kind, found in objects.items():
+            getattr(engine.cluster.objects, kind).update(found)
         self._timeline = timeline
         self._actions = actions
         self._decision_seconds = decision_seconds

@@ -15,7 +15,7 @@ from numakube.errors import MalformedObject
 from numakube.koordinator.validation import TEMPLATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _COUNTS: Final = dict.fromkeys(("Job", "CronJob"), ("parallelism", "completions"))
 """Fields that tell how many pods run at once, where that is not ``replicas``."""
@@ -57,13 +57,22 @@ def batches_in(file: str) -> tuple[Batch, ...]:
         MalformedObject: there is none, or one that cannot be read.
     """
     subject = "standard input" if file == "-" else file
-    found = tuple(_batches(load_manifests(read_text(file), subject), subject))
+    return batches_of(load_manifests(read_text(file), subject), subject)
+
+
+def batches_of(trees: Iterable[dict[str, Any]], subject: str) -> tuple[Batch, ...]:
+    """Return what the objects in *trees*, read from *subject*, ask for.
+
+    Raises:
+        MalformedObject: there is none, or one that cannot be read.
+    """
+    found = tuple(_batches(trees, subject))
     if not found:
         raise MalformedObject(subject, f"no pod, nor a template of {', '.join(TEMPLATES)}")
     return found
 
 
-def _batches(trees: Any, subject: str) -> Iterator[Batch]:  # noqa: ANN401 - documents of any kind
+def _batches(trees: Iterable[dict[str, Any]], subject: str) -> Iterator[Batch]:
     for tree in trees:
         kind = tree.get("kind", "Pod")
         if kind == "Pod":

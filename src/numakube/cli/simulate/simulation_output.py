@@ -1,0 +1,136 @@
+"""What ``numakube simulate`` prints: a table, plain data, or comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import click
+
+import numakube
+from numakube.cli.shared.output_option import Output, print_document
+from numakube.cli.shared.terminal import column_lines
+from numakube.simulation.summary import ANSWERS, Estimate, summaries_of, summary_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.simulation.run_result import RunResult
+    from numakube.simulation.summary import Summary
+    from numakube.simulation.sweep import PlannedRun
+
+_TITLES: Final = {
+    "pods": "PODS",
+    "neverPlaced": "NEVER PLACED",
+    "topologyErrorsPer1000": "ERRORS/1000",
+    "firstRefusedPercent": "FIRST REFUSED %",
+    "givenUp": "GIVEN UP",
+    "evictions": "EVICTED",
+    "secondsToRunP50": "P50 s",
+    "secondsToRunP99": "P99 s",
+    "alignedPercent": "ONE ZONE %",
+}
+_PAIRS: Final = ("pairsTogetherPercent", "PAIRS %")
+
+
+def print_results(runs: Sequence[PlannedRun], results: Sequence[RunResult], form: str) -> None:
+    """Print the answers of all arms."""
+    summaries = summaries_of(results)
+    if form == "table":
+        _print_table(summaries, runs)
+    elif form == "csv":
+        click.echo(_csv(results), nl=False)
+    else:
+        print_document(document_of(runs, summaries), Output(form))
+
+
+def document_of(runs: Sequence[PlannedRun], summaries: Sequence[Summary]) -> dict[str, object]:
+    """Return everything that was found out, and what it rests on."""
+    return {
+        "version": numakube.__version__,
+        "assumptions": asdict(runs[0].options),
+        "notes": list(runs[0].workload.notes),
+        "arms": summary_document(summaries),
+    }
+
+
+def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> None:
+    titles = dict(_TITLES)
+    if any(run.pairs for one in summaries for run in one.runs):
+        titles |= dict([_PAIRS])
+    resources = sorted({name for one in summaries for name in one.allocated})
+    shown = [name for name in resources if any(_is_used(one, name) for one in summaries)]
+    head = ["ARM", *titles.values(), *(f"{_short(name)} %" for name in shown)]
+    stranded = sorted({name for one in summaries for name in one.stranded})
+    head += [f"STRANDED {_short(name)} %" for name in stranded]
+    rows = [
+        [
+            one.arm,
+            *(_text(one.answers[name]) for name in titles),
+            *(_text(one.peak[name]) for name in shown),
+            *(_text(one.stranded.get(name, Estimate(0.0))) for name in stranded),
+        ]
+        for one in summaries
+    ]
+    for line in column_lines(head, rows):
+        click.echo(line)
+    click.echo()
+    for line in _footer(runs):
+        click.echo(line)
+
+
+def _footer(runs: Sequence[PlannedRun]) -> list[str]:
+    options = asdict(runs[0].options)
+    told = ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
+    seeds = len({run.seed for run in runs})
+    mean = f"; means of {seeds} seeds with 95 % confidence intervals" if seeds > 1 else ""
+    notes = [f"{note}" for note in runs[0].workload.notes]
+    return [f"Shares of resources are peaks{mean}.", f"Assumed: {told}.", *notes]
+
+
+def _is_used(one: Summary, name: str) -> bool:
+    return one.peak[name].mean > 0
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2].upper()
+
+
+def _text(one: Estimate) -> str:
+    mean = _number(one.mean)
+    return f"{mean} ± {_number(one.half_width)}" if one.half_width else mean
+
+
+def _number(value: float) -> str:
+    """Return a number with as many digits as anybody reads."""
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _csv(results: Sequence[RunResult]) -> str:
+    """Return one line for each run."""
+    groups = {"allocated": "allocated", "peak": "peak_allocated", "stranded": "stranded"}
+    names = {
+        title: sorted({name for one in results for name in getattr(one, field)})
+        for title, field in groups.items()
+    }
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    more = [f"{title} {name}" for title, found in names.items() for name in found]
+    writer.writerow(["arm", "seed", *ANSWERS, *more])
+    for one in results:
+        cells = [of(one) for of in ANSWERS.values()]
+        shares = [
+            _share(getattr(one, groups[title]), name)
+            for title, found in names.items()
+            for name in found
+        ]
+        writer.writerow([one.arm, one.seed, *(round(cell, 6) for cell in cells), *shares])
+    return out.getvalue()
+
+
+def _share(shares: Mapping[str, float], name: str) -> float:
+    return shares.get(name, 0.0)

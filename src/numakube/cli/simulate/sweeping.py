@@ -1,0 +1,125 @@
+"""Executing runs: on all CPUs, with a progress bar, and with what an earlier attempt finished."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.cli.shared.output_option import make_console
+from numakube.errors import MalformedObject
+from numakube.simulation.run_result import RunResult  # noqa: TC001 - msgspec reads it
+from numakube.simulation.sweep import PlannedRun, digest, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+_START: Final = "spawn"
+"""How processes begin: without what this one has open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where runs are executed and kept.
+
+    Attributes:
+        jobs: how many at the same time; ``None`` for as many as there are CPUs.
+        resume: the file that keeps finished runs.
+    """
+
+    jobs: int | None = None
+    resume: Path | None = None
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """One line of the file that keeps finished runs."""
+
+    digest: str
+    result: RunResult
+
+
+def results_of(runs: Sequence[PlannedRun], places: Places) -> list[RunResult]:
+    """Return the result of each of *runs*, in order."""
+    keys = [digest(run) for run in runs] if places.resume else [""] * len(runs)
+    known = _read(places.resume) if places.resume else {}
+    wanted = [run for run, key in zip(runs, keys, strict=True) if key not in known]
+    done = {_name(run): known[key] for run, key in zip(runs, keys, strict=True) if key in known}
+    key_of = {_name(run): key for run, key in zip(runs, keys, strict=True)}
+    with _executor(len(wanted), places) as executor, _progress(len(runs), len(done)) as advance:
+        for run, result in sweep(wanted, executor):
+            done[_name(run)] = result
+            if places.resume:
+                _append(places.resume, _Kept(key_of[_name(run)], result))
+            advance(run.title)
+    return [done[_name(run)] for run in runs]
+
+
+def _name(run: PlannedRun) -> tuple[str, int]:
+    return run.arm.name, run.seed
+
+
+@contextmanager
+def _executor(count: int, places: Places) -> Iterator[Executor | None]:
+    """Yield processes for *count* runs; ``None`` if one is enough."""
+    jobs = min(places.jobs or len(os.sched_getaffinity(0)), count)
+    if jobs <= 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context(_START))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[Callable[[str], None]]:
+    """Show how many runs are finished, on a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = make_console(stderr=True)
+    with Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("simulating", total=total, completed=done)
+        yield lambda title: bar.update(task, advance=1, description=title)
+
+
+def _read(file: Path) -> dict[str, RunResult]:
+    """Return the finished runs in *file*; a last line that was cut off is passed over.
+
+    Raises:
+        MalformedObject: it has something else than runs in it.
+    """
+    if not file.exists():
+        return {}
+    found: dict[str, RunResult] = {}
+    lines = file.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            kept = msgspec.json.decode(line, type=_Kept)
+        except msgspec.MsgspecError as error:
+            raise MalformedObject(
+                str(file), f"line {number}: not a finished run: {error}"
+            ) from None
+        found[kept.digest] = kept.result
+    return found
+
+
+def _append(file: Path, kept: _Kept) -> None:
+    with file.open("ab") as out:
+        out.write(msgspec.json.encode(kept) + b"\n")

@@ -1,0 +1,97 @@
+"""Many runs: every arm with every seed, on whatever executes them.
+
+Runs are independent of each other, so any `concurrent.futures.Executor` will do: processes of this
+machine, or those of a cluster of computers. Results come as they are finished.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import pickle
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from numakube.simulation.simulator import DEFAULTS, Options, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from numakube.simulation.arms import Arm
+    from numakube.simulation.cluster_model import SimulatedCluster
+    from numakube.simulation.run_result import RunResult
+    from numakube.simulation.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One arm with one seed."""
+
+    cluster: SimulatedCluster
+    workload: Workload
+    arm: Arm
+    seed: int
+    options: Options = DEFAULTS
+
+    @property
+    def title(self) -> str:
+        """The run in words."""
+        return f"{self.arm.name}, seed {self.seed}"
+
+    def execute(self) -> RunResult:
+        """Simulate."""
+        return simulate(self.cluster, self.workload, self.arm, seed=self.seed, options=self.options)
+
+
+def digest(run: PlannedRun) -> str:
+    """Return a text that tells this run from every other one."""
+    return hashlib.sha256(msgspec.json.encode(run, enc_hook=_plain)).hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Return what msgspec does not know as what it knows."""
+    if hasattr(value, "items"):
+        return dict(value.items())
+    return repr(value)
+
+
+def _frozen(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)
+
+
+def _packed(proxy: MappingProxyType[Any, Any]) -> tuple[Any, tuple[dict[Any, Any]]]:
+    return _frozen, (dict(proxy),)
+
+
+# Runs travel to other processes, and have read-only maps in many places.
+copyreg.pickle(MappingProxyType, _packed)
+
+
+def _execute(packed: bytes) -> RunResult:
+    run: PlannedRun = pickle.loads(packed)  # noqa: S301 - what `sweep` has packed
+    return run.execute()
+
+
+def sweep(
+    runs: Sequence[PlannedRun], executor: Executor | None = None
+) -> Iterator[tuple[PlannedRun, RunResult]]:
+    """Yield each of *runs* with its result, in the order in which they are finished.
+
+    Without an *executor* they are executed here, one after the other.
+    """
+    if executor is None:
+        yield from ((run, run.execute()) for run in runs)
+        return
+    # Packed here: what cannot be packed is an error now, not in a thread of the executor.
+    futures = {executor.submit(_execute, pickle.dumps(run)): run for run in runs}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()

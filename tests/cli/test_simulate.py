@@ -1,0 +1,151 @@
+"""``numakube simulate``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Ended
+from tests.insight.explain.bundling import collected_of
+
+from numakube.api.yamls import load_yaml
+from numakube.apps.bundle import pack
+from numakube.testing import World, pod
+
+Run = Callable[..., Ended]
+
+NODES = ("--nodes", "2x 2 sockets, 4 cores, smt 2, 16Gi, gpu 2")
+MIX = """\
+workloads:
+- name: web
+  count: 4
+  pods: 2
+  requests: {cpu: {2: 1, 5: 1}, memory: 1Gi}
+- name: train
+  kind: Job
+  arrivals: {every: 1s}
+  lifetime: 1m
+  count: 3
+  requests: {cpu: 4, memory: 2Gi, vendor.example/gpu: 1}
+"""
+
+
+@pytest.fixture
+def mix(tmp_path: Path) -> Path:
+    """Return a mix of workloads."""
+    file = tmp_path / "mix.yaml"
+    file.write_text(MIX)
+    return file
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Return a bundle of a node with a pod on both of its zones, and one that waits."""
+    world = World()
+    world.add_node("node-a", "best-effort")
+    world.run(pod("wide", cpu="10"), "node-a")
+    world.pods.append(pod("waits", cpu="2"))
+    file = tmp_path / "bundle.tgz"
+    file.write_bytes(pack(collected_of(world.facts())))
+    return file
+
+
+def test_every_form_has_the_same_answers(numakube: Run, mix: Path, tmp_path: Path) -> None:
+    """A table, JSON, YAML and CSV; finished runs are not repeated."""
+    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--seeds", 2, "-j", 1)
+    kept = ("--resume", tmp_path / "runs.jsonl")
+    table = numakube(*line, *kept)
+    assert (table.code, table.err) == (0, "")
+    head, row, *rest = table.out.splitlines()
+    assert head.split("   ")[0] == "ARM"
+    assert row.startswith("numakube   11 ")
+    assert "means of 2 seeds" in "\n".join(rest)
+    lines = (tmp_path / "runs.jsonl").read_bytes()
+    assert lines.count(b"\n") == 2
+    found = json.loads(numakube(*line, *kept, "-o", "json").out)
+    assert (tmp_path / "runs.jsonl").read_bytes() == lines
+    assert found == load_yaml(numakube(*line, "-o", "yaml").out, "output")
+    assert found["arms"][0]["pods"] == {"mean": 11.0, "halfWidth95": 0.0}
+    assert found["assumptions"]["kubelet_seconds"] == 0.2
+    rows = list(csv.DictReader(io.StringIO(numakube(*line, *kept, "-o", "csv").out)))
+    assert [(one["arm"], one["seed"], one["pods"]) for one in rows] == [
+        ("numakube", "1", "11"), ("numakube", "2", "11"),
+    ]  # fmt: skip
+
+
+def test_a_run_that_was_cut_off_is_repeated(numakube: Run, mix: Path, tmp_path: Path) -> None:
+    """The end of a file that was half-written counts for nothing; other content is an error."""
+    kept = tmp_path / "runs.jsonl"
+    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--resume", kept)
+    whole = numakube(*line, "-o", "json")
+    kept.write_bytes(kept.read_bytes()[:-20])
+    assert numakube(*line, "-o", "json") == whole
+    kept.write_text("not a run\n")
+    ended = numakube(*line)
+    assert ended.code == 1
+    assert "runs.jsonl: line 1: not a finished run" in ended.err
+
+
+def test_a_change_is_compared_with_the_cluster_as_it_is(numakube: Run, bundle: Path) -> None:
+    """A stricter policy rejects what ran on two zones."""
+    ended = numakube(
+        "simulate", "--from", bundle, "--set", "topologyManagerPolicy=restricted", "-o", "json",
+        "-j", 1,
+    )  # fmt: skip
+    before, after = json.loads(ended.out)["arms"]
+    assert (before["arm"], after["arm"]) == ("numakube", "numakube, policy=restricted")
+    assert before["rejections"]["mean"] == 0
+    assert before["pods"]["mean"] == 1
+    # CPUs of both NUMA nodes, although its memory would fit one of them.
+    assert after["rejectionsByReason"] == [{"TopologyAffinityError": 1}]
+
+
+def test_arms_are_schedulers_times_policies(numakube: Run, mix: Path) -> None:
+    """Every scheduler is run with every policy and scope, side by side."""
+    ended = numakube(
+        "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler", "least-allocated",
+        "--policy", "restricted", "--policy", "single-numa-node", "--scope", "pod", "-o", "json",
+        "-j", 1,
+    )  # fmt: skip
+    arms = [one["arm"] for one in json.loads(ended.out)["arms"]]
+    assert arms == [
+        "numakube, policy=restricted, scope=pod",
+        "numakube, policy=single-numa-node, scope=pod",
+        "least-allocated, policy=restricted, scope=pod",
+        "least-allocated, policy=single-numa-node, scope=pod",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--scheduler", "best"), "unknown scheduler 'best'; there are least-allocated"),
+        (("--nodes", "3x"), "3x"),
+        (("--from", "x"), "--nodes makes up a cluster"),
+        (("--set", "colour=red"), "'colour' is unknown"),
+        (("--drain", "node-9"), "there is no node 'node-9'"),
+        (("--assume", "speed=3"), "--assume speed=3: not like decision"),
+        (("--assume", "kubelet=soon"), "--assume kubelet=soon: 'soon' is not like 5, 20ms or 2h"),
+        (("-f", "missing.yaml"), "missing.yaml"),
+    ],
+)
+def test_what_makes_no_sense_is_named(
+    numakube: Run, mix: Path, words: tuple[str, ...], message: str
+) -> None:
+    """The message is one line and says what to write."""
+    ended = numakube("simulate", *NODES, "-f", mix, *words)
+    assert ended.code in (1, 2)
+    assert message in ended.err
+    assert ended.out == ""
+
+
+def test_a_run_without_pods_is_refused(numakube: Run) -> None:
+    """Nothing runs and nothing comes."""
+    ended = numakube("simulate", *NODES)
+    assert (ended.code, ended.err) == (
+        1, "error: no pod runs and none comes: give -f FILE with what is to come\n",
+    )  # fmt: skip
