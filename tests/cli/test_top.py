@@ -82,6 +82,17 @@ def test_pods_are_listed_with_their_zones(numakube: Run, bundle: Path) -> None:
     assert every.out.split() == ["pod/job", "pod/web", "pod/waiting"]
 
 
+def test_wide_rows_of_pods_tell_how_close_their_devices_are(numakube: Run, tmp_path: Path) -> None:
+    """In the words of ``nvidia-smi topo -m``; JSON has them too."""
+    pod = nodes.on("a-1", nodes.named("train", cpu="2", memory="1Gi", gpu="1", nic="1"))
+    node = nodes.admitted(nodes.kubelet("1 socket, 8 cores, 32Gi, gpu 1, nic 1, 1 switch"), pod)
+    bundle = nodes.bundle(tmp_path / "bundle.tar.gz", nodes.facts({"a-1": node}, pod))
+    arguments = ("top", "pods", "-A", "--from", bundle, "-o")
+    titles, row = (cells(line) for line in numakube(*arguments, "wide").out.splitlines())
+    assert row[titles.index("CLOSENESS")] == "PIX"
+    assert json.loads(numakube(*arguments, "json").out)["items"][0]["closeness"] == "PIX"
+
+
 @pytest.mark.parametrize("what", ["nodes", "zones", "pods"])
 def test_json_and_yaml_are_the_same(numakube: Run, bundle: Path, what: str) -> None:
     """With everything."""

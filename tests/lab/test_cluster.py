@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from numakube.api.yamls import load_manifests
@@ -20,6 +21,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.testing import until
+from numakube.topology.tree_text import write_tree
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.control import ControlClient
 from numakube_lab.rundir import LabInfo, RunDir
@@ -117,9 +119,14 @@ async def test_the_dashboard_shows_every_node(lab: Lab) -> None:
 async def test_a_running_lab_is_steered_over_its_socket(lab: Lab, folder: RunDir) -> None:
     """Nodes come, restart, fall silent and go; faults strike and are lifted; then it ends."""
     control = ControlClient(folder.control_socket)
-    machine = from_shape("4 cores, 8Gi, gpu 1")
-    request = {"machine": to_cadvisor(machine), "devices": write_devices(machine.devices)}
+    machine = from_shape("4 cores, 8Gi, gpu 1, nic 1, 1 switch")
+    request = {
+        "machine": to_cadvisor(machine),
+        "devices": write_devices(machine.devices),
+        "tree": msgspec.to_builtins(write_tree(machine.tree)),
+    }
     assert await control.call("POST", "/nodes", request) == {"nodes": ["node-2"]}
+    assert lab.pool.kubelets["node-2"].plan.machine == machine
     await control.call("POST", "/nodes/node-2/kill")
     await control.call("POST", "/nodes/node-2/start")
     await control.call("POST", "/nodes/node-2/restart")

@@ -103,9 +103,9 @@ def pod_object(name: str, *, namespace: str = "default", **spec: Any) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-def kubelet(words: str = "policy=single-numa-node") -> KubeletNode:
+def kubelet(words: str = "policy=single-numa-node", *, shape: str = SHAPE) -> KubeletNode:
     """Return the model of an idle node."""
-    machine = from_shape(SHAPE)
+    machine = from_shape(shape)
     config = lab_configuration(machine, parse_kubelet_options(words))
     return KubeletNode(machine, settings_of(config, machine))
 

@@ -139,6 +139,23 @@ def test_pods_are_aligned_or_spread_or_share() -> None:
     assert found["shared"].alignment is Alignment.SHARED
 
 
+def test_the_worst_pair_of_a_pods_devices_is_told() -> None:
+    """Paired as well as can be: two GPUs with a card behind each switch, of which one is taken."""
+    shape = "2 sockets, 8 cores, smt 2, 64Gi, gpu 2, nic 2, 2 switches"
+    pods = [
+        nodes.on("n1", nodes.named("pair", cpu="2", memory="1Gi", gpu="1", nic="1")),
+        nodes.on("n1", nodes.named("gpus", cpu="2", memory="1Gi", gpu="2")),
+        nodes.on("n1", nodes.named("late", cpu="2", memory="1Gi", gpu="1", nic="2")),
+    ]
+    node = nodes.admitted(nodes.kubelet(shape, policy="best-effort"), *pods)
+    found = usages(nodes.facts({"n1": node}, *pods))
+    assert {name: one.closeness for name, one in found.items()} == {
+        "pair": "PIX",
+        "gpus": "",
+        "late": "PIX",
+    }
+
+
 def test_what_is_not_known_of_a_pod_is_told() -> None:
     """Rather than guessed."""
     new = nodes.on("n1", nodes.named("new", cpu="1", memory="1Gi"))

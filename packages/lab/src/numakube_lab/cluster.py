@@ -14,15 +14,17 @@ import base64
 import os
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from numakube.api.codec import convert
 from numakube.api.yamls import dump_yaml
-from numakube.errors import ConfigError, MalformedObject
+from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube.client import Client
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
+from numakube.topology.tree_text import TreeTable, read_tree
 from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
 from numakube_lab.api.access.certificate_authority import server_context
 from numakube_lab.api.server.api_server import ApiServer
@@ -200,11 +202,14 @@ class Lab(Lifetime):
     async def add_nodes(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Add nodes of a machine that the request describes."""
         try:
-            machine = from_cadvisor(
-                request["machine"], devices=read_devices(request.get("devices") or {})
+            machine = replace(
+                from_cadvisor(
+                    request["machine"], devices=read_devices(request.get("devices") or {})
+                ),
+                tree=read_tree(convert(TreeTable, request.get("tree") or {}, "request")),
             )
             count = int(request.get("count", 1))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, InvalidValue) as error:
             raise MalformedObject("request", f"cannot add nodes: {error}") from None
         plans = uniform_plans(
             count,

@@ -60,7 +60,7 @@ def shapes_of(view: NodeTopology) -> Shapes:
 
 
 def cells_of(row: NodeRow, resource: str, width: int, measure: str, shapes: Shapes) -> bytes:
-    """Return the bytes of one node on the map, filled up to *width*."""
+    """Return the bytes of one node on the map, filled or cut to *width*."""
     use = row.uses.get(resource)
     if use is None:
         cells = bytes((NO_RESOURCE,)) * len(row.zones)
@@ -71,7 +71,7 @@ def cells_of(row: NodeRow, resource: str, width: int, measure: str, shapes: Shap
             measure, shapes.largest.get(resource)
         )
         cells = _shares(use.allocatable, amounts or (0,) * len(row.zones))
-    return cells + bytes((NO_ZONE,)) * (width - len(cells))
+    return cells[:width] + bytes((NO_ZONE,)) * (width - len(cells))
 
 
 @lru_cache(maxsize=65536)

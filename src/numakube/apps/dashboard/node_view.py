@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -18,9 +18,12 @@ from numakube.insight.drawing.claimed_devices import with_claimed
 from numakube.insight.drawing.from_facts import node_picture, reported_pods
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.facts import ClusterFacts
+from numakube.insight.held_closeness import closeness_words
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.view import NodeTopology
+from numakube.values.cpuset import CpuSet
 from numakube.values.display import quantity_text
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,11 +34,15 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.source import Age, Source
     from numakube.insight.dra_devices import DraDevice
+    from numakube.insight.drawing.picture import NodePicture
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import Unusable
     from numakube.values.resources import Amounts
+
+_MANY: Final = 16
+"""Beyond so many zones, those without CPUs that are alike share a line of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,7 @@ class PlacedPod:
     Attributes:
         requests: what it asks for, as texts.
         use: what it holds exclusively by NUMA nodes; ``None`` if the report does not know it.
+        closeness: how close its devices are to each other, in a sentence; empty if not known.
     """
 
     pod: Pod
@@ -52,13 +60,23 @@ class PlacedPod:
     phase: str
     requests: Mapping[str, str]
     use: ZoneUse | None
+    closeness: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneLine:
-    """One zone in the table: its view, and what is believed to be free in it."""
+    """One zone in the table, or several without CPUs that are alike.
+
+    Attributes:
+        zone: the zone, or the first of them.
+        ids: the NUMA ids of all of them.
+        costs: distances to other zones.
+        believed: what the scheduler takes to be free in it.
+    """
 
     zone: ZoneView
+    ids: str
+    costs: tuple[int, ...]
     believed: Amounts | None
 
     def used_percent(self, resource: str) -> int:
@@ -89,6 +107,11 @@ class NodeView:
     age: Age | None
     blocked: str
     conditions: Sequence[tuple[str, str, str]]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the zones are too many for a line and a column each."""
+        return self.told is not None and len(self.told.zones) > _MANY
 
     @property
     def told(self) -> NodeTopology | None:
@@ -140,6 +163,7 @@ def placed_pod(
         phase=phase_of(pod),
         requests=requests_of(pod),
         use=use_with_devices(use or {}, claimed) if claimed else use,
+        closeness=closeness_words(report, holding) if report and holding else "",
     )
 
 
@@ -159,16 +183,25 @@ def _zone_lines(told: NodeTopology | None, believed: Sequence[Amounts]) -> list[
     known: Sequence[Amounts | None] = believed
     if len(known) != len(told.zones):
         known = [None] * len(told.zones)
-    return [
-        ZoneLine(zone=zone, believed=free) for zone, free in zip(told.zones, known, strict=True)
-    ]
+    folded = len(told.zones) > _MANY
+    columns = [zone.id for zone in told.zones if not folded or zone.allocatable.get(CPU)]
+    groups: dict[object, tuple[ZoneLine, list[int]]] = {}
+    for zone, free in zip(told.zones, known, strict=True):
+        costs = tuple(zone.costs[other] for other in columns if other in zone.costs)
+        line = ZoneLine(zone=zone, ids=str(zone.id), costs=costs, believed=free)
+        key = _kind(line) if folded and not zone.allocatable.get(CPU) else zone.id
+        groups.setdefault(key, (line, []))[1].append(zone.id)
+    return [replace(line, ids=str(CpuSet.of(ids))) for line, ids in groups.values()]
 
 
-def drawing_of(source: Source, name: str, *, prefix: str) -> Markup | None:
-    """Return the drawing of a node as SVG; ``None`` if nothing is known that could be drawn.
+def _kind(line: ZoneLine) -> object:
+    """Return what zones have in common that share a line."""
+    amounts = (line.zone.allocatable, line.zone.available, line.believed or {})
+    return line.costs, *(tuple(sorted(one.items())) for one in amounts)
 
-    The page has the node's name as its title; pods lead to their pages below *prefix*.
-    """
+
+def picture_of(source: Source, name: str) -> NodePicture | None:
+    """Return the picture of a node; ``None`` if nothing is known that could be drawn."""
     report = source.report(name)
     if report is None:
         return None
@@ -179,8 +212,14 @@ def drawing_of(source: Source, name: str, *, prefix: str) -> Markup | None:
         source.device_book.on(node) if node is not None else (),
         reported=reported_pods(facts, name),
     )
-    if not picture.zones and not picture.parts:
-        return None
+    return picture if picture.zones or picture.parts else None
+
+
+def drawing_of(picture: NodePicture, *, prefix: str) -> Markup:
+    """Return the drawing of a node as SVG.
+
+    The page has the node's name as its title; pods lead to their pages below *prefix*.
+    """
 
     def link(pod: str) -> str:
         namespace, slash, own = pod.partition("/")

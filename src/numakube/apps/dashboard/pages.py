@@ -14,12 +14,13 @@ from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
 from numakube.apps.dashboard.labels import grouping_labels, wanted
 from numakube.apps.dashboard.measures import MEASURES, USED
-from numakube.apps.dashboard.node_view import drawing_of, node_view
+from numakube.apps.dashboard.node_view import drawing_of, node_view, picture_of
 from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
 from numakube.apps.dashboard.page_files import load_assets, render, seconds_since, type_of
 from numakube.apps.dashboard.pending import group_by_reason
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.tables import Wish, part_of
+from numakube.insight.drawing.connections import connections_of
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
@@ -91,8 +92,15 @@ class Pages:
         found = node_view(self._source, name)
         if found is None:
             return self.message(f"There is no node {name}.", status=404)
-        drawing = drawing_of(self._source, name, prefix=self._prefix)
-        return self._page("node.html", topic=f"node/{name}", found=found, drawing=drawing)
+        picture = picture_of(self._source, name)
+        return self._page(
+            "node.html",
+            topic=f"node/{name}",
+            found=found,
+            picture=picture,
+            drawing=None if picture is None else drawing_of(picture, prefix=self._prefix),
+            connections=None if picture is None else connections_of(picture),
+        )
 
     async def pods(self, request: web.Request) -> web.Response:
         """All pods in a table."""

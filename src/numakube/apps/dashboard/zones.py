@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SLICE: Final = 16
 """Reports that are read before others get their turn: a few milliseconds."""
+_MANY: Final = 16
+"""Zones of one node that are drawn whatever they have."""
 _PLAIN: Final = tuple(range(64))
 """NUMA ids without holes; only others need to be sent."""
 
@@ -93,13 +95,14 @@ class ZoneBook:
     async def heat(self, resource: str, measure: str = USED) -> dict[str, Any]:
         """Return the map of one resource, whole."""
         rows = await self.rows()
-        width = _width(rows)
+        width = _width(rows, resource)
         cells = await self._cells(rows, resource, measure, width)
         return {
             "version": self.version,
             "layout": self.layout,
             "resource": resource,
             "zones": width,
+            "most": _most(rows),
             "nodes": [row.name for row in rows],
             "measure": measure,
             "cells": b64encode(b"".join(cells)).decode(),
@@ -120,7 +123,7 @@ class ZoneBook:
         rows = await self.rows()
         if layout != self.layout:
             return {"layout": self.layout, "version": self.version}
-        width = _width(rows)
+        width = _width(rows, resource)
         changed = [(index, row) for index, row in enumerate(rows) if row.version > version]
         cells = await self._cells([row for _, row in changed], resource, measure, width)
         told = [
@@ -206,5 +209,24 @@ def _laid_out(row: NodeRow) -> object:
     return len(row.zones), row.labels
 
 
-def _width(rows: list[NodeRow]) -> int:
+def _most(rows: list[NodeRow]) -> int:
     return max((len(row.zones) for row in rows), default=0) or 1
+
+
+def _width(rows: list[NodeRow], resource: str) -> int:
+    """Return how many zones the map has for each node.
+
+    A GPU server has dozens of zones with memory only, which come last: where nodes have many,
+    zones after the last that has anything of the resource are left out.
+    """
+    most = _most(rows)
+    if most <= _MANY:
+        return most
+    return max((_last(row, resource) for row in rows), default=0) or most
+
+
+def _last(row: NodeRow, resource: str) -> int:
+    """Return the number of zones up to the last that has anything of a resource."""
+    use = row.uses.get(resource)
+    found = [place for place, amount in enumerate(use.allocatable, 1) if amount] if use else []
+    return found[-1] if found else 0

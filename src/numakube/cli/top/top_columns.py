@@ -28,7 +28,7 @@ NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
 ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES", "WITHIN")
 POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
-POD_MORE: Final = ("CONTAINERS",)
+POD_MORE: Final = ("CLOSENESS", "CONTAINERS")
 TOTAL: Final = "*"
 
 
@@ -113,7 +113,7 @@ def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
     ]
     if wide:
         containers = (f"{name}: {zone}" for name, zone in pod.containers.items())
-        row.append(", ".join(containers) or pod.why_unknown)
+        row += [pod.closeness, ", ".join(containers) or pod.why_unknown]
     return row
 
 

@@ -54,6 +54,10 @@ class Function:
         """Its name in little space: ``gpu 0``, ``sriov 3b:00.0``."""
         return f"{short_name(self.resource)} {self.number}"
 
+    def owners(self) -> list[int]:
+        """Return the numbers of the pods that have devices of it."""
+        return sorted({one.owner for one in self.devices if one.owner is not None})
+
 
 @dataclass(frozen=True, slots=True)
 class Connections:

@@ -131,8 +131,7 @@ def switch_words(picture: NodePicture) -> list[str]:
 
 
 def _owned(picture: NodePicture, function: Function) -> str:
-    owners = sorted({one.owner for one in function.devices if one.owner is not None})
-    letters = "".join(picture.pods[owner].letter for owner in owners)
+    letters = "".join(picture.pods[owner].letter for owner in function.owners())
     return f" {letters}" if letters else ""
 
 

@@ -82,8 +82,7 @@ class MatrixPen:
 
     def _owners(self, function: Function) -> list[Span]:
         """Return the letters of the pods that have devices of a function."""
-        owners = sorted({one.owner for one in function.devices if one.owner is not None})
-        spans = [Span(self._picture.pods[one].letter, f"p{one}") for one in owners]
+        spans = [Span(self._picture.pods[one].letter, f"p{one}") for one in function.owners()]
         free = any(one.is_free for one in function.devices)
         mark = Span(self._glyphs.free, "muted") if free else Span("!", "broken")
         return spans if spans and not free else [*spans, mark]

@@ -11,6 +11,7 @@ from numakube.insight.dra_devices import zones_needed
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
+from numakube.insight.held_closeness import closeness_words
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.mispredictions import Refusal
@@ -88,7 +89,10 @@ def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
         if holding is not None:
             use = use_in_report(report, holding)
             cpus = str(holding.cpus) if holding.cpus else ""
-            return _described(node, pod, use, report, source="exact", cpus=cpus)
+            placement = _described(node, pod, use, report, source="exact", cpus=cpus)
+            close = closeness_words(report, holding)
+            words = (*placement.words, close) if close else placement.words
+            return msgspec.structs.replace(placement, words=words)
         foreseen = belief.foreseen.get(uid)
         if foreseen is not None and not isinstance(foreseen, Refusal):
             return _described(node, pod, foreseen, report, source="predicted")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
 from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.insight.held_closeness import closeness_of
 from numakube.insight.scheduler_holdings import allotted_holding
 from numakube.scheduling.numa.caches.zone_use import exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -62,6 +63,8 @@ class PodUsage:
         why_unknown: what is missing, if the alignment is unknown.
         memory: bytes by kind; so are ``devices`` counts by resource.
         containers: the zone of each container, where the node tells; such as ``{"app": 1}``.
+        closeness: of its devices, in the words of ``nvidia-smi topo -m``: the worst pair of devices
+            of different resources; empty if it has none, or if that is not known.
     """
 
     namespace: str
@@ -74,6 +77,7 @@ class PodUsage:
     memory: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     containers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    closeness: str = ""
 
     @property
     def words(self) -> str:
@@ -124,6 +128,7 @@ class _Reader:
         own = zones_of_holding(report, holding, self._cpus_of(report))
         zones = tuple(sorted({*own, *zones_of_devices(claimed)}))
         is_empty = holding.empty and not claimed
+        closeness = closeness_of(report, holding)
         return PodUsage(
             namespace=meta.namespace,
             name=meta.name,
@@ -138,6 +143,7 @@ class _Reader:
                 **_counts(claimed),
             },
             containers=containers,
+            closeness="" if closeness is None else closeness.name,
         )
 
     def _claimed(self, pod: Pod) -> list[DraDevice]:

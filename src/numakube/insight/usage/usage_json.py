@@ -134,4 +134,5 @@ def _pod(pod: PodUsage) -> dict[str, Any]:
         "memory": dict(pod.memory),
         "devices": dict(pod.devices),
         "containers": dict(pod.containers),
+        **({"closeness": pod.closeness} if pod.closeness else {}),
     }

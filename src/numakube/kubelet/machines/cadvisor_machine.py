@@ -25,6 +25,7 @@ class _Device(msgspec.Struct, frozen=True, gc=False):
     id: str
     numa: tuple[int, ...] = ()
     healthy: bool = True
+    pci: str = ""
 
 
 def from_cadvisor(
@@ -55,8 +56,7 @@ def read_devices(
     return MappingProxyType(
         {
             resource: tuple(
-                Device(id=device.id, numa_nodes=device.numa, healthy=device.healthy)
-                for device in devices
+                Device(device.id, device.numa, device.healthy, device.pci) for device in devices
             )
             for resource, devices in wire.items()
         }
@@ -133,7 +133,9 @@ def _core_document(core: Core) -> dict[str, Any]:
 
 def _device_document(device: Device) -> dict[str, Any]:
     document: dict[str, Any] = {"id": device.id, "numa": list(device.numa_nodes)}
-    return document if device.healthy else document | {"healthy": False}
+    if not device.healthy:
+        document["healthy"] = False
+    return document | ({"pci": device.pci} if device.pci else {})
 
 
 def _kib(page_bytes: int) -> int:

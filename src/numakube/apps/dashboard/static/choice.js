@@ -75,5 +75,6 @@ export function sizes(data) {
   }
   const nodes = `${data.nodes.length} ${data.nodes.length === 1 ? "node" : "nodes"}`;
   if (!most) return `${nodes} without zones`;
-  return `${nodes} with ${least === most ? most : `${least} to ${most}`} NUMA ${most === 1 ? "zone" : "zones"} each`;
+  const left = data.most > data.zones ? `, zones without ${data.resource} left out` : "";
+  return `${nodes} with ${least === most ? most : `${least} to ${most}`} NUMA ${most === 1 ? "zone" : "zones"} each${left}`;
 }

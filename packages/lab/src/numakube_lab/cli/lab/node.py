@@ -30,13 +30,17 @@ def command() -> None:
 @click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
 def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> None:
     """Add nodes."""
+    import msgspec
+
     from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
+    from numakube.topology.tree_text import write_tree
 
     found = load_machine(machine)
     request = {
         "count": count,
         "machine": to_cadvisor(found),
         "devices": write_devices(found.devices),
+        "tree": msgspec.to_builtins(write_tree(found.tree)),
         "kubelet": kubelet,
         "kubernetes": kubernetes,
     }
