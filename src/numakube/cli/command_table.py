@@ -17,7 +17,10 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
-    "audit": Lazy("numakube.cli.audit", "Which pods are not aligned though they want to be?"),
+    "audit": Lazy(
+        "numakube.cli.audit",
+        "Which pods want their resources on one NUMA node and do not have them there?",
+    ),
     "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
