@@ -15,14 +15,23 @@ _SCOPES: Final = {"none": ""}
 
 
 def _errors(run: dict[str, Any]) -> float:
-    errors: int = run["rejections"].get("TopologyAffinityError", 0)
-    return 1000 * errors / max(1, run["bound"])
+    return _rate(run, "TopologyAffinityError")
+
+
+def _unexpected(run: dict[str, Any]) -> float:
+    return _rate(run, "UnexpectedAdmissionError")
+
+
+def _rate(run: dict[str, Any], reason: str) -> float:
+    errors, bound = int(run["rejections"].get(reason, 0)), int(run["bound"])
+    return 1000 * errors / max(1, bound)
 
 
 MEASURES: Final[tuple[tuple[str, Callable[[Any], float], int], ...]] = (
     ("Pods whose first placement was refused, %",
      lambda run: 100 * run["first_refused"] / run["pods"], 1),
     ("TopologyAffinityErrors per 1,000 bound pods", _errors, 0),
+    ("UnexpectedAdmissionErrors per 1,000 bound pods", _unexpected, 0),
     ("GPUs allocated in the end, %", lambda run: 100 * run["allocated"]["nvidia.com/gpu"], 1),
     ("CPUs allocated in the end, %", lambda run: 100 * run["allocated"]["cpu"], 1),
     ("Running pods with all their own resources on one NUMA node, %",
@@ -59,7 +68,14 @@ def _table(runs: Sequence[Any], measure: Callable[[Any], float], digits: int) ->
 
 
 def _order(scheduler: str) -> int:
-    known = ("least-allocated", "most-allocated", "upstream-10s", "upstream-60s", "numakube")
+    known = (
+        "least-allocated",
+        "most-allocated",
+        "upstream-10s",
+        "upstream-60s",
+        "numakube",
+        "numakube-fgd",
+    )
     return known.index(scheduler) if scheduler in known else len(known)
 
 
@@ -68,14 +84,15 @@ def _strictest(setting: tuple[str, str]) -> tuple[int, str]:
 
 
 def tables(runs: Iterable[Any]) -> str:
-    """Return a table for each measure, by size of the cluster."""
+    """Return a table for each measure, by size of the cluster and demand."""
     runs = list(runs)
     lines: list[str] = []
-    for nodes in sorted({run["nodes"] for run in runs}):
-        own = [run for run in runs if run["nodes"] == nodes]
+    for nodes, demand in sorted({(run["nodes"], run["demand"]) for run in runs}):
+        own = [run for run in runs if (run["nodes"], run["demand"]) == (nodes, demand)]
         seeds = len({run["seed"] for run in own})
         pods = round(mean(run["pods"] for run in own))
-        lines += [f"{nodes} nodes, {pods} pods, {seeds} seeds", ""]
+        asked = f"{100 * demand:.0f} % of the GPUs asked for"
+        lines += [f"{nodes} nodes, {pods} pods, {asked}, {seeds} seeds", ""]
         for title, measure, digits in MEASURES:
             lines += [f"{title}:", "", *_table(own, measure, digits), ""]
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numakube.simulation.arms import scheduler_arm
+from numakube.simulation.arms import ours, scheduler_arm
 from numakube.simulation.simulator import simulate
 from numakube.simulation.traces.promotion import (
     GPU,
@@ -18,6 +18,7 @@ from numakube.simulation.traces.promotion import (
     SharedGpus,
     trace_cluster,
     trace_workload,
+    typical_pods,
 )
 from numakube.simulation.traces.trace_rows import TraceNode, TracePod
 
@@ -145,6 +146,20 @@ def test_pods_can_come_and_go_as_in_the_trace() -> None:
     ]
     coming = trace_workload(pods, trace_cluster(NODES), Promotion(order=Order.TRACE)).arrivals
     assert [(one.at, one.seconds) for one in coming] == [(20.0, 5.0), (80.0, 500.0), (90.0, None)]
+
+
+def test_the_commonest_pods_can_be_those_to_keep_room_for() -> None:
+    """The commonest pods are arguments of the strategy LeastFragmentation."""
+    pods = [a_pod("a"), a_pod("b", gpu_milli=300), a_pod("c", gpus=0, gpu_milli=0)]
+    typical = typical_pods(pods)
+    assert typical == (
+        {"requests": {"cpu": "12000m", GPU: 1}, "weight": 2},
+        {"requests": {"cpu": "12000m"}, "weight": 1},
+    )
+    strategy = {"type": "LeastFragmentation", "typicalPods": typical}
+    cluster = trace_cluster([BIG])
+    arm = ours(args={"scoringStrategy": strategy})
+    assert simulate(cluster, trace_workload(pods, cluster), arm).rejections == {}
 
 
 def test_rules_are_named_with_the_workload() -> None:

@@ -29,13 +29,14 @@ from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse
 from numakube.kubelet.option_words import lab_configuration
 from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
+from numakube.simulation.gpu_packing.fragmentation import commonest
 from numakube.simulation.gpu_packing.inflation import arrivals
 from numakube.simulation.traces.trace_rows import WHOLE_GPU
 from numakube.simulation.workload import Arrival, Workload
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.kubelet.machine import Machine
@@ -216,6 +217,16 @@ def trace_workload(
             for number, (at, seconds, pod) in enumerate(coming)
         ),
         notes=rules.notes(),
+    )
+
+
+def typical_pods(
+    pods: Sequence[TracePod], rules: Promotion = DEFAULT
+) -> tuple[Mapping[str, object], ...]:
+    """Return the commonest pods as the scoring strategy LeastFragmentation takes them."""
+    return tuple(
+        {"requests": {CPU: f"{cpu}m", **({GPU: gpus} if gpus else {})}, "weight": count}
+        for (cpu, gpus, _, _), count in commonest(promoted(pods, rules)).items()
     )
 
 
