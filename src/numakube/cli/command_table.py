@@ -39,7 +39,7 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
 }
 _PLAN: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
-    "simulate": Lazy("numakube.cli.simulate", "What would become of pods on this cluster?"),
+    "simulate": Lazy("numakube.cli.simulate", "What would become of pods on a cluster?"),
     "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
     "conformance": Lazy(
         "numakube.cli.conformance",
