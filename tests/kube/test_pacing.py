@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import ApiError, ClusterUnreachable, UntrustedServer
-from numakube.kube.backoff import Backoff, RetryPolicy, TokenBucket, growing
+from numakube.kube.backoff import Backoff, Recovery, RetryPolicy, TokenBucket, growing
 from numakube.kube.clock import ManualClock
 
 
@@ -89,3 +89,19 @@ async def test_no_rate_means_no_limit() -> None:
     for _ in range(1000):
         await bucket.take()
         assert bucket.try_take()
+
+
+async def test_a_pause_ends_when_another_has_reached_the_server() -> None:
+    """Whoever comes back later knows what the others know, and not the past."""
+    clock, recovery = ManualClock(), Recovery()
+    waiting = [asyncio.create_task(recovery.pause(clock, 30.0)) for _ in range(2)]
+    await clock.sleepers(2)
+
+    recovery.reached()
+
+    await asyncio.gather(*waiting)
+    later = asyncio.create_task(recovery.pause(clock, 30.0))
+    await clock.sleepers(1)
+    assert not later.done()
+    await clock.advance(30.0)
+    await later

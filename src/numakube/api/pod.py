@@ -33,6 +33,12 @@ class PodResourceClaim(Wire, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(Wire, frozen=True):
+    """The group of pods that a pod is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodOS(Wire, frozen=True):
     """The operating system of the pod's images."""
 
@@ -59,6 +65,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None

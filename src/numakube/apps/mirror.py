@@ -9,6 +9,7 @@ cycle that does not await sees one consistent state.
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -29,7 +30,7 @@ from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
@@ -184,6 +185,15 @@ class Mirror:
             self._tell(EventKind.TOPOLOGY_CHANGED, node=node)
         if self.listener is not None and changes:
             self.listener.cache_changed(changes)
+
+    @contextmanager
+    def silently(self) -> Iterator[None]:
+        """Tell nobody of what happens inside: it undoes what was only tried."""
+        listener, self.listener = self.listener, None
+        try:
+            yield
+        finally:
+            self.listener = listener
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         return (self.nodes, *self._others, self.pods)

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.workloads import Namespace
 from numakube.kube.resource_types import Resource
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, ObjectKind
+from numakube.scheduling.framework.object_kinds import (
+    OBJECT_KINDS,
+    POD_GROUP_KINDS,
+    ObjectKind,
+)
 
 if TYPE_CHECKING:
     from numakube.api.resource_claims import ResourceClaim
@@ -24,7 +28,7 @@ def _resource(kind: ObjectKind) -> Resource[Any]:
     )
 
 
-RESOURCES: Final = {kind.field: _resource(kind) for kind in OBJECT_KINDS}
+RESOURCES: Final = {kind.field: _resource(kind) for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)}
 """By the field of `ClusterObjects` that holds the objects."""
 
 CLAIMS: Final[Resource[PersistentVolumeClaim]] = RESOURCES["claims"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,30 @@ class Backoff:
     def reset(self) -> None:
         """Start over after a success."""
         self._failures = 0
+
+
+class Recovery:
+    """Ends the pauses of those who could not reach a server as soon as one of them has."""
+
+    def __init__(self) -> None:
+        self._reached = asyncio.Event()
+
+    def reached(self) -> None:
+        """Tell those who wait that the server is there."""
+        waiting, self._reached = self._reached, asyncio.Event()
+        waiting.set()
+
+    async def pause(self, clock: Clock, seconds: float) -> None:
+        """Wait for so long, or until another has reached the server."""
+        ways = [
+            asyncio.ensure_future(clock.sleep(seconds)),
+            asyncio.ensure_future(self._reached.wait()),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
 
 
 def growing(failures: int, *, base: float, cap: float) -> float:

@@ -20,7 +20,7 @@ import structlog
 
 from numakube.errors import ApiError, ClusterUnreachable, Expired
 from numakube.kube.api_status import error_from_answer
-from numakube.kube.backoff import RetryPolicy, TokenBucket
+from numakube.kube.backoff import Recovery, RetryPolicy, TokenBucket
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.connection.transport import JSON, Request, Response
 from numakube.kube.decode import Listing, codec_of
@@ -66,6 +66,7 @@ class Client:
         namespace: the namespace that the configuration says to work in; never used by default.
         clock: the clock everything built on this client may share.
         rng: likewise the source of randomness.
+        recovery: what those who could not reach the server wait for.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Client:
         self.namespace = namespace
         self.clock = clock or SystemClock()
         self.rng = rng or Random()  # noqa: S311 (jitter needs no secrecy)
+        self.recovery = Recovery()
         self._transport = transport
         self._retry = retry or RetryPolicy()
         self._bucket = TokenBucket(rate=rate, burst=burst, clock=self.clock)

@@ -242,6 +242,7 @@ class Reflector(Generic[T]):
             contextlib.aclosing(watch.batches()) as batches,
         ):
             self.last_error = None
+            self._client.recovery.reached()
             # Asked while the watch is open: a definition that changes after that ends it.
             if not await self._has_moved():
                 await self._check_history()
@@ -346,7 +347,12 @@ class Reflector(Generic[T]):
         absent = self._optional and isinstance(failure, NotFound | Forbidden)
         log = _log.debug if absent else _log.warning
         log("reflector_failed", resource=str(self), error=str(failure), wait=round(wait, 3))
-        await self._client.clock.sleep(wait)
+        if isinstance(failure, ClusterUnreachable) and failure.refused:
+            # Others may notice first that the server is back: it would be odd to know their
+            # kinds as they are, and this one as it was.
+            await self._client.recovery.pause(self._client.clock, wait)
+        else:
+            await self._client.clock.sleep(wait)
 
     def _note_denial(self, failure: NumakubeError) -> None:
         """Believe a refusal that lasts; a kind that the server does not have has no objects."""

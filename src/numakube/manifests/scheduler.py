@@ -34,6 +34,7 @@ CONFIG_KEY: Final = "config.yaml"
 _PORT: Final = PROGRAMS["scheduler"].port
 _FOLDER: Final = "/etc/numakube"
 _NAMED: Final = {"app.kubernetes.io/name": NAME}
+_POD_GROUP_APIS: Final = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("resource.k8s.io", ["resourceclaims"], (*READ, "create", "patch", "delete")),
         rule("resource.k8s.io", ["resourceclaims/status"], ["patch"]),
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
+        *(rule(group, ["podgroups"], READ) for group in _POD_GROUP_APIS),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),

@@ -38,6 +38,7 @@ from numakube.scheduling.numa.topology_match import (
 )
 from numakube.scheduling.numa.topology_match_args import DEFAULT_RESYNC_SECONDS
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption
 from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
@@ -133,6 +134,7 @@ def our_plugins(binder: Factory) -> dict[str, Factory]:
         **PREEMPTION_PLUGINS,
         DEFAULT_BINDER: binder,
         RejectionGuard.name: RejectionGuard.make,
+        GangScheduling.name: GangScheduling.make,
     }
 
 
@@ -162,6 +164,7 @@ def default_profile() -> Defaults:
     position = next(index for index, ref in enumerate(refs) if ref.name == _BEFORE)
     refs.insert(position, PluginRef(name=DefaultPreemption.name))
     refs.insert(0, PluginRef(name=RejectionGuard.name))
+    refs.insert(1, PluginRef(name=GangScheduling.name))
     refs.append(PluginRef(name=DEFAULT_BINDER))
     return Defaults(tuple(refs))
 

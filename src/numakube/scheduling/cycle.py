@@ -103,18 +103,23 @@ class Cycle:
         self._dice = dice
         self._refusals = {True: _Refusals(), False: _Refusals()}
 
-    def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused | Failed:
-        """Return where *pod* goes, or why it goes nowhere."""
-        known = self._remembered(pod)
+    def decide(
+        self, pod: PodInfo, runtime: Runtime, state: CycleState | None = None
+    ) -> Chosen | Refused | Failed:
+        """Return where *pod* goes, or why it goes nowhere.
+
+        A *state* in which something is wanted already makes a refusal that holds for it alone.
+        """
+        known = self._remembered(pod) if state is None else None
         if known is not None:
             return known
-        attempt = Attempt(runtime, pod, self._cluster.snapshot(), self._nominations)
+        attempt = Attempt(runtime, pod, self._cluster.snapshot(), self._nominations, state=state)
         rows = attempt.feasible_rows()
         chosen = self._choose(attempt, rows) if len(rows) else None
         if chosen is not None:
             return chosen
         refused = attempt.refuse()
-        if not attempt.state.is_one_of_a_kind:
+        if state is None and not attempt.state.is_one_of_a_kind:
             self._remember(pod, refused)
         return refused
 

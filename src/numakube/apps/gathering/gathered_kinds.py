@@ -34,7 +34,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     NODE_RESOURCE_TOPOLOGIES,
     NUMATOPOLOGIES,
     NAMESPACES,
-    *RESOURCES.values(),
+    *(RESOURCES[kind.field] for kind in OBJECT_KINDS),
     PRIORITY_CLASSES,
     RESOURCE_CLAIM_TEMPLATES,
     CORE_EVENTS,

@@ -94,12 +94,28 @@ class BindingCycle:
 
     def start(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
         """Reserve for the pod, and let it be bound by one of *tasks*."""
-        status = self._reserve(placement)
-        if not status.ok:
+        status = self.reserve(placement)
+        if status.ok:
+            self.carry_out(placement, tasks)
+        else:
             self._results.failed(placement.entry, status.message, placement.started)
-            return
+
+    def reserve(self, placement: Placement) -> Status:
+        """Count the pod on its node, unless a plugin refuses to."""
+        status = self._reserve(placement)
+        if status.ok:
+            self._mirror.assume(as_bound(placement.state, placement.pod), placement.node)
+        return status
+
+    def give_back(self, placement: Placement) -> None:
+        """Count a pod that was reserved for on no node."""
+        placement.runtime.unreserve(placement.state, placement.pod, placement.node)
+        self._mirror.apply(pending_changes(placement.state))
+        self._mirror.forget(placement.pod)
+
+    def carry_out(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
+        """Let a pod that was reserved for be bound by one of *tasks*."""
         pod, node = placement.pod, placement.node
-        self._mirror.assume(as_bound(placement.state, pod), node)
         self._results.recording.reserved(pod.uid, node)
         status, seconds = _permit(placement)
         if status.ok or status.code is Code.WAIT:
@@ -180,9 +196,7 @@ class BindingCycle:
 
     def _is_not_bound(self, placement: Placement, bound: Bound) -> None:
         entry, node = placement.entry, placement.node
-        placement.runtime.unreserve(placement.state, placement.pod, node)
-        self._mirror.apply(pending_changes(placement.state))
-        self._mirror.forget(placement.pod)
+        self.give_back(placement)
         if not self._queue.leads:
             self._results.left_to_next_leader(entry, bound.reason)
         elif bound.result is Result.FAILED:

@@ -117,6 +117,12 @@ class Outcomes:
         """Say on which node room is being made; the empty name takes it back."""
         self._want(pod)["nominatedNodeName"] = node or None
 
+    def gang_released(self, pod: PodInfo, gang: str, needed: int) -> None:
+        """Say that *pod* is evicted because too few of its gang run."""
+        text = f"Fewer than {needed} pods of gang {gang} have been running for too long"
+        about = reference_to(PODS, pod.pod)
+        self._recorder.warning(about, "GangIncomplete", text, action="Evicting")
+
     def preempted(self, victim: PodInfo, by: PodInfo, node: str) -> None:
         """Say that *victim* makes room."""
         text = f"Preempted by pod {by.uid} on node {node}"

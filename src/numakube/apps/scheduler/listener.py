@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.volume_binder import ApiVolumeActions
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -33,6 +34,7 @@ class SchedulerListener:
         results: who else learns of things.
         volumes: what waits for volumes to be bound.
         claims: what waits for claims for devices.
+        gangs: pods that are scheduled together.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class SchedulerListener:
         results: Results,
         volumes: ApiVolumeActions,
         claims: ApiClaimActions,
+        gangs: GangMembers,
     ) -> None:
         self._profiles = profiles
         self._queue = queue
@@ -55,6 +58,7 @@ class SchedulerListener:
         self._results = results
         self._volumes = volumes
         self._claims = claims
+        self._gangs = gangs
 
     def pod_waits(self, pod: PodInfo) -> None:
         """Queue a pod of ours."""
@@ -62,11 +66,18 @@ class SchedulerListener:
             self._queue.remove(pod.uid)
             return
         self._preemptions.seen(pod)
+        joined = self._gangs.waits(pod)
         self._queue.add(pod)
+        if joined and not self._queue.is_gated(pod.uid):
+            # It may be the one that the others have waited for; they all wait, or none does.
+            other = next((uid for uid in self._gangs.of(pod).waiting if uid != pod.uid), "")
+            if self._queue.is_gated(other):
+                self._queue.ask_gates()
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""
         self._preemptions.forget(pod, pod.node_name)
+        self._gangs.placed(pod)
         self._results.recording.placed(pod)
         if pod.uid not in self._bindings:
             self._queue.remove(pod.uid)
@@ -74,6 +85,7 @@ class SchedulerListener:
     def pod_gone(self, pod: PodInfo) -> None:
         """Forget a pod."""
         self._queue.remove(pod.uid)
+        self._gangs.gone(pod)
         self._results.outcomes.forget(pod.uid)
         self._preemptions.forget(pod)
         if not pod.has_ended:
@@ -95,6 +107,7 @@ class SchedulerListener:
             self._volumes.storage_changed()
         if event.kind is EventKind.CLAIM_CHANGED:
             self._claims.claims_changed()
+        if event.kind in EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED:
             self._queue.ask_gates()
 
     def cache_changed(self, changes: Changes) -> None:

@@ -88,6 +88,12 @@ class SchedulerMetrics:
         self.preemptions = Counter(
             "scheduler_preemption_attempts_total", "Preemptions carried out.", registry=registry
         )
+        self.gang_attempts = Counter(
+            "numakube_gang_attempts_total",
+            "Attempts to place gangs: scheduled, preempting, unschedulable or released.",
+            ("result",),
+            registry=registry,
+        )
         self.unschedulable = Gauge(
             "scheduler_unschedulable_pods",
             "Pods that each plugin keeps from being scheduled.",

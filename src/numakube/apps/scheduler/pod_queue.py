@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
     from numakube.kube.clock import Clock
@@ -36,6 +37,11 @@ class PodQueue:
         """Take in a new pod, or the new version of a waiting one."""
         self.waiting.add(pod, self._clock.monotonic())
         self._bell.set()
+
+    def is_gated(self, uid: str) -> bool:
+        """Tell whether a pod must not be tried yet."""
+        entry = self.waiting.get(uid)
+        return entry is not None and entry.place is Place.GATED
 
     def remove(self, uid: str) -> None:
         """Forget a pod: it was deleted, bound, or is no longer ours."""

@@ -8,7 +8,7 @@ Disruption budgets were weighed when the victims were chosen.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.snapshot.pods import PodInfo
+
+_FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -63,8 +65,18 @@ class Preemptions:
         if nomination is not None:
             self._nominate(pod, nomination)
             tasks.create_task(self._evict(pod, nomination))
-        elif self.forget(pod):
+        else:
+            self.give_up(pod)
+
+    def give_up(self, pod: PodInfo) -> None:
+        """Keep no room for a refused pod."""
+        if self.forget(pod):
             self._outcomes.nominated(pod, "")
+
+    def hold(self, pod: PodInfo, node: str) -> None:
+        """Keep room for a pod on *node*, where nobody has to go."""
+        self._nominations.nominate(pod, node)
+        self._outcomes.nominated(pod, node)
 
     def victim_is_gone(self, uid: str) -> None:
         """Let a pod be tried as soon as the last of its victims is gone."""
@@ -95,20 +107,22 @@ class Preemptions:
             self._queue.activate(pod.uid, "an eviction failed")
 
 
-async def evict(client: Client, victims: Iterable[PodInfo], by: PodInfo, node: str) -> list[str]:
+async def evict(
+    client: Client, victims: Iterable[PodInfo], by: PodInfo, node: str, why: str = _FOR_PRIORITY
+) -> list[str]:
     """Delete *victims* for *by*; return what could not be done, in words."""
-    outcomes = await asyncio.gather(*(_evict_one(client, one, by) for one in victims))
+    outcomes = await asyncio.gather(*(_evict_one(client, one, by, why) for one in victims))
     problems = [problem for problem in outcomes if problem]
     if problems:
         _log.warning("preemption_incomplete", pod=by.key, node=node, problems=problems)
     return problems
 
 
-async def _evict_one(client: Client, victim: PodInfo, by: PodInfo) -> str:
+async def _evict_one(client: Client, victim: PodInfo, by: PodInfo, why: str) -> str:
     if victim.is_being_deleted:
         return ""
     try:
-        await _mark(client, victim, by)
+        await _mark(client, victim, by, why)
         await client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
     except (NotFound, Conflict):
         return ""  # It is gone, or another has its name: the room is there either way.
@@ -117,13 +131,13 @@ async def _evict_one(client: Client, victim: PodInfo, by: PodInfo) -> str:
     return ""
 
 
-async def _mark(client: Client, victim: PodInfo, by: PodInfo) -> None:
+async def _mark(client: Client, victim: PodInfo, by: PodInfo, why: str) -> None:
     scheduler = by.scheduler_name
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
-        "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+        "message": f"{scheduler}: {why}",
         "lastTransitionTime": format_time(client.clock.now()),
     }
     change = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+import numpy as np
 import structlog
 
 from numakube.api.codec import decode
@@ -38,6 +39,7 @@ from numakube.apps.scheduler.default_scheduler_guard import (
     DefaultSchedulerGuard,
 )
 from numakube.apps.scheduler.endpoints import Endpoints
+from numakube.apps.scheduler.gang_cycle import GangCycle
 from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.pod_queue import PodQueue
@@ -56,11 +58,14 @@ from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection, LeaseTiming, ended
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
+from numakube.scheduling.cycle import Cycle
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
     CLAIM_ACTIONS,
     KUBERNETES_MINOR,
 )
+from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
 from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
@@ -169,12 +174,17 @@ class SchedulerProcess:
         claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
         services = _services(client, volumes, permits)
         services.offer(CLAIM_ACTIONS, claims)
+        self._members = GangMembers()
+        services.offer(GANG_MEMBERS, self._members)
         if minor is not None:
             services.offer(KUBERNETES_MINOR, minor)
         engine = assemble(config, all_plugins(DefaultBinder.make), services)
         for note in engine.notes:
             _log.warning("configuration", note=note)
-        self.mirror = Mirror(client, engine.cluster, engine.cache, topologies=topologies)
+        kinds = (*OBJECT_KINDS, *POD_GROUP_KINDS)
+        self.mirror = Mirror(
+            client, engine.cluster, engine.cache, kinds=kinds, topologies=topologies
+        )
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
         self.scheduler = self._make_scheduler(engine, recording, volumes, claims, permits)
         gauge = self._metrics.misaligned
@@ -218,6 +228,18 @@ class SchedulerProcess:
             results=results,
             volumes=volumes,
             claims=claims,
+            gangs=self._members,
+        )
+        gangs = GangCycle(
+            engine,
+            Cycle(engine.cluster, engine.nominations, np.random.default_rng()),
+            self._members,
+            mirror=self.mirror,
+            queue=queue,
+            bindings=bindings,
+            preemptions=preemptions,
+            results=results,
+            client=self._client,
         )
         return Scheduler(
             engine,
@@ -227,6 +249,7 @@ class SchedulerProcess:
             bindings=bindings,
             preemptions=preemptions,
             results=results,
+            gangs=gangs,
         )
 
     def _watch(self, engine: Engine) -> None:

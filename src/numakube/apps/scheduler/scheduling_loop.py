@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 
 from numakube.apps.scheduler.binding_cycle import Placement
 from numakube.apps.scheduler.results import surviving
-from numakube.scheduling.cycle import Chosen, Cycle, Failed
+from numakube.scheduling.cycle import Chosen, Failed
 from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.apps.scheduler.binding_cycle import BindingCycle
+    from numakube.apps.scheduler.gang_cycle import GangCycle
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.results import Results
@@ -46,12 +46,14 @@ class Scheduler:
         bindings: BindingCycle,
         preemptions: Preemptions,
         results: Results,
+        gangs: GangCycle,
     ) -> None:
         self.engine = engine
         self.mirror = mirror
         self.queue = queue.waiting
         self.results = results
-        self.cycle = Cycle(engine.cluster, engine.nominations, np.random.default_rng())
+        self.cycle = gangs.cycle
+        self._gangs = gangs
         self._queue = queue
         self._bindings = bindings
         self._preemptions = preemptions
@@ -71,12 +73,16 @@ class Scheduler:
         """Schedule until cancelled; requests under way are given a moment to be answered."""
         self._queue.leads = True
         async with asyncio.TaskGroup() as tasks:
-            resync = tasks.create_task(self._keep_resyncing())
+            beside = [
+                tasks.create_task(self._keep_resyncing()),
+                tasks.create_task(self._gangs.keep_whole()),
+            ]
             try:
                 await self._loop(tasks)
             finally:
                 self._queue.leads = False
-                resync.cancel()
+                for task in beside:
+                    task.cancel()
                 await self._bindings.finish()
 
     async def _loop(self, tasks: asyncio.TaskGroup) -> None:
@@ -122,6 +128,10 @@ class Scheduler:
             self._queue.remove(entry.uid)
             return
         self.results.metrics.begin_attempt()
+        gang = self._gangs.gang_of(entry.pod)
+        if gang is not None:
+            self._gangs.attempt(entry, gang, tasks, started)
+            return
         decision = self.cycle.decide(entry.pod, runtime)
         self.results.decided(entry, decision, started)
         if isinstance(decision, Failed):

@@ -40,6 +40,8 @@ class EventKind(Flag):
     """A ResourceClaim was created, changed or deleted."""
     DEVICES_CHANGED = auto()
     """A ResourceSlice, DeviceClass or DeviceTaintRule changed."""
+    POD_GROUP_CHANGED = auto()
+    """A PodGroup was created, changed or deleted."""
     NAMESPACE_CHANGED = auto()
     OTHER = auto()
     """Periodic flush and forced wake-ups."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from numakube.api.koordinator.devices import GROUP as KOORDINATOR
 from numakube.api.koordinator.devices import KIND, PLURAL, DeviceCr
+from numakube.api.pod_groups import MemberGroup, PodGroup
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from numakube.api.storage import (
@@ -134,3 +135,25 @@ OBJECT_KINDS: Final = (
     _of_devices("deviceclasses", "device_classes", DeviceClass),
     _of_devices("devicetaintrules", "device_taint_rules", DeviceTaintRule),
 )
+
+
+def _groups(group: str, version: str, field: str, type_: type[Any]) -> ObjectKind:
+    return ObjectKind(
+        group=group,
+        version=version,
+        kind="PodGroup",
+        plural="podgroups",
+        field=field,
+        object_type=type_,
+        namespaced=True,
+        event=EventKind.POD_GROUP_CHANGED,
+        optional=True,
+    )
+
+
+POD_GROUP_KINDS: Final = (
+    _groups("scheduling.k8s.io", "v1beta1", "pod_groups", PodGroup),
+    _groups("scheduling.x-k8s.io", "v1alpha1", "coscheduling_groups", MemberGroup),
+    _groups("scheduling.volcano.sh", "v1beta1", "volcano_groups", MemberGroup),
+)
+"""Groups of pods that run together; only a scheduler watches them."""

@@ -1,6 +1,6 @@
 """The plugins of kube-scheduler's default profile (1.37), in its order, and how they are made.
 
-``GangScheduling`` is beta and off there, and not here.
+``GangScheduling`` is beta and off there; ours is added by `numakube.scheduling.assembly`.
 ``DefaultPreemption`` and ``DefaultBinder`` act on the cluster and live with the scheduler itself.
 """
 

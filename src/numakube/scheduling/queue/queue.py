@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_UNSCHEDULABLE_SECONDS = 300.0
 _SWEPT_FROM: Final = 1000
 """Items of a heap that may be left over from pods which have moved on."""
+_MAY_BE_TRIED: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE)
 _TIMEOUT = f"{MAX_UNSCHEDULABLE_SECONDS:.0f} s without an event"
 
 
@@ -139,6 +140,16 @@ class SchedulingQueue:
         entry.place = Place.IN_FLIGHT
         entry.attempts += 1
         return entry
+
+    def take(self, uids: Iterable[str]) -> list[QueuedPod]:
+        """Return those of *uids* that may be tried, in flight, to be tried with another pod."""
+        found = (self._entries.get(uid) for uid in uids)
+        taken = [one for one in found if one is not None and one.place in _MAY_BE_TRIED]
+        for entry in taken:
+            self._unpark(entry)
+            entry.place = Place.IN_FLIGHT
+            entry.attempts += 1
+        return sorted(taken, key=lambda one: one.added_at)
 
     def refused(
         self, entry: QueuedPod, refused_by: frozenset[str], now: float, *, message: str = ""

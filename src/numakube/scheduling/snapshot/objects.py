@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import ValuesView
 
     from numakube.api.koordinator.devices import DeviceCr
+    from numakube.api.pod_groups import MemberGroup, PodGroup
     from numakube.api.resource_claims import ResourceClaim
     from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
     from numakube.api.storage import (
@@ -188,3 +189,6 @@ class ClusterObjects:
     resource_slices: Followed[ResourceSlice] = field(default_factory=Followed)
     device_classes: Followed[DeviceClass] = field(default_factory=Followed)
     device_taint_rules: Followed[DeviceTaintRule] = field(default_factory=Followed)
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    coscheduling_groups: dict[str, MemberGroup] = field(default_factory=dict)
+    volcano_groups: dict[str, MemberGroup] = field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""Groups of pods that run together or not at all, as three APIs describe them.
+
+Kubernetes 1.37 has PodGroup in ``scheduling.k8s.io/v1beta1``; coscheduling
+(``scheduling.x-k8s.io``) and Volcano (``scheduling.volcano.sh``) have one of their own, both with
+``minMember``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from numakube.api.meta import ObjectMeta
+from numakube.api.wire import Wire
+
+
+class GangPolicy(Wire, frozen=True):
+    """Pods are scheduled all together: at least so many at a time."""
+
+    min_count: int = 1
+
+
+class SchedulingPolicy(Wire, frozen=True):
+    """How a group is scheduled; without ``gang`` each pod is for itself."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """All pods run on nodes with one value of a label."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Wire, frozen=True):
+    """Where a group may run."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(Wire, frozen=True):
+    """Whether pods of the group may be evicted one by one, or all of them at once."""
+
+    all_pods: dict[str, Any] | None = msgspec.field(default=None, name="all")
+
+
+class PodGroupSpec(Wire, frozen=True):
+    """What Kubernetes' own group asks for."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+
+
+class PodGroup(Wire, frozen=True):
+    """A group of ``scheduling.k8s.io``."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+
+
+class MemberGroupSpec(Wire, frozen=True):
+    """What a group of coscheduling or Volcano asks for."""
+
+    min_member: int = 1
+    schedule_timeout_seconds: int | None = None
+
+
+class MemberGroup(Wire, frozen=True):
+    """A PodGroup of coscheduling or Volcano."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: MemberGroupSpec = MemberGroupSpec()

@@ -1,0 +1,1 @@
+"""GangScheduling: groups of pods that run together or not at all."""

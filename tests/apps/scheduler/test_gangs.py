@@ -1,0 +1,256 @@
+"""Gangs run as a whole or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
+from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES, PRIORITY_CLASSES
+from numakube.kube.patches import merge_patch
+from numakube.kube.resource_types import Resource
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    COSCHEDULING_LABEL,
+    MIN_LABEL,
+    NAME_LABEL,
+    REQUIRED_TOPOLOGY,
+)
+from numakube.testing import pod_document, refusal_of
+from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
+
+SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
+ALMOST_A_NODE = "6"
+RACK = "example.com/rack"
+GROUP = "scheduling.x-k8s.io"
+
+
+def member(name: str, gang: str = "g", *, least: int, **more: Any) -> dict[str, Any]:
+    """Return a pod that takes most of a node, of a gang that needs *least* such pods."""
+    labels = {NAME_LABEL: gang, MIN_LABEL: str(least)}
+    metadata = {"labels": labels, "annotations": more.pop("annotations", {})}
+    return pod_document(name, ALMOST_A_NODE, metadata=metadata, **more)
+
+
+def gang(*names: str, least: int | None = None, **more: Any) -> list[dict[str, Any]]:
+    """Return the members of a gang that needs all of them, unless told otherwise."""
+    return [member(name, names[0], least=least or len(names), **more) for name in names]
+
+
+def placed(world: LabCluster) -> set[str]:
+    """Return the names of the pods that have a node."""
+    return {pod.metadata.name for pod in world.pods.store if pod.spec.node_name}
+
+
+async def test_a_gang_that_does_not_fit_whole_takes_no_room(sites: Opener) -> None:
+    """Each member says how many fit, and all run as soon as there is room for all."""
+    async with lab_cluster(3, shape=SHAPE, on=sites) as world:
+        await world.start()
+        await world.create(pod_document("alone", ALMOST_A_NODE))
+        await world.runs("alone")
+        await world.create(*gang("a", "b", "c"))
+        for name in "abc":
+            text = await world.refuses(name, "gang default/a: 2 of 3 needed pods fit; ")
+            assert "0/3 nodes are available" in text
+        assert placed(world) == {"alone"}
+
+        await world.delete("alone")
+
+        await world.runs("a", "b", "c")
+
+
+async def test_members_wait_until_there_are_enough(sites: Opener) -> None:
+    """Two of three could run at once, and must not."""
+    async with lab_cluster(3, shape=SHAPE, on=sites) as world:
+        await world.start()
+        *first, last = gang("a", "b", "c")
+        await world.create(*first, pod_document("alone", "1"))
+        await world.runs("alone")
+        assert placed(world) == {"alone"}
+
+        await world.create(last)
+
+        await world.runs("a", "b", "c")
+
+
+async def test_of_two_gangs_that_need_the_same_room_one_runs_whole(sites: Opener) -> None:
+    """Neither holds a part of it while it waits for the rest."""
+    async with lab_cluster(3, shape=SHAPE, on=sites) as world:
+        await world.start()
+        one, other = gang("a1", "a2"), gang("b1", "b2")
+        await world.create(one[0], other[0], one[1], other[1])
+
+        await world.until(lambda: len(world.by_phase("Running")) == 2)
+
+        winner = {name[0] for name in world.by_phase("Running")}
+        assert len(winner) == 1
+        loser = "b" if winner == {"a"} else "a"
+        for number in "12":
+            await world.refuses(f"{loser}{number}", "1 of 2 needed pods fit")
+        assert {name[0] for name in placed(world)} == winner
+
+
+async def test_members_beyond_the_minimum_run_if_they_fit(sites: Opener) -> None:
+    """And wait alone if they do not; a lost member is replaced."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await world.start()
+        await world.create(*gang("a", "b", "c", least=2))
+        await world.until(lambda: len(world.by_phase("Running")) == 2)
+        (waits,) = {"a", "b", "c"} - world.by_phase("Running")
+        await world.refuses(waits, "0/2 nodes are available")
+
+        await world.delete(min(world.by_phase("Running")))
+
+        await world.runs(waits)
+
+
+async def test_a_gang_stays_within_one_topology_domain(sites: Opener) -> None:
+    """One that is large enough, though another has more nodes that are free."""
+    async with lab_cluster(5, shape=SHAPE, on=sites) as world:
+        names = sorted(node.metadata.name for node in (await world.client.list(NODES)).items)
+        for name, rack in zip(names, ("r1", "r2", "r2", "r3", "r3"), strict=True):
+            change = {"metadata": {"labels": {RACK: rack}}}
+            await world.client.patch(NODES, name, merge_patch(change))
+        await world.start()
+        taken = pod_document("alone", ALMOST_A_NODE, nodeSelector={RACK: "r2"})
+        await world.create(taken)
+        await world.runs("alone")
+        members = gang("a", "b", annotations={REQUIRED_TOPOLOGY: RACK})
+
+        await world.create(*members)
+
+        await world.runs("a", "b")
+        assert {world.pod(name).spec.node_name for name in "ab"} == set(names[3:])
+        await world.create(*gang("c", "d", annotations={REQUIRED_TOPOLOGY: RACK}))
+        await world.refuses("c", "outside the topology domain")
+        assert placed(world) == {"alone", "a", "b"}
+
+
+async def urgent(world: LabCluster) -> None:
+    """Create a priority class."""
+    await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+
+
+async def test_room_is_made_for_the_whole_gang(sites: Opener) -> None:
+    """All who stand in the way go together."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await urgent(world)
+        await world.start()
+        await world.create(*(pod_document(name, ALMOST_A_NODE) for name in "xy"))
+        await world.runs("x", "y")
+
+        await world.create(*gang("a", "b", priorityClassName="urgent"))
+
+        await world.runs("a", "b")
+
+
+async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(sites: Opener) -> None:
+    """Not even those who would make room for a part of it."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await urgent(world)
+        await world.start()
+        await world.create(*(pod_document(name, ALMOST_A_NODE) for name in "xy"))
+        await world.runs("x", "y")
+
+        await world.create(*gang("a", "b", "c", priorityClassName="urgent"))
+
+        await world.refuses("c", "2 of 3 needed pods fit")
+        assert world.by_phase("Running") == {"x", "y"}
+        assert not any(world.pod(name).metadata.deletion_timestamp for name in "xy")
+
+
+def limited(seconds: int) -> KubeSchedulerConfiguration:
+    """Return a configuration in which gangs may be incomplete for *seconds*."""
+    config = without_election()
+    args = PluginConfig(name="GangScheduling", args={"incompleteSeconds": seconds})
+    profile = config.profiles[0]
+    configured = (*profile.plugin_config, args)
+    profile = msgspec.structs.replace(profile, plugin_config=configured)
+    return msgspec.structs.replace(config, profiles=(profile,))
+
+
+async def test_a_gang_that_stays_incomplete_is_released(sites: Opener) -> None:
+    """As after the death of a scheduler between two bindings, when the rest fits no more."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        names = sorted(node.metadata.name for node in (await world.client.list(NODES)).items)
+        here, there = names
+        await world.create(pod_document("alone", ALMOST_A_NODE, nodeName=there))
+        first, second = gang("a", "b")
+        first["spec"]["nodeName"] = here
+        await world.create(first, second)
+        await world.runs("alone", "a")
+
+        await world.start(limited(1))
+
+        await world.until(lambda: "a" not in {pod.metadata.name for pod in world.pods.store})
+        (text,) = await world.some_events("GangIncomplete")
+        assert text == "Fewer than 2 pods of gang default/a have been running for too long"
+
+
+async def test_a_restarted_scheduler_completes_a_gang(sites: Opener) -> None:
+    """Those that were bound count."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        node = min(one.metadata.name for one in (await world.client.list(NODES)).items)
+        first, second = gang("a", "b")
+        first["spec"]["nodeName"] = node
+        await world.create(first, second)
+
+        await world.start()
+
+        await world.runs("a", "b")
+
+
+@pytest.fixture
+def group_definition() -> dict[str, Any]:
+    """Return a definition with the fields of coscheduling's PodGroup that are read."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+    version = {"name": "v1alpha1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{GROUP}",
+            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+async def test_pods_wait_for_the_group_object_that_they_name(
+    sites: Opener, group_definition: dict[str, Any]
+) -> None:
+    """Coscheduling's; the object says how many are needed."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await world.client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, group_definition)
+        await world.start()
+        metadata = {"labels": {COSCHEDULING_LABEL: "team"}}
+        pods = [pod_document(name, ALMOST_A_NODE, metadata=metadata) for name in "ab"]
+        await world.create(*pods, pod_document("alone", "1"))
+        await world.runs("alone")
+        assert placed(world) == {"alone"}
+
+        groups = Resource(
+            group=GROUP,
+            version="v1alpha1",
+            plural="podgroups",
+            kind="PodGroup",
+            namespaced=True,
+            object_type=dict[str, Any],
+        )
+        group = {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "team"},
+            "spec": {"minMember": 2},
+        }
+        await world.client.create(groups, group, namespace="default")
+
+        await world.runs("a", "b")
+        assert not any(map(refusal_of, world.pods.store))
