@@ -35,7 +35,7 @@ from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore
 from numakube.node.podresources import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import write_tree
-from numakube.testing import elapse
+from numakube.testing import elapse, until
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}
 # What the kubelet needs on a host whose control groups are none of its business.
@@ -157,12 +157,18 @@ class NamespaceNode:
         """
         for _ in range(_MOST_WRITES):
             os.kill(self._kubelet.pid, signal.SIGSTOP)
+            await until(self._has_stopped)
             if await self._would_start():
                 break
             os.kill(self._kubelet.pid, signal.SIGCONT)
             await elapse(_WRITE_SECONDS)
         self._kubelet.kill()
         self._kubelet.start()
+
+    def _has_stopped(self) -> bool:
+        """Tell whether every thread of the kubelet stands still."""
+        threads = Path(f"/proc/{self._kubelet.pid}/task").glob("*/stat")
+        return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
 
     async def _would_start(self) -> bool:
         config = read_kubelet_config((self.state / "config.yaml").read_text())
