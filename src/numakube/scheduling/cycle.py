@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _CONFIRMED_AT_MOST: Final = 64
 """Nodes confirmed in one cycle; a cycle must not hold up everybody else for seconds."""
+_SECOND_THOUGHTS: Final = 8
+"""Nodes to look at besides one that would do, for one that a check has nothing against."""
 _REMEMBERED_VERDICTS: Final = 2_000_000
 """Nodes of all remembered refusals together: some sixty megabytes."""
 
@@ -132,14 +134,34 @@ class Cycle:
         ties = np.flatnonzero(scores.total == scores.total.max())
         best = int(ties[int(self._dice.random(1)[0] * len(ties))])
         if attempt.confirms(rows[best : best + 1]):
-            return attempt.chosen(int(rows[best]), rows, scores, ties)
+            if not attempt.hesitates:
+                return attempt.chosen(int(rows[best]), rows, scores, ties)
+            other = self._confirmed(attempt, rows, scores, best, most=_SECOND_THOUGHTS)
+            if other is None or attempt.hesitates:
+                return attempt.chosen(int(rows[best]), rows, scores, ties)
+            return attempt.chosen(int(rows[other]), rows, scores)
+        other = self._confirmed(attempt, rows, scores, best, most=_CONFIRMED_AT_MOST)
+        attempt.unfinished = other is None and len(rows) > _CONFIRMED_AT_MOST + 1
+        return None if other is None else attempt.chosen(int(rows[other]), rows, scores)
+
+    def _confirmed(
+        self, attempt: Attempt, rows: Rows, scores: Scores, best: int, *, most: int
+    ) -> int | None:
+        """Return the position of the best node that is confirmed, other than *best*.
+
+        One about which a check hesitates is taken if there is no other among the next few.
+        """
         order = np.lexsort((self._dice.random(len(rows)), -scores.total))
-        order = order[order != best]
-        for position in order[:_CONFIRMED_AT_MOST]:
+        possible: int | None = None
+        for tried, position in enumerate(order[order != best][:most].tolist()):
+            if possible is not None and tried >= _SECOND_THOUGHTS:
+                break
             if attempt.confirms(rows[position : position + 1]):
-                return attempt.chosen(int(rows[position]), rows, scores)
-        attempt.unfinished = len(order) > _CONFIRMED_AT_MOST
-        return None
+                if not attempt.hesitates:
+                    return int(position)
+                possible = position if possible is None else possible
+        attempt.hesitates = possible is not None
+        return possible
 
     def _remembered(self, pod: PodInfo) -> Refused | None:
         refusals = self._refusals[depends_on_pods(pod)]
@@ -204,6 +226,8 @@ class Attempt:
         self.snapshot = snapshot
         self.state = state or CycleState()
         self.unfinished = False
+        self.hesitates = False
+        """Whether the node that was confirmed last would do, but another may be better."""
         self._nominations = nominations
         self.diagnosis = Diagnosis(total=len(snapshot.rows))
 
@@ -228,6 +252,7 @@ class Attempt:
         node = self.snapshot.at(int(rows[0]))
         status = self.runtime.confirm(self.state, self.pod, node)
         self._note(rows, status, confirmed=True)
+        self.hesitates = bool(status.reasons)
         return status.ok
 
     def chosen(

@@ -83,6 +83,26 @@ def test_a_device_far_away_will_do_where_alignment_is_not_required(
     assert names(decision) == ["near-0"]
 
 
+def test_a_node_with_near_devices_is_preferred_to_one_that_rates_higher() -> None:
+    """Also where the kubelet does not insist; without such a node, the best one is taken."""
+    world = World()
+    for name, place in (("n", 1), ("near", 0)):
+        world.add_node(name, "best-effort", machine=SHAPE)
+        offer(world, name, device("d", place))
+    world.run(pod("old", "2"), "n")
+    claim(world, "gpu")
+    decision = decide(world, claiming("p", "gpu"))
+    assert isinstance(decision, Chosen)
+    assert decision.node == "near"
+    offer(world, "near", device("d", 1))
+    decision = decide(world, claiming("p", "gpu"))
+    assert isinstance(decision, Chosen)
+    assert decision.node == "n"
+    decision = decide(world, claiming("p", "gpu"), deviceChoice="FirstFit")
+    assert isinstance(decision, Chosen)
+    assert decision.node == "n"
+
+
 def test_a_pod_can_require_alignment_where_the_kubelet_does_not() -> None:
     """The kubelet of a best-effort node keeps CPUs together as long as it can."""
     world = half_full("best-effort")

@@ -173,7 +173,8 @@ class Confirm(Plugin):
     """Checks the best nodes once more, by means too costly for every node; a point of our own.
 
     Nodes are confirmed from the best score downwards until one passes. Preemption confirms the node
-    that it would make room on, so that nothing is evicted in vain.
+    that it would make room on, so that nothing is evicted in vain. A success that has reasons is of
+    a node that would do: if one of the next few has none, that one is taken.
     """
 
     @abstractmethod

@@ -174,13 +174,18 @@ class Runtime:
         return SUCCESS
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Return what the final checks say of one node that passed the filters."""
+        """Return what the final checks say of one node that passed the filters.
+
+        A success with reasons would rather have another node.
+        """
+        answer = SUCCESS
         for plugin in self._confirms:
             with self.stopwatch("Confirm", plugin.name):
                 status = checked(partial(plugin.confirm, state, pod), node)
             if not status.ok:
                 return status.by(plugin.name)
-        return SUCCESS
+            answer = status.by(plugin.name) if status.reasons else answer
+        return answer
 
     def admits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return what filters and final checks together say of one node; for what-ifs."""

@@ -78,11 +78,13 @@ class ClaimAlignment:
         strict = allotted.strict if allotted else self._insists()
         if trouble and (wish == REQUIRED or (strict and wish != PREFERRED)):
             return found, unschedulable(trouble)
-        if trouble:
-            self._known.far[self._node.name] = trouble
         if closest is not None:
             found = replace(found, allocations=closest, is_alike=False)
-        return self._paired(found, near)
+        found, status = self._paired(found, near)
+        if trouble and status.ok:
+            self._known.far[self._node.name] = trouble
+            return found, Status(reasons=(trouble,))
+        return found, status
 
     def _paired(self, found: NodeAllocation, near: Near) -> tuple[NodeAllocation, Status]:
         """Return devices of different drivers that are as close to each other as can be.

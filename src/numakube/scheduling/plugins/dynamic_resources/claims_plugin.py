@@ -328,7 +328,8 @@ class DynamicResources(
             if allots is None:
                 search.fail(asker_of(pod), node, status)
         elif found is not None:
-            known.nodes[node.name], status = search.exact(node, chosen)
+            known.nodes[node.name], exact = search.exact(node, chosen)
+            status = status if exact.ok else exact
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -462,10 +463,7 @@ class DynamicResources(
         return answer or failure("device binding timeout: context deadline exceeded")
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A claim that changed must be one of the pod's, or have given devices back.
-
-        Pods that come or go help those that were refused because of where devices are.
-        """
+        """A claim must be the pod's, or give devices back; pods change where devices are near."""
         if event.kind in _ELSEWHERE:
             return asker_of(pod) in self._verdicts.unaligned
         if event.kind is not EventKind.CLAIM_CHANGED or self._objects is None:
