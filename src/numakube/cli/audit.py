@@ -51,7 +51,7 @@ def command(
     cluster: ClusterOptions,
     output: Output,
 ) -> int:
-    """Which pods want their resources on one NUMA node and do not have them there?
+    """Which pods want alignment and do not have it?
 
     Pods of all namespaces unless one is named. ALIGNED ON are nodes that would align the pod now if
     it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if a

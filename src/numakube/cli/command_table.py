@@ -17,10 +17,7 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
-    "audit": Lazy(
-        "numakube.cli.audit",
-        "Which pods want their resources on one NUMA node and do not have them there?",
-    ),
+    "audit": Lazy("numakube.cli.audit", "Which pods want alignment and do not have it?"),
     "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
@@ -40,6 +37,7 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
 _PLAN: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "simulate": Lazy("numakube.cli.simulate", "What would become of pods on a cluster?"),
+    "advise": Lazy("numakube.cli.advise", "Which smaller request gives a pod more places?"),
     "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
     "conformance": Lazy(
         "numakube.cli.conformance",

@@ -35,6 +35,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "--from cluster.yaml --set topologyManagerPolicy=restricted",
         "--drain node-3 --scheduler numakube",
     ),
+    "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
     "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "align": ("", "--memory -o json", "--stay"),
