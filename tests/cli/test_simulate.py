@@ -149,3 +149,72 @@ def test_a_run_without_pods_is_refused(numakube: Run) -> None:
     assert (ended.code, ended.err) == (
         1, "error: no pod runs and none comes: give -f FILE with what is to come\n",
     )  # fmt: skip
+
+
+TRACE_NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,96000,393216,8,G2\nn1,32000,131072,0,\n"
+TRACE_PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,11908,47104,1,1000\np1,6000,12288,1,460\n"
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> tuple[str, ...]:
+    """Return the options for a small trace with a node that has GPUs."""
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text(TRACE_NODES)
+    pods.write_text(TRACE_PODS)
+    return ("--trace", str(pods), "--trace-nodes", str(nodes))
+
+
+def test_the_pods_of_a_trace_come_by_rules_that_are_printed(
+    numakube: Run, trace: tuple[str, ...]
+) -> None:
+    """Pods come until enough GPUs are asked for; the rules go with the result."""
+    line = ("simulate", *trace, "--scheduler", "numakube", "--rule", "demand=0.5", "-j", 1)
+    document = json.loads(numakube(*line, "-o", "json").out)
+    (arm,) = document["arms"]
+    assert arm["pods"]["mean"] == 4
+    assert arm["neverPlaced"]["mean"] == 0
+    assert {"demand: 0.5", "cpu-rounding: up", "shared-gpus: whole"} <= {*document["notes"]}
+    assert "demand: 0.5" in numakube(*line).out
+
+
+def test_a_trace_can_come_to_nodes_that_are_made_up(numakube: Run, trace: tuple[str, ...]) -> None:
+    """The trace of 2025 has no nodes of its own."""
+    nodes = ("--nodes", "1x 2 sockets, 16 cores, 64Gi, nvidia.com/gpu 2")
+    line = ("simulate", *nodes, *trace[:2], "--rule", "order=trace", "--scheduler", "numakube")
+    (arm,) = json.loads(numakube(*line, "-j", 1, "-o", "json").out)["arms"]
+    assert arm["pods"]["mean"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--rule", "zones=2"), "rule 'zones=2': not like two-zones-from, guaranteed"),
+        (("--rule", "guaranteed=LS"), "rule 'guaranteed=LS': not one of all, latency-sensitive"),
+        (("--rule", "every=0"), "rule every: must be greater than 0"),
+        (("--rule", "every=x"), "rule 'every=x': 'x' is not a number of 0 or more"),
+        (("--rule", "every=1.5"), "rule 'every=1.5': '1.5' is not a number of 0 or more"),
+        (NODES, "--trace-nodes is the cluster: it goes with neither"),
+    ],
+)
+def test_mistakes_with_traces_are_named(
+    numakube: Run, trace: tuple[str, ...], change: tuple[str, ...], message: str
+) -> None:
+    """Unknown rules, wrong values and two clusters are named."""
+    ended = numakube("simulate", *trace, *change, "-j", 1)
+    assert ended.code != 0
+    assert message in ended.err
+
+
+def test_a_broken_row_of_a_trace_is_named_with_its_file(
+    numakube: Run, trace: tuple[str, ...]
+) -> None:
+    """File, row and field of a broken row are named, and nothing is simulated."""
+    Path(trace[1]).write_text(f"{TRACE_PODS}p2,many,1,0,0\n")
+    ended = numakube("simulate", *trace, "-j", 1)
+    assert (ended.code != 0, ended.out) == (True, "")
+    assert "pods.csv row 4: cpu_milli: 'many' is not a number" in ended.err
+    missing = numakube("simulate", "--trace", "absent.csv", *trace[2:])
+    assert "absent.csv" in missing.err
+    assert "Traceback" not in missing.err

@@ -33,6 +33,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "simulate": (
         '--nodes "10x 2 sockets, 16 cores, smt 2, 128Gi, gpu 4" -f mix.yaml --seeds 10',
         "--from cluster.yaml --set topologyManagerPolicy=restricted",
+        "--trace openb_pod_list_default.csv --trace-nodes openb_node_list_all_node.csv",
         "--drain node-3 --scheduler numakube",
     ),
     "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),

@@ -51,6 +51,21 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="What comes: manifests with replicas, or a mix of workloads.",
         ),
+        click.option(
+            "--trace",
+            metavar="FILE",
+            help="Or the pods of a public GPU trace (CSV): openb of 2023, or the one of 2025.",
+        ),
+        click.option(
+            "--trace-nodes", metavar="FILE", help="The cluster: the nodes of openb (CSV)."
+        ),
+        click.option(
+            "--rule",
+            "rules",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="How a trace becomes machines and pods: as in guaranteed=latency-sensitive.",
+        ),
     )
     for option in reversed(options):
         command = option(command)

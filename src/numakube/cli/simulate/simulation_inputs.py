@@ -23,6 +23,8 @@ from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
 from numakube.simulation.simulator import Options
 from numakube.simulation.sweep import PlannedRun
+from numakube.simulation.traces.promotion import promotion_of, trace_cluster, trace_workload
+from numakube.simulation.traces.trace_rows import read_nodes, read_pods
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.values.durations import SECOND, parse_duration
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
+    from numakube.simulation.traces.promotion import Promotion
+    from numakube.simulation.traces.trace_rows import TracePod
 
 _GZIP: Final = b"\x1f\x8b"
 _LIVE: Final = "the cluster"
@@ -52,6 +56,9 @@ class Given:
     machine: str | None
     pending: bool
     filenames: tuple[str, ...]
+    trace: str | None
+    trace_nodes: str | None
+    rules: tuple[str, ...]
     schedulers: tuple[str, ...]
     configs: tuple[str, ...]
     policies: tuple[str, ...]
@@ -83,7 +90,12 @@ def read_runs(given: Given) -> list[PlannedRun]:
     arms = list(_arms(given, cluster, alone=bool(changes)))
     runs: list[PlannedRun] = []
     documents = [_Documents.read(file) for file in given.filenames]
+    traced = _Traced.read(given) if given.trace is not None else None
     workloads = {seed: _workload(documents, waiting, facts, seed) for seed in given.seeds}
+    if traced is not None:
+        workloads = {
+            seed: _merged(traced.workload(cluster, seed), one) for seed, one in workloads.items()
+        }
     if not cluster.running and not any(one.arrivals for one in workloads.values()):
         raise ConfigError("no pod runs and none comes: give -f FILE with what is to come")
     for arm in arms:
@@ -104,6 +116,15 @@ def _changed_runs(runs: Sequence[PlannedRun], changes: Changes) -> Iterator[Plan
 
 def _beginning(given: Given) -> tuple[SimulatedCluster, Workload, ClusterFacts | None]:
     """Return the cluster, what waits there, and what is known of it if it is a real one."""
+    if given.trace_nodes is not None:
+        if given.kinds or given.source is not None or given.machine is not None:
+            raise ConfigError(
+                "--trace-nodes is the cluster: it goes with neither --nodes, --from nor --machine"
+            )
+        with Path(given.trace_nodes).open() as lines:
+            nodes_read = read_nodes(lines, file=given.trace_nodes)
+        cluster = trace_cluster(nodes_read, promotion_of(given.rules))
+        return cluster, Workload(arrivals=()), None
     if given.kinds:
         if given.source is not None or given.machine is not None:
             raise ConfigError(
@@ -164,6 +185,28 @@ class _Documents:
             owner = _OWNERS.get(batch.kind, OwnerKind.REPLICA_SET)
             copies = 1 if batch.replicas is None else batch.replicas
             yield Arrival(at=0.0, pod=_called(pod, batch.name), copies=copies, owner=owner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """The pods of a trace, and how they become pods of a cluster."""
+
+    pods: tuple[TracePod, ...]
+    rules: Promotion
+
+    @classmethod
+    def read(cls, given: Given) -> _Traced:
+        file = given.trace or ""
+        with Path(file).open() as lines:
+            return cls(read_pods(lines, file=file), promotion_of(given.rules))
+
+    def workload(self, cluster: SimulatedCluster, seed: int) -> Workload:
+        return trace_workload(self.pods, cluster, self.rules, seed=seed)
+
+
+def _merged(one: Workload, other: Workload) -> Workload:
+    arrivals = sorted((*one.arrivals, *other.arrivals), key=lambda arrival: arrival.at)
+    return Workload(arrivals=tuple(arrivals), notes=(*one.notes, *other.notes))
 
 
 def _called(pod: Pod, name: str) -> Pod:

@@ -25,6 +25,7 @@ from numakube.api.placement import (
     NodeSelectorTerm,
 )
 from numakube.api.pod import Pod, PodSpec
+from numakube.errors import ConfigError
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse
 from numakube.kubelet.option_words import lab_configuration
@@ -36,7 +37,7 @@ from numakube.simulation.workload import Arrival, Workload
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.kubelet.machine import Machine
@@ -125,6 +126,11 @@ class Promotion:
     pods_per_second: float = 1.0
     longest_gap: float = 60.0
 
+    def __post_init__(self) -> None:
+        for name in ("every", "demand", "pods_per_second", "rdma_parts"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"rule {name.replace('_', '-')}: must be greater than 0")
+
     def notes(self) -> tuple[str, ...]:
         """Return the rules as ``name: value``."""
         unused = (
@@ -142,6 +148,40 @@ class Promotion:
 
 
 DEFAULT: Final = Promotion()
+
+
+def promotion_of(texts: Iterable[str]) -> Promotion:
+    """Return the rules with what ``name=value`` says of some of them.
+
+    Raises:
+        ConfigError: there is no such rule, or it has no such value.
+    """
+    known = {name.replace("_", "-"): name for name in Promotion.__dataclass_fields__}
+    told: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name not in known or not equals:
+            raise ConfigError(f"rule {text!r}: not like {', '.join(known)}=VALUE")
+        told[known[name]] = _value(text, getattr(DEFAULT, known[name]), value)
+    return replace(DEFAULT, **told)  # type: ignore[arg-type]
+
+
+def _value(text: str, default: object, value: str) -> object:
+    """Return *value* as the type of *default*."""
+    kind = type(default)
+    if isinstance(default, StrEnum):
+        if value not in tuple(kind):  # type: ignore[arg-type]
+            raise ConfigError(f"rule {text!r}: not one of {', '.join(kind)}")  # type: ignore[arg-type]
+        return kind(value)  # type: ignore[call-arg]
+    if isinstance(default, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not number >= 0 or (isinstance(default, int) and number != int(number)):
+        raise ConfigError(f"rule {text!r}: {value!r} is not a number of 0 or more")
+    return int(number) if isinstance(default, int) else number
 
 
 def trace_cluster(nodes: Sequence[TraceNode], rules: Promotion = DEFAULT) -> SimulatedCluster:
