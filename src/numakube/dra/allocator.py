@@ -276,9 +276,9 @@ class _Search:
         self, wanted: WantedDevices, candidate: Candidate, claim: int
     ) -> Callable[[], None] | None:
         checks = self._checks
-        if self._within is not None and not self._within(claim, candidate):
-            return None
         if checks.is_in_use(wanted, candidate, claim):
+            return None
+        if self._within is not None and not self._within(claim, candidate):
             return None
         if not checks.is_selectable(wanted, candidate):
             return None

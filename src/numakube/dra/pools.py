@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from numakube.dra.features import Features
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Candidate:
-    """A device where it is offered; *verdicts* are those of selectors that judged it before."""
+    """A device where it is offered.
+
+    Attributes:
+        verdicts: those of selectors that judged it before; equal devices of nodes share them.
+    """
 
     id: DeviceId
     device: Device
@@ -70,7 +74,7 @@ class Inventory:
         self._shared: list[int] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = {}
         self._kinds: dict[str, tuple[list[Pool], int | None]] = {}
-        self._numbers: dict[bytes, int] = {}
+        self._firsts: dict[bytes, tuple[int, Sequence[Pool]]] = {}
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         for position, one in enumerate(self.slices):
             self._by_pool.setdefault(pool_id(one), []).append(one)
@@ -125,7 +129,12 @@ class Inventory:
             (pool.id.driver, pool.incomplete, pool.problem, [one.device for one in pool.candidates])
             for pool in pools
         ]
-        return self._numbers.setdefault(msgspec.json.encode(told), len(self._numbers))
+        kind = msgspec.json.encode(told)
+        number, first = self._firsts.setdefault(kind, (len(self._firsts), pools))
+        for pool, equal in zip(pools, first, strict=True):
+            for one, other in zip(pool.candidates, equal.candidates, strict=True):
+                one.verdicts = other.verdicts
+        return number
 
     def _grouped(self, node: Node) -> dict[PoolId, list[ResourceSlice]]:
         """Return the newest slices of each pool among those that *node* can reach."""

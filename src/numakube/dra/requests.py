@@ -68,6 +68,15 @@ class Request:
         return self.alternatives[self.chosen]
 
 
+def asks_for_all(claim: ResourceClaim) -> bool:
+    """Tell whether a request of *claim*, or an alternative of one, is for all devices."""
+    return any(
+        one is not None and one.allocation_mode == ALL
+        for request in claim.spec.devices.requests
+        for one in (request.exactly, *request.first_available)
+    )
+
+
 def where(claim: ResourceClaim, request: str) -> str:
     """Return the beginning of errors about a request."""
     return f"claim {claim.metadata.key}, request {request}"

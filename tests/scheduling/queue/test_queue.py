@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.scheduling.conftest import MakePod
 
-from numakube.api.pod import PodSchedulingGate
+from numakube.api.pod import PodResourceClaim, PodSchedulingGate
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.queue.entries import Place
@@ -172,6 +172,29 @@ def test_a_gated_pod_is_tried_once_its_gate_is_removed(
     assert queue.pop(1) is None
     assert queue.counts()[Place.GATED] == 1
     queue.add(make_pod("a"), 2)
+    assert names(queue, 2) == ["a"]
+
+
+def test_a_claim_that_changes_matters_to_pods_that_name_it(make_pod: MakePod) -> None:
+    """Others that are held back are not asked about; those that are gone are forgotten."""
+    asked: list[str] = []
+
+    class Claimed(Rules):
+        def pre_enqueue(self, pod: PodInfo) -> Status:
+            asked.append(pod.name)
+            return unresolvable("no claim") if asked.count(pod.name) == 1 else SUCCESS
+
+    queue = SchedulingQueue(Claimed())
+    for name in ("a", "b", "c"):
+        entry = PodResourceClaim(name="gpu", resource_claim_name=f"gpu-{name}")
+        queue.add(make_pod(name, resource_claims=(entry,)), 0)
+    queue.remove("c")
+    namespace = make_pod("a").namespace
+    for claim in ("gpu-b", "gpu-c", "another"):
+        queue.recheck_gates(1, f"{namespace}/{claim}")
+    assert asked == ["a", "b", "c", "b"]
+    assert names(queue, 1) == ["b"]
+    queue.recheck_gates(2)
     assert names(queue, 2) == ["a"]
 
 

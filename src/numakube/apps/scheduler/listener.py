@@ -108,7 +108,7 @@ class SchedulerListener:
         if event.kind is EventKind.CLAIM_CHANGED:
             self._claims.claims_changed()
         if event.kind in EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED:
-            self._queue.ask_gates()
+            self._queue.ask_gates(event.claim)
 
     def cache_changed(self, changes: Changes) -> None:
         """Count and log what the NUMA cache found."""

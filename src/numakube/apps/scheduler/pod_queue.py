@@ -76,9 +76,9 @@ class PodQueue:
         self._events.append(ClusterEvent(kind=EventKind.OTHER))
         self.waiting.recheck_gates(self._clock.monotonic())
 
-    def ask_gates(self) -> None:
-        """Ask again about pods that must not be tried; other pods are left alone."""
-        self.waiting.recheck_gates(self._clock.monotonic())
+    def ask_gates(self, claim: str = "") -> None:
+        """Ask again about pods that must not be tried, or those that name a *claim*."""
+        self.waiting.recheck_gates(self._clock.monotonic(), claim)
         self._bell.set()
 
     def handle_events(self) -> int:

@@ -37,6 +37,7 @@ class QueuedPod:
         errors: how often in a row the attempt failed for other reasons.
         refused_by: plugins whose events may let it fit.
         gate: why it is not tried at all, if it is gated.
+        gates: what it is found by while it is gated.
         retry_at: end of its backoff.
         woken_by: what brought it back to the active queue last.
         group: the pods with which it waits for an event, if it does.
@@ -51,6 +52,7 @@ class QueuedPod:
     errors: int = 0
     refused_by: frozenset[str] = frozenset()
     gate: Status = SUCCESS
+    gates: tuple[str, ...] = ()
     retry_at: float = 0.0
     message: str = ""
     woken_by: str = "created"

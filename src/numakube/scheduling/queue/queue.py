@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from numakube.dra.pod_claims import claim_keys
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.queue.entries import Place, QueuedPod
@@ -90,6 +91,7 @@ class SchedulingQueue:
         self._waiting: list[_Item] = []
         self._eager: list[_Item] = []
         self._parked: dict[str, QueuedPod] = {}
+        self._gated: dict[str, dict[str, QueuedPod]] = {}
         self._groups: dict[tuple[frozenset[str], Hashable], dict[str, QueuedPod]] = {}
         self._order = count()
 
@@ -128,6 +130,7 @@ class SchedulingQueue:
         entry = self._entries.pop(uid, None)
         if entry is not None:
             self._unpark(entry)
+            self._leave_gate(entry)
             entry.place = Place.IN_FLIGHT
         return entry
 
@@ -211,9 +214,9 @@ class SchedulingQueue:
                 entry.woken_by = why
                 self._enqueue(entry, now)
 
-    def recheck_gates(self, now: float) -> None:
-        """Ask again about pods that must not be tried: what held them may be over."""
-        for entry in [one for one in self if one.place is Place.GATED]:
+    def recheck_gates(self, now: float, claim: str = "") -> None:
+        """Ask again about pods that must not be tried, or those of them that name a *claim*."""
+        for entry in list(self._gated.get(claim, {}).values()):
             entry.woken_by = "what held it back is over"
             self._enqueue(entry, now)
 
@@ -269,13 +272,24 @@ class SchedulingQueue:
             self._enqueue(entry, now)
 
     def _enqueue(self, entry: QueuedPod, now: float) -> None:
+        self._leave_gate(entry)
         entry.gate = self._hints.pre_enqueue(entry.pod)
         entry.queued_at = now
         if entry.gate is not SUCCESS and not entry.gate.ok:
             entry.place = Place.GATED
+            entry.gates = ("", *claim_keys(entry.pod.pod))
+            for key in entry.gates:
+                self._gated.setdefault(key, {})[entry.uid] = entry
             return
         entry.place = Place.ACTIVE
         self._push(self._active, self._key(entry), entry)
+
+    def _leave_gate(self, entry: QueuedPod) -> None:
+        for key in entry.gates:
+            del self._gated[key][entry.uid]
+            if not self._gated[key]:
+                del self._gated[key]
+        entry.gates = ()
 
     def _back_off(self, entry: QueuedPod, now: float) -> None:
         entry.place = Place.BACKOFF

@@ -22,7 +22,6 @@ from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
 from numakube.scheduling.plugins.dynamic_resources.near_devices import NearDevices
 from numakube.scheduling.snapshot.belief import ForeseesOutcomes
-from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -205,11 +204,9 @@ def _nodes_of(placement: ContainerPlacement, model: KubeletNode) -> Nodes:
     A container that may be anywhere on the machine is nowhere in particular.
     """
     found = {number for block in placement.memory for number in block.numa_nodes}
-    if placement.cpus:
-        for node in model.machine.nodes:
-            threads = CpuSet.of(cpu for core in node.cores for cpu in core.threads)
-            if placement.cpus & threads:
-                found.add(node.id)
+    if placement.cpus and model.cpus is not None:
+        mask = placement.cpus.mask
+        found |= {node for node, cpus in model.cpus.topology.numa.items() if cpus & mask}
     found = found or set(nodes_of(placement.hint.mask or 0))
     return frozenset(found if len(found) < len(model.machine.nodes) else ())
 

@@ -8,6 +8,7 @@ pod for certain is paired with the claims' devices, too.
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import strictness_of
@@ -18,10 +19,10 @@ from numakube.kubelet.device_tree import Closeness, DeviceTree, PciPath
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
-    from numakube.dra.pools import Candidate
+    from numakube.dra.pools import Candidate, Pool
     from numakube.kubelet.device_pairs import Functions
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -31,6 +32,7 @@ _TRIED_AT_MOST: Final = 2000
 """Allocations that a search looks at for closer devices before it gives up."""
 _LEVELS: Final = (Closeness.PIX, Closeness.PXB, Closeness.PHB, Closeness.NODE)
 _PAIR: Final = 2
+_KEPT_TREES: Final = 10_000
 
 
 def devices_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceId]:
@@ -53,15 +55,16 @@ class ClaimPairs:
         self._known = known
         self._node = node
         self._given = given
-        self._tree = self._with_devices()
+        self._tree, self._best = known.trees.of(known, node)
 
     def closeness(self, devices: Iterable[DeviceId]) -> Closeness | None:
         """Return how close the worst pair is; ``None`` if there is no pair, or no telling."""
         return pairing(self._tree, self._groups(devices))
 
     def closer_than(self, level: Closeness | None) -> Iterator[Closeness]:
-        """Yield what would be better than *level*, the best first."""
-        yield from (one for one in _LEVELS if level is not None and one < level)
+        """Yield what would be better than *level* and some devices are, the best first."""
+        best = Closeness.SELF if self._given or self._best is None else self._best
+        yield from (one for one in _LEVELS if level is not None and best <= one < level)
 
     def within(self, level: Closeness) -> Callable[[Iterable[DeviceId]], bool]:
         """Return what tells whether devices are that close, so many times and no more."""
@@ -98,29 +101,70 @@ class ClaimPairs:
             groups.setdefault(device.driver, []).append(str(device))
         return [*map(tuple, groups.values()), *self._given]
 
-    def _with_devices(self) -> DeviceTree:
-        """Return the tree of the node's report with the devices of claims in it."""
-        topology = self._node.numa.topology if self._node.numa is not None else None
-        report = topology.report if topology is not None else None
-        known = dict(report.tree.paths) if report is not None else {}
-        allocator = self._known.allocator
-        for candidate, _ in allocator.devices(self._node.node) if allocator is not None else ():
-            path = self._path(candidate, known)
-            if path is not None:
-                known[path.address] = path
-        return DeviceTree(known)
 
-    def _path(self, candidate: Candidate, known: dict[str, PciPath]) -> PciPath | None:
-        name, driver = str(candidate.id), candidate.id.driver
-        # A PCI address means something on the machine of the device alone.
-        is_local = self._node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
-        address = self._known.places.pci_address(candidate.device, driver) if is_local else None
-        real = known.get(address or "")
-        if real is not None:
-            return PciPath(name, real.root, real.bridges, real.numa_node)
-        numa = self._known.numa_node(candidate, self._node)
-        root = self._known.pcie_root(candidate)
-        if root is None and numa is None:
-            return None
-        # Without a path it is below its root, or else somewhere on its NUMA node.
-        return PciPath(name, root or f"of {name}", (), numa)
+class PairTrees:
+    """How the devices of nodes are connected, kept while reports and slices tell the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[list[Pool], object, DeviceTree, Closeness | None]] = {}
+
+    def of(self, known: CycleClaims, node: NodeInfo) -> tuple[DeviceTree, Closeness | None]:
+        """Return the tree of *node*, and how close any devices of different drivers are in it."""
+        topology = node.numa.topology if node.numa is not None else None
+        report = topology.report if topology is not None else None
+        paths = report.tree.paths if report is not None else {}
+        pools = known.inventory.pools_for(node.node) if known.inventory is not None else []
+        told = paths, topology.pci if topology is not None else None
+        found = self._known.get(node.name)
+        if found is None or found[0] is not pools or found[1] != told:
+            candidates = [one for pool in pools if pool.usable for one in pool.candidates]
+            tree = _with_devices(paths, candidates, known, node)
+            if len(self._known) >= _KEPT_TREES:
+                self._known.clear()
+            found = self._known[node.name] = pools, told, tree, _closest(tree, candidates)
+        return found[2], found[3]
+
+
+def _closest(tree: DeviceTree, candidates: Iterable[Candidate]) -> Closeness | None:
+    drivers: dict[str, list[str]] = {}
+    for one in candidates:
+        drivers.setdefault(one.id.driver, []).append(str(one.id))
+    levels = (
+        tree.between(one, other)
+        for some, others in combinations(drivers.values(), 2)
+        for one, other in product(some, others)
+    )
+    return min((level.closeness for level in levels if level is not None), default=None)
+
+
+def _with_devices(
+    paths: Mapping[str, PciPath],
+    candidates: Iterable[Candidate],
+    known: CycleClaims,
+    node: NodeInfo,
+) -> DeviceTree:
+    """Return the tree of the node's report with the devices of claims in it."""
+    every = dict(paths)
+    for candidate in candidates:
+        path = _path(candidate, every, known, node)
+        if path is not None:
+            every[path.address] = path
+    return DeviceTree(every)
+
+
+def _path(
+    candidate: Candidate, paths: Mapping[str, PciPath], known: CycleClaims, node: NodeInfo
+) -> PciPath | None:
+    name, driver = str(candidate.id), candidate.id.driver
+    # A PCI address means something on the machine of the device alone.
+    is_local = node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
+    address = known.places.pci_address(candidate.device, driver) if is_local else None
+    real = paths.get(address or "")
+    if real is not None:
+        return PciPath(name, real.root, real.bridges, real.numa_node)
+    numa = known.numa_node(candidate, node)
+    root = known.pcie_root(candidate)
+    if root is None and numa is None:
+        return None
+    # Without a path it is below its root, or else somewhere on its NUMA node.
+    return PciPath(name, root or f"of {name}", (), numa)

@@ -52,6 +52,7 @@ from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     write_claim,
 )
 from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
+from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
 from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
     CYCLE_CLAIMS,
@@ -135,6 +136,7 @@ class DynamicResources(
         self._objects = objects
         self._tracker = ClaimTracker(self.features)
         self._places = DevicePlaces(self.args.device_attributes)
+        self._trees = PairTrees()
         self._aligns = self.args.device_choice != "FirstFit"
         self._extended = ServedResources(
             on=self.features.extended_resource, detects=GATE not in self.args.feature_gates
@@ -185,7 +187,8 @@ class DynamicResources(
             state.is_one_of_a_kind = True
             return PreFilterResult(unresolvable(str(error)))
         known = CycleClaims(objects, [name for name, _ in named], [claim for _, claim in named])
-        known.places, known.inventory = self._places, self._tracker.inventory(objects)
+        known.places, known.trees = self._places, self._trees
+        known.inventory = self._tracker.inventory(objects)
         self._extended.add_claim(known, pod, self._tracker)
         state.is_one_of_a_kind = known.has_leftovers(pod.pod)
         if not known.claims:
@@ -481,17 +484,12 @@ class DynamicResources(
 
         Besides, a pod need not wait any longer when its own left-over claim is gone.
         """
+        had_devices = before is not None and before.status.allocation is not None
         if now is None:
-            return before is not None and (
-                before.status.allocation is not None or is_for(before, pod.pod)
-            )
+            return had_devices or (before is not None and is_for(before, pod.pod))
         if self._problem(pod, objects):
             return False
-        if (
-            before is not None
-            and before.status.allocation is not None
-            and now.status.allocation is None
-        ):
+        if had_devices and now.status.allocation is None:
             return True
         if now.metadata.key not in claim_keys(pod.pod):
             return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.pod_claims import is_for
 from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,7 @@ class CycleClaims:
         unavailable: positions of claims that some node could not use.
         mapped: which claims stand for resources of the node, by uid.
         places: finds out where devices are.
+        trees: how they are connected.
         inventory: all devices on offer.
         far: why devices are not near the pod's CPUs, by node, where that is allowed.
     """
@@ -69,6 +71,7 @@ class CycleClaims:
     unavailable: set[int] = field(default_factory=set)
     mapped: dict[str, bool] = field(default_factory=dict)
     places: DevicePlaces = KNOWN_PLACES
+    trees: PairTrees = field(default_factory=PairTrees)
     inventory: Inventory | None = None
     far: dict[str, str] = field(default_factory=dict)
 

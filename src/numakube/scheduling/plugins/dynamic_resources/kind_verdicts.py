@@ -15,6 +15,8 @@ import numpy as np
 
 from numakube.api.strictness import CLOSENESS
 from numakube.dra.node_kinds import OWN
+from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.node_kinds import NodeKinds
-    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 
 _REMEMBERED_SHAPES: Final = 64
 _REMEMBERED_ASKERS: Final = 1000
-_REMEMBERED_NODES: Final = 10_000
-"""Nodes that failed the final check, for one shape of pods."""
+_REMEMBERED_FAILURES: Final = 16
+"""Kinds of pods whose claims say the same and of which failed nodes are remembered."""
+_SPARE_ROWS: Final = 64
 
 Found: TypeAlias = "tuple[tuple[AllocationResult, ...], Status]"
 """Allocations, or why there are none."""
@@ -46,6 +49,44 @@ def asker_of(pod: PodInfo) -> Hashable:
     return kubelet_key(pod), names, annotations.get(ANNOTATION), annotations.get(CLOSENESS)
 
 
+class FailedNodes:
+    """Nodes that failed the final check, for pods that are alike."""
+
+    def __init__(self) -> None:
+        self._kinds: IntArray = np.zeros(0, dtype=np.int64)
+        self._whys: IntArray = np.zeros(0, dtype=np.int64)
+        self._beliefs: dict[int, NumaBelief | None] = {}
+        self._statuses: dict[Status, int] = {SUCCESS: 0}
+
+    def add(self, node: NodeInfo, kind: int, status: Status) -> None:
+        """Remember why *node* failed."""
+        if node.row >= len(self._kinds):
+            more = node.row + 1 - len(self._kinds) + _SPARE_ROWS
+            self._kinds = np.append(self._kinds, np.full(more, OWN))
+            self._whys = np.append(self._whys, np.zeros(more, dtype=np.int64))
+        self._kinds[node.row] = kind
+        self._whys[node.row] = self._statuses.setdefault(status, len(self._statuses))
+        self._beliefs[node.row] = node.numa
+
+    def verdicts(self, snapshot: Snapshot, rows: Rows, kinds: IntArray) -> Verdicts | None:
+        """Refuse those of *rows* that would fail again: nothing has changed there."""
+        if not self._beliefs:
+            return None
+        known = rows[rows < len(self._kinds)]
+        known = known[self._kinds[known] == kinds[known]]
+        by_row, beliefs = snapshot.by_row, self._beliefs
+        again = [
+            row
+            for row in known.tolist()
+            if (node := by_row[row]) is not None and node.numa is beliefs.get(row, node)
+        ]
+        if not again:
+            return None
+        whys = np.zeros(len(snapshot.by_row), dtype=np.int32)
+        whys[again] = self._whys[again]
+        return Verdicts(whys[rows], tuple(self._statuses))
+
+
 class ShapeVerdicts:
     """What was found for pods whose claims say the same.
 
@@ -55,25 +96,15 @@ class ShapeVerdicts:
 
     def __init__(self) -> None:
         self.by_kind: dict[int, Found] = {}
-        self._refused: OrderedDict[tuple[Hashable, str], tuple[NumaBelief | None, int, Status]]
-        self._refused = OrderedDict()
+        self._failed: OrderedDict[Hashable, FailedNodes] = OrderedDict()
 
-    def refuse(self, asker: Hashable, node: NodeInfo, kind: int, status: Status) -> None:
-        """Remember that *node* failed the final check for pods like *asker*."""
-        self._refused[asker, node.name] = node.numa, kind, status
-        if len(self._refused) > _REMEMBERED_NODES:
-            self._refused.popitem(last=False)
-
-    def refusals(
-        self, asker: Hashable, snapshot: Snapshot, kinds: IntArray
-    ) -> Iterable[tuple[int, Status]]:
-        """Yield the rows of nodes that would fail the final check again, and why."""
-        for key, (belief, kind, status) in list(self._refused.items()):
-            row = snapshot.row_of.get(key[1], -1)
-            if row < 0 or kinds[row] != kind or snapshot.at(row).numa is not belief:
-                del self._refused[key]
-            elif key[0] == asker:
-                yield row, status
+    def failed(self, asker: Hashable) -> FailedNodes:
+        """Return the nodes that failed the final check for pods like *asker*."""
+        found = self._failed.setdefault(asker, FailedNodes())
+        self._failed.move_to_end(asker)
+        if len(self._failed) > _REMEMBERED_FAILURES:
+            self._failed.popitem(last=False)
+        return found
 
 
 class KindVerdicts:

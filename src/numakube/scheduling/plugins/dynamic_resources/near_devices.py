@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import AllocationError, DeviceId
+from numakube.dra.requests import asks_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -41,6 +42,7 @@ class NearDevices:
     def __init__(self, known: CycleClaims, node: NodeInfo) -> None:
         self._known = known
         self._node = node
+        self._numa_nodes: dict[int, int | None] = {}
 
     def allocate(
         self, found: NodeAllocation, near: Near, accepts: Accepts | None = None
@@ -59,8 +61,8 @@ class NearDevices:
             return at is None or nodes is None or at in nodes
 
         closest = self._allocate(found, within, accepts)
-        if closest is None:
-            return None
+        if closest is None or not any(asks_for_all(one) for _, one in self._known.to_allocate()):
+            return closest
         # Requests for all devices have no choice.
         places = zip(positions, map(self._places, closest), strict=True)
         are_near = all(at <= near.get(index, at) for index, at in places)
@@ -114,7 +116,10 @@ class NearDevices:
         return None if closest is None else tuple(closest)
 
     def _numa_node(self, candidate: Candidate) -> int | None:
-        return self._known.numa_node(candidate, self._node)
+        key = id(candidate)
+        if key not in self._numa_nodes:
+            self._numa_nodes[key] = self._known.numa_node(candidate, self._node)
+        return self._numa_nodes[key]
 
     def _places(self, allocation: AllocationResult) -> Nodes:
         """Return the NUMA nodes of the devices of *allocation*, as far as they are known."""

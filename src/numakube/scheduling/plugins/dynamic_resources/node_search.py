@@ -120,12 +120,9 @@ class NodeSearch:
         alone |= [not status.ok and status is not NO_DEVICES for status in found]
         if alone.any():
             verdicts = self._one_by_one(pod, snapshot, rows, alone[which], verdicts)
-        again = dict(self._verdicts.refusals(asker, snapshot, kinds))
-        self.recalls = bool(again)
-        if again:
-            where = np.isin(rows, list(again)) & verdicts.ok
-            verdicts = verdicts.replaced(where, Verdicts.each(rows[where], again.__getitem__))
-        return verdicts
+        again = self._verdicts.failed(asker).verdicts(snapshot, rows, kinds)
+        self.recalls = again is not None
+        return verdicts.then(again)
 
     def _one_by_one(
         self, pod: PodInfo, snapshot: Snapshot, rows: Rows, where: Mask, verdicts: Verdicts
@@ -157,7 +154,7 @@ class NodeSearch:
         """Remember that *node* failed the final check for pods like *asker*."""
         kind = self._kinds.of(node.node)
         if self._by_kind and kind != OWN:
-            self._verdicts.refuse(asker, node, kind, status)
+            self._verdicts.failed(asker).add(node, kind, status)
 
     def _extended(
         self, pod: PodInfo, node: NodeInfo
