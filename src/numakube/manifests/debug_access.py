@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from numakube.manifests.rbac_rules import cluster_role, service_account
 
-PATHS: Final = ("/debug/*", "/configz")
+PATHS: Final = ("/debug/*", "/configz", "/v1/fit")
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _COMPONENT: Final = "app.kubernetes.io/component"
 SCHEDULER: Final = {_PART_OF: "numakube", _COMPONENT: "scheduler"}

@@ -6,6 +6,7 @@ GET /debug/cache, /debug/reservations, POST /debug/resync  see `numakube.apps.de
 GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
 GET /debug/attempts             the last attempts of all pods (`numakube.apps.debugging.attempts`)
 GET, PUT, DELETE /debug/flags/v what is logged
+POST /v1/fit                    whether pods would fit (`numakube.apps.scheduler.fit_endpoint`)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numakube.apps.debugging.caches import Caches
 from numakube.apps.debugging.documents import Speaker, json_answer
 from numakube.apps.debugging.levels import Levels
 from numakube.apps.debugging.resync import Resync
+from numakube.apps.scheduler.fit_endpoint import Fit
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.queue.entries import Place
 
@@ -49,6 +51,7 @@ class Endpoints:
         mirror = scheduler.mirror
         self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
         self._resync = Resync(client, mirror, self._caches, self._speaker)
+        self._fit = Fit(scheduler.engine, self._speaker)
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
@@ -59,6 +62,7 @@ class Endpoints:
             *self._attempts.routes(access),
             *self._caches.routes(access),
             *self._resync.routes(access),
+            *self._fit.routes(access),
         ]
 
     async def _configz(self, _: web.Request) -> web.Response:
