@@ -12,7 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from tests.real.kube_scheduler import STOCK, kube_scheduler, needs_scheduler, stock_scheduler
+from tests.real.kube_scheduler import (
+    STOCK,
+    kube_scheduler,
+    needs_device_scheduler,
+    needs_scheduler,
+    stock_scheduler,
+)
 
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.synthetic import from_shape
@@ -140,6 +146,7 @@ async def test_a_less_important_pod_makes_room(lab: Lab) -> None:
     await lab.until(PODS, lambda pod: pod["status"].get("nominatedNodeName") == "n1")
 
 
+@needs_device_scheduler
 async def test_claims_are_allocated_from_the_slices_of_lab_nodes(tmp_path: Path) -> None:
     """Each pod gets a device of its own; one too many waits until a claim is given back."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
@@ -160,6 +167,7 @@ async def test_claims_are_allocated_from_the_slices_of_lab_nodes(tmp_path: Path)
         await cluster.runs(waiting)
 
 
+@needs_device_scheduler
 async def test_extended_resources_are_served_from_the_slices_of_lab_nodes(tmp_path: Path) -> None:
     """The special claim and the status that kube-scheduler writes are good for lab kubelets."""
     machine = from_shape("1 socket, 8 cores, smt 2, 32Gi, gpu 2")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,19 @@ GATES: Final = "DRAExtendedResource=true,DRADeviceTaintRules=false"
 STOCK: Final = "stock"
 """The name under which pods ask for it."""
 
+
+def _serves_devices() -> bool:
+    """Tell whether the kube-scheduler knows all of `GATES`, as 1.35 and later do."""
+    if SCHEDULER is None:
+        return False
+    told = subprocess.run([SCHEDULER, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    found = re.search(r"v1\.(\d+)", told.stdout)
+    return found is not None and int(found[1]) >= 35
+
+
+needs_device_scheduler: Final = pytest.mark.skipif(
+    not _serves_devices(), reason="needs kube-scheduler 1.35 or later on the PATH"
+)
 needs_scheduler: Final = pytest.mark.skipif(
     SCHEDULER is None, reason="needs kube-scheduler on the PATH"
 )

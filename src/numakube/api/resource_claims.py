@@ -178,10 +178,17 @@ class ResourceClaimStatus(Wire, frozen=True):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
+class ResourceClaimTemplateSpec(Wire, frozen=True):
+    """What the claims of a template are to be."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
 class ResourceClaimTemplate(Wire, frozen=True):
     """What claims are made from, one for each pod; pods refer to it by name."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
 class ResourceClaim(Wire, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -14,31 +13,38 @@ from typing import Any
 import pytest
 import yaml
 from tests.apps.scheduler.test_koordinator import SHAPE, SINGLE, aligned, given
+from tests.real.kube_scheduler import (
+    GATES,
+    kube_scheduler,
+    needs_device_scheduler,
+    needs_scheduler,
+)
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen
+from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
+from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
-from numakube.testing import pod_document, refusal_of
+from numakube.testing import GPU, pod_document, refusal_of
 from numakube_lab.exporters.exporter_faults import Skew
-from numakube_lab.testing import LabCluster, Opener, lab_cluster
+from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans
 
-SCHEDULER = shutil.which(
-    "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
-)
-pytestmark = [
-    pytest.mark.skipif(SCHEDULER is None, reason="needs kube-scheduler on the PATH"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [needs_scheduler, pytest.mark.timeout(240)]
 
 
 @contextlib.asynccontextmanager
 async def extended(
-    world: LabCluster, folder: Path, *, token: str = "", replicas: int = 1, tls: bool = False
+    world: LabCluster,
+    folder: Path,
+    *arguments: str,
+    token: str = "",
+    replicas: int = 1,
+    tls: bool = False,
 ) -> AsyncIterator[list[ExtenderProcess]]:
-    """Run extenders, and a kube-scheduler that calls the first of them."""
+    """Run extenders, and a kube-scheduler with *arguments* that calls the first of them."""
     await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
     check: Callable[[], str] | None = (lambda: token) if token else None
     options = replace(ExtenderOptions.default(), token=check)
@@ -55,7 +61,7 @@ async def extended(
     config = configuration(url, world.site.kubeconfig, folder if tls else None)
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    async with kube_scheduler(folder, path):
+    async with kube_scheduler(folder, f"--config={path}", "-v=3", *arguments):
         yield processes
     stop.set()
     await asyncio.gather(*tasks)
@@ -92,23 +98,6 @@ async def certificates(folder: Path) -> TlsFiles:
     )
 
 
-@contextlib.asynccontextmanager
-async def kube_scheduler(folder: Path, config: Path) -> AsyncIterator[None]:
-    """Run a kube-scheduler; it must live until the end."""
-    assert SCHEDULER is not None
-    with (folder / "kube-scheduler.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            SCHEDULER, f"--config={config}", "--secure-port=0", "-v=3", stdout=log, stderr=log
-        )
-        try:
-            yield
-            assert process.returncode is None, (folder / "kube-scheduler.log").read_text()[-2000:]
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-
 def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     """Return a pod for that kube-scheduler."""
     return pod_document(name, cpu, **{"schedulerName": SCHEDULER_NAME, **spec})
@@ -141,6 +130,25 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(
         await world.delete(gone)
         await world.until(lambda: len(world.by_phase("Running") - {gone}) == 12)
         assert world.by_phase("Failed") == set()
+
+
+@needs_device_scheduler
+async def test_devices_of_claims_are_left_to_kube_scheduler(sites: Opener, tmp_path: Path) -> None:
+    """The extender finds the zone for the CPUs, whoever serves the GPUs of a node."""
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
+    plugin, driver = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
+    async with (
+        lab_cluster(plans=(plugin, driver.with_claimable(GPU)), on=sites) as world,
+        extended(world, tmp_path, f"--feature-gates={GATES}"),
+    ):
+        await world.create(*(pod(f"p{number}", "10", also={GPU: "1"}) for number in range(5)))
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        claims = (await world.client.list(RESOURCE_CLAIMS, namespace="default")).items
+        assert sum(claim.status.allocation is not None for claim in claims) == 2
+        assert world.by_phase("Failed") == set()
+        (waiting,) = world.by_phase("Pending")
+        await world.delete(next(iter(world.by_phase("Running"))))
+        await world.runs(waiting)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from tests.real.kube_scheduler import STOCK, needs_scheduler, stock_scheduler
+from tests.real.kube_scheduler import STOCK, needs_device_scheduler, stock_scheduler
 
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.scheduler_config import SCHEDULER_NAME
@@ -17,7 +17,7 @@ from numakube.testing import pod_document, until
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans, without_election
 
-pytestmark = [needs_scheduler, pytest.mark.timeout(180)]
+pytestmark = [needs_device_scheduler, pytest.mark.timeout(180)]
 
 GPU: Final = "vendor.example/gpu"
 DRIVER: Final = "gpu.vendor.example"

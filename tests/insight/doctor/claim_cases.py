@@ -103,8 +103,18 @@ def _devices_without_a_numa_node(world: Documents) -> Expected:
     world.report("node-1")
     return {
         "NUMA-DRA-NO-NUMA-NODE": ("node-1", "1 of 2 devices of gpu.example have no NUMA node"),
-        MIXED: ("default/mixed",),
     }
+
+
+@case
+def _a_pod_that_declines_devices_near_its_cpus(world: Documents) -> Expected:
+    with_devices(world)
+    world.others["resourceclaims"].append(claim("mine"))
+    claims = [{"name": "gpu", "resourceClaimName": "mine"}]
+    metadata = {"annotations": {"numakube.dev/claim-alignment": "None"}}
+    world.run("far", "node-0", spec={"resourceClaims": claims}, metadata=metadata)
+    world.report("node-0")
+    return {MIXED: ("default/far",)}
 
 
 @case

@@ -304,7 +304,10 @@ def _a_large_init_container(world: Documents) -> Expected:
 @case
 def _claims_beside_cpus(world: Documents) -> Expected:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    world.run("claiming", "node-0", spec={"resourceClaims": claims})
+    spec = {"resourceClaims": claims}
+    # Ours keeps the devices of the second one near its CPUs.
+    world.run("claiming", "node-0", spec={**spec, "schedulerName": "topo-aware-scheduler"})
+    world.run("looked-after", "node-0", spec=spec)
     world.report("node-0")
     return {"NUMA-POD-MIXED-DRA": ("default/claiming", "2 CPUs")}
 

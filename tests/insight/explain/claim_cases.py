@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -10,14 +11,25 @@ from tests.insight.explain.case import Case, case
 
 from numakube.api.codec import convert
 from numakube.api.meta import OwnerReference
-from numakube.api.pod import PodResourceClaim, PodResourceClaimStatus, PodStatus
-from numakube.api.resource_claims import ResourceClaim
+from numakube.api.pod import (
+    ContainerExtendedResourceRequest,
+    PodExtendedResourceClaimStatus,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodStatus,
+)
+from numakube.api.resource_claims import (
+    EXTENDED_RESOURCE_CLAIM,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from numakube.api.resource_slices import DeviceClass, DeviceTaint, ResourceSlice
-from numakube.insight.explain import pod_subject
+from numakube.insight.explain import manifest_subject, pod_subject
 from numakube.testing import World, pod
 
 Tree = dict[str, Any]
 DRIVER = "gpu.example"
+CARD = "gpu.example/card"
 NUMA = "resource.kubernetes.io/numaNode"
 ROOT = "resource.kubernetes.io/pcieRoot"
 LARGE = {"cel": {"expression": f'device.attributes["{DRIVER}"].memory == "80Gi"'}}
@@ -141,6 +153,64 @@ def claims_made_from_a_template() -> Case:
     status = PodStatus(phase="Pending", resource_claim_statuses=made)
     one = msgspec.structs.replace(pod("train", resource_claims=claims), status=status)
     return Case(world.facts(), pod_subject(one))
+
+
+@case
+def claims_of_a_template_in_a_manifest() -> Case:
+    """The pod does not exist yet, and so does not its claim; the template tells what it will be."""
+    world = two_nodes()
+    claim(world, "other", held="node-b/gpu-0")
+    body = {"deviceClassName": "gpu", "count": 2, "selectors": [LARGE]}
+    requests = [{"name": "one", "exactly": body}]
+    tree = {
+        "metadata": {"name": "large", "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    }
+    templates = {"default/large": convert(ResourceClaimTemplate, tree)}
+    claims = (PodResourceClaim(name="gpu", resource_claim_template_name="large"),)
+    facts = dataclasses.replace(world.facts(), claim_templates=templates)
+    return Case(facts, manifest_subject(pod("train", resource_claims=claims)))
+
+
+def serving(world: World) -> None:
+    """Let the class serve an extended resource."""
+    kind = world.objects.device_classes["gpu"]
+    spec = replace(kind.spec, extended_resource_name=CARD)
+    world.objects.device_classes["gpu"] = replace(kind, spec=spec)
+
+
+@case
+def claims_for_an_extended_resource() -> Case:
+    """The pod has no claim of its own; one device of the driver is left where two are wanted."""
+    world = two_nodes("best-effort")
+    serving(world)
+    for number, held in enumerate(("node-a/gpu-0", "node-b/gpu-0", "node-b/gpu-1")):
+        claim(world, f"other-{number}", held=held)
+    return Case(world.facts(), pod_subject(pod("train", also={CARD: "2"})))
+
+
+@case
+def claims_for_an_extended_resource_of_a_running_pod() -> Case:
+    """Its claim was made by the scheduler; placed again, the pod would get another."""
+    world = two_nodes("best-effort")
+    serving(world)
+    claim(world, "train", held="node-a/gpu-0")
+    mapping = ContainerExtendedResourceRequest("main", CARD, "one")
+    extended = PodExtendedResourceClaimStatus((mapping,), "train")
+    there = world.run(pod("train-user", also={CARD: "1"}), "node-a")
+    status = PodStatus(phase="Running", extended_resource_claim_status=extended)
+    there = replace(there, status=status)
+    found = world.objects.resource_claims["default/train"]
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name="train-user", uid=there.metadata.uid, controller=True
+    )
+    metadata = replace(
+        found.metadata,
+        owner_references=(owner,),
+        annotations={EXTENDED_RESOURCE_CLAIM: "true"},
+    )
+    world.objects.resource_claims["default/train"] = replace(found, metadata=metadata)
+    return Case(world.facts(), pod_subject(there))
 
 
 @case

@@ -13,8 +13,12 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
+from numakube.insight.scheduler_engine import configuration_in
 from numakube.kubelet.demand import Role
+from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION, DECLINED
 from numakube.scheduling.plugins.dynamic_resources.claims_plugin import FIRST_VERSION
+from numakube.topology.view import NodeTopology
 from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
@@ -70,8 +74,9 @@ MIXED_DRA: Final = Rule(
     title="Pods mix resource claims with CPUs or devices of the kubelet",
     why=(
         "Devices of claims (dynamic resource allocation) take no part in the Topology Manager."
-        " numakube's scheduler takes devices near the CPUs on nodes with an exact report; on other"
-        " nodes, and with other schedulers, they may be anywhere."
+        " numakube's scheduler takes devices near the CPUs on nodes with an exact report, and such"
+        " pods are not listed; on other nodes, with other schedulers, and where the pod or the"
+        " configuration declines it, devices may be anywhere."
     ),
     fix=(
         "# give the pods to numakube's scheduler, on nodes with its exporter; or take everything\n"
@@ -101,14 +106,16 @@ RULES: Final = (FRACTIONAL, NOT_GUARANTEED, PARTLY, INIT_LARGER, MIXED_DRA, DRA_
 def check_shapes(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at the pods of NUMA schedulers; of equal pods of one workload, at one."""
     schedulers, refusing = numa_schedulers(facts), _refusing(facts)
+    aligning = _Aligning(facts, _ours(facts) - refusing)
     sights: dict[bytes, tuple[_Sight, ...]] = {}
     seen: set[tuple[str, Subject]] = set()
     for pod in facts.pods:
         if pod.spec.scheduler_name not in schedulers or has_ended(pod):
             continue
-        likeness = _likeness(pod)
+        near = bool(pod.spec.resource_claims) and aligning.keeps_near(pod)
+        likeness = _likeness(pod, near=near)
         if likeness not in sights:
-            sights[likeness] = (*_shape(pod), *_claims(pod, refusing))
+            sights[likeness] = (*_shape(pod), *_claims(pod, refusing, near=near))
         for sight in sights[likeness]:
             finding = _about(pod, sight)
             if (finding.rule.id, finding.subject) not in seen:
@@ -116,7 +123,7 @@ def check_shapes(facts: ClusterFacts) -> Iterator[Finding]:
                 yield finding
 
 
-def _likeness(pod: Pod) -> bytes:
+def _likeness(pod: Pod, *, near: bool) -> bytes:
     """Return what pods that get the same findings have in common."""
     spec = pod.spec
     containers = [(one.name, one.restart_policy, one.resources) for one in _containers(pod)]
@@ -129,7 +136,7 @@ def _likeness(pod: Pod) -> bytes:
             spec.resources,
             spec.resource_claims,
             spec.scheduler_name,
-            bound,
+            (bound, near),
         )
     )
 
@@ -139,8 +146,46 @@ def _refusing(facts: ClusterFacts) -> frozenset[str]:
     version = re.match(r"v1\.(\d+)", facts.version.git_version)
     if version is None or int(version[1]) >= FIRST_VERSION:
         return frozenset()
+    return _ours(facts)
+
+
+def _ours(facts: ClusterFacts) -> frozenset[str]:
+    """Return the names by which pods ask for numakube's scheduler."""
     ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
     return frozenset({SCHEDULER_NAME, *(one.scheduler_name for one in ours)})
+
+
+class _Aligning:
+    """Which pods get devices of claims near their CPUs from numakube's scheduler."""
+
+    def __init__(self, facts: ClusterFacts, schedulers: frozenset[str]) -> None:
+        self._exact = {
+            name
+            for name in facts.nodes
+            if isinstance(view := facts.view(name), NodeTopology) and view.report is not None
+        }
+        self._schedulers = {name for name in schedulers if _chooses(facts, name)}
+
+    def keeps_near(self, pod: Pod) -> bool:
+        """Tell whether the scheduler looks after *pod*, on its node or on one that it may get."""
+        node = pod.spec.node_name
+        return (
+            pod.spec.scheduler_name in self._schedulers
+            and pod.metadata.annotations.get(ANNOTATION) != DECLINED
+            and (node in self._exact if node else bool(self._exact))
+        )
+
+
+def _chooses(facts: ClusterFacts, scheduler: str) -> bool:
+    """Tell whether a scheduler of ours is configured to choose devices, as it is by default."""
+    config = configuration_in(facts, scheduler)
+    profiles = config.profiles if config is not None else ()
+    return not any(
+        plugin.name == DynamicResources.name and plugin.args.get("deviceChoice") == "FirstFit"
+        for profile in profiles
+        if profile.scheduler_name == scheduler
+        for plugin in profile.plugin_config
+    )
 
 
 def _shape(pod: Pod) -> Iterator[_Sight]:
@@ -177,7 +222,7 @@ def _init(wanted: PodDemand) -> Iterator[_Sight]:
             yield _Sight(INIT_LARGER, detail, f"spec.initContainers[{one.name}].resources")
 
 
-def _claims(pod: Pod, refusing: frozenset[str]) -> Iterator[_Sight]:
+def _claims(pod: Pod, refusing: frozenset[str], *, near: bool) -> Iterator[_Sight]:
     if not pod.spec.resource_claims:
         return
     names = ", ".join(claim.name for claim in pod.spec.resource_claims)
@@ -185,7 +230,7 @@ def _claims(pod: Pod, refusing: frozenset[str]) -> Iterator[_Sight]:
         yield _Sight(DRA_REFUSED, f"claims: {names}", "spec.resourceClaims")
     wanted = demand(pod)
     devices = devices_of(wanted)
-    if wanted.exclusive_cpus or devices:
+    if not near and (wanted.exclusive_cpus or devices):
         cpus = [f"{wanted.exclusive_cpus} CPUs"] if wanted.exclusive_cpus else []
         detail = f"claims: {names}; besides {', '.join([*cpus, *devices])}"
         yield _Sight(MIXED_DRA, detail, "spec.resourceClaims")

@@ -16,8 +16,14 @@ from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import EFFECTS, tolerates
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_selectors import is_selected
+from numakube.dra.extended_resources import (
+    classes_by_resource,
+    requests_and_mappings,
+    with_requests,
+)
 from numakube.insight.explain.explanation import ClaimAsk, ClaimHolder, DeviceRequestAsk, DeviceStep
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,11 +50,31 @@ def claims_of(bench: Bench) -> tuple[ClaimAsk, ...]:
         return ()
     nodes = [one.node for one in bench.engine.cluster.nodes()]
     offers = list(_offers(known.allocator, nodes))
-    return tuple(
+    asks = [
         _ClaimTrial(known, known.allocator, claim, nodes, offers).ask()
         for index, claim in known.to_allocate()
         if index != known.extended
-    )
+    ]
+    if known.extended_claim is not None:
+        asks.append(_extended(bench, known, known.allocator, known.extended_claim))
+    return tuple(asks)
+
+
+def _extended(
+    bench: Bench, known: CycleClaims, allocator: Allocator, claim: ResourceClaim
+) -> ClaimAsk:
+    """Return what the extended resources of the pod amount to where no device plugin has them."""
+    classes = classes_by_resource(known.objects.device_classes.values())
+    wanted = [name for name in PodInfo(bench.pod).requests if name in classes]
+    requests, _ = requests_and_mappings(bench.pod, wanted, classes)
+    nodes = [
+        one.node
+        for one in bench.engine.cluster.nodes()
+        if not any(one.allocatable.get(name) for name in wanted)
+    ]
+    offers = list(_offers(allocator, nodes))
+    ask = _ClaimTrial(known, allocator, with_requests(claim, requests), nodes, offers).ask()
+    return replace(ask, claim=f"for {', '.join(wanted)}")
 
 
 def free_places(bench: Bench, node: NodeInfo) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from numakube.insight.explain.container_amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.explanation import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
 from numakube.insight.explain.explanation_words import steps_of
@@ -17,7 +19,7 @@ from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from numakube.api.pod import Pod
     from numakube.insight.explain.koordinator_rules import SchedulerPlacement
@@ -55,7 +57,10 @@ def candidate(
         cpu_manager_policy=(topology.cpu_manager_policy or "") if topology else "",
         memory_manager_policy=(topology.memory_manager_policy or "") if topology else "",
         containers=tuple(
-            _allotted(info, node, placement) if placement and ours else _asks(info, node)
+            _of_kubelet(
+                _allotted(info, node, placement) if placement and ours else _asks(info, node),
+                {name for name in info.requests if _is_claimed(bench, name, node)},
+            )
         ),
         holders=placement.holders if placement and ours else holders_on(facts, node, but=info.uid),
         kept_for=tuple(
@@ -66,6 +71,19 @@ def candidate(
         decided_by=str(placement.arbiter) if placement else "",
         rules=placement.words if placement else (),
     )
+
+
+def _is_claimed(bench: Bench, resource: str, node: NodeInfo) -> bool:
+    """Tell whether *resource* comes by a claim on *node*, about which no kubelet is asked."""
+    return not node.allocatable.get(resource) and bench.by_claims(resource)
+
+
+def _of_kubelet(asks: Iterable[ContainerAsk], claimed: Collection[str]) -> Iterator[ContainerAsk]:
+    """Yield *asks* without the resources that are *claimed*."""
+    for ask in asks:
+        resources = tuple(one for one in ask.resources if one.resource not in claimed)
+        if resources or not ask.container:
+            yield msgspec.structs.replace(ask, resources=resources)
 
 
 def _reason(bench: Bench, info: PodInfo, node: NodeInfo, refusal: Status | None) -> str:

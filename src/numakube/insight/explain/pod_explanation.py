@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from numakube.dra.pod_claims import claim_keys, without_user
+from numakube.api.resource_claims import EXTENDED_RESOURCE_CLAIM
+from numakube.dra.pod_claims import used_claims, without_user
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
 from numakube.insight.explain.changes.annotation_changes import farther_apart, wished_otherwise
 from numakube.insight.explain.changes.claim_changes import claimed_otherwise
@@ -24,6 +25,7 @@ from numakube.insight.explain.explanation_words import meaning_of, taint_text, u
 from numakube.insight.explain.koordinator_rules import asks_scheduler
 from numakube.insight.explain.node_details import candidate
 from numakube.insight.explain.node_verdicts import judge, numa_engine
+from numakube.insight.explain.planned_claims import exchanged, with_planned_claims
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.summary import notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
@@ -95,7 +97,8 @@ class _Work:
         self.engine = engine
         self.subject = subject
         self.options = options
-        self.pod = subject.unbound()
+        templates = facts.claim_templates if subject.planned else {}
+        self.pod, self._made = with_planned_claims(subject.unbound(), templates)
         self.info = PodInfo(self.pod)
         self.runtime = engine.runtime_for(self.info.scheduler_name)
         self.bench = Bench(engine, self.runtime, self.pod)
@@ -103,11 +106,12 @@ class _Work:
     def explanation(self) -> Explanation:
         if self.subject.state in ("running", "bound"):
             return self._of_placed()
-        judgement = judge(self.engine, self.runtime, self.info)
-        candidates = self._candidates(judgement)
-        self.bench.liked = tuple(one.node for one in candidates)
-        changes = self._changes(judgement)
-        return self._document(judgement, candidates, changes, None)
+        with exchanged(self.engine.cluster, {}, self._made):
+            judgement = judge(self.engine, self.runtime, self.info)
+            candidates = self._candidates(judgement)
+            self.bench.liked = tuple(one.node for one in candidates)
+            changes = self._changes(judgement)
+            return self._document(judgement, candidates, changes, None)
 
     def _of_placed(self) -> Explanation:
         """Explain a pod that has its node: where it is, and as if it were to be placed again."""
@@ -154,19 +158,27 @@ class _Work:
         """Have the pod off its node for a while, so that it can be tried again."""
         cluster, uid = self.engine.cluster, self.subject.pod.metadata.uid
         claims = cluster.objects.resource_claims
-        held = {key: claims[key] for key in claim_keys(self.subject.pod) if key in claims}
+        space = self.subject.pod.metadata.namespace
+        held = {
+            key: claims[key]
+            for name in used_claims(self.subject.pod)
+            if (key := f"{space}/{name}") in claims
+        }
+        # The claim for extended resources is made again; the others stay with the pod.
+        left = {
+            key: without_user(one, uid)
+            for key, one in held.items()
+            if EXTENDED_RESOURCE_CLAIM not in one.metadata.annotations
+        }
         node = cluster.node(name)
         belief = node.numa if node is not None else None
         before = cluster.remove_pod(uid)
         if belief is not None:
             cluster.suppose(name, belief.without([uid]))
-        claims.update({key: without_user(one, uid) for key, one in held.items()})
-        cluster.objects_changed()
         try:
-            yield
+            with exchanged(cluster, held, left):
+                yield
         finally:
-            claims.update(held)
-            cluster.objects_changed()
             if before is not None:
                 cluster.place(before, name)
             if belief is not None:

@@ -25,6 +25,7 @@ from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -81,7 +82,16 @@ class Bench:
     def unoffered(self) -> tuple[str, ...]:
         """What the pod asks for and no node gives to anybody."""
         wanted = PodInfo(self.pod).requests.items()
-        return tuple(name for name, amount in wanted if amount and not self.largest(name))
+        return tuple(
+            name
+            for name, amount in wanted
+            if amount and not self.largest(name) and not self.by_claims(name)
+        )
+
+    def by_claims(self, resource: str) -> bool:
+        """Tell whether claims serve *resource* on nodes that have none allocatable (DRA)."""
+        plugin = self.runtime.profile.plugins().get(DynamicResources.name)
+        return isinstance(plugin, DynamicResources) and plugin.serves(resource)
 
     def largest(self, resource: str) -> int:
         """Return the most of *resource* that any node gives to pods."""

@@ -78,8 +78,9 @@ def _less_of(bench: Bench, container: str, resource: str, wanted: int) -> Change
             nodes[amount] = taker
         return taker is not None
 
-    # Beyond what the largest node has there is nothing to be found.
-    best = _largest(resource, min(wanted, bench.largest(resource) + 1), fits)
+    # Beyond what the largest node has there is nothing to be found, except devices of claims.
+    limit = wanted if bench.by_claims(resource) else min(wanted, bench.largest(resource) + 1)
+    best = _largest(resource, limit, fits)
     if best is None:
         return None
     return Change(

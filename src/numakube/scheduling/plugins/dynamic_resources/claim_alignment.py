@@ -48,6 +48,7 @@ HELD_FAR: Final = "has devices on"
 NOT_TOGETHER: Final = "no NUMA nodes have both CPUs for the pod and devices for its claims"
 REQUIRED: Final = "Required"
 PREFERRED: Final = "Preferred"
+DECLINED: Final = "None"
 
 
 class ClaimAlignment:
@@ -65,7 +66,7 @@ class ClaimAlignment:
     def choose(self, found: NodeAllocation) -> tuple[NodeAllocation, Status]:
         """Return *found* with devices that are close, or why the node will not do."""
         wish = self._pod.pod.metadata.annotations.get(ANNOTATION)
-        if wish == "None" or not (found.allocations or self._devices.held):
+        if wish == DECLINED or not (found.allocations or self._devices.held):
             return found, SUCCESS
         allotted = self._jointly(found)
         places = _by_nodes(allotted.places) if allotted else self._expected()
