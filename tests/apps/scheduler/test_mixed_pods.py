@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
+from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -16,6 +20,7 @@ from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 GPU: Final = "vendor.example/gpu"
+WISH: Final = "numakube.dev/claim-alignment"
 TEMPLATE: Final[dict[str, Any]] = {
     "metadata": {"name": "one-gpu"},
     "spec": {
@@ -100,6 +105,48 @@ async def test_gpu_and_cpus_are_on_one_numa_node(policy: str) -> None:
         assert not cluster.by_phase("Failed")
 
 
+async def test_random_pods_on_kubelets_of_every_kind_are_as_promised() -> None:
+    """None is rejected; those that insist, or whose kubelet does, are near their GPU.
+
+    ``NUMAKUBE_MIXED_PODS`` says how many pods are placed.
+    """
+    wanted = int(os.environ.get("NUMAKUBE_MIXED_PODS", "40"))
+    chance = random.Random(wanted)
+    policies = ("single-numa-node", "restricted", "best-effort", "none")
+    kinds = list(product(policies, ("container", "pod"), ("Static", "None")))
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")
+    plans = []
+    for number, (policy, scope, memory) in enumerate(kinds):
+        words = f"policy={policy},scope={scope},memory={memory}"
+        (plan,) = uniform_plans(1, machine, words, "1.35")
+        plans.append(replace(plan, name=f"n{number}").with_claimable(GPU))
+    async with lab_cluster(plans=tuple(plans)) as cluster:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, namespace="default")
+        await cluster.start()
+        created = placed = 0
+        while placed < wanted:
+            for name in cluster.by_phase("Pending") | set(list(cluster.by_phase("Running"))[::2]):
+                await cluster.delete(name)
+            names = [f"p{created + number}" for number in range(20)]
+            wishes = {name: chance.choice((None, None, "Required", "Preferred")) for name in names}
+            created += len(names)
+            await cluster.create(
+                *(
+                    mixed(name, str(chance.randint(1, 9)), annotations={WISH: wish} if wish else {})
+                    for name, wish in wishes.items()
+                )
+            )
+            await cluster.settled()
+            assert not cluster.by_phase("Failed")
+            seen = await places(cluster)
+            for name in cluster.by_phase("Running") & set(names):
+                policy = policies[int(cluster.pod(name).spec.node_name[1:]) // 4]
+                cpus, gpus = seen[name]
+                strict = wishes[name] is None and policy in ("single-numa-node", "restricted")
+                assert gpus <= cpus or not (strict or wishes[name] == "Required"), (name, policy)
+                placed += 1
+
+
 async def test_pods_share_a_claim_on_its_numa_node() -> None:
     """As long as the kubelet has CPUs for them there; then they wait, or are told."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
@@ -112,8 +159,7 @@ async def test_pods_share_a_claim_on_its_numa_node() -> None:
         await cluster.runs("p0", "p1")
         await cluster.create(sharing("late"))
         await cluster.refuses("late", "has devices on NUMA node 0, but the kubelet will put")
-        wish = {"numakube.dev/claim-alignment": "Preferred"}
-        await cluster.create(sharing("far", annotations=wish))
+        await cluster.create(sharing("far", annotations={WISH: "Preferred"}))
         await cluster.runs("far")
         seen = await places(cluster)
         assert (seen["p0"], seen["p1"], seen["far"]) == (({0}, {0}), ({0}, {0}), ({1}, {0}))
