@@ -218,3 +218,33 @@ def test_a_broken_row_of_a_trace_is_named_with_its_file(
     missing = numakube("simulate", "--trace", "absent.csv", *trace[2:])
     assert "absent.csv" in missing.err
     assert "Traceback" not in missing.err
+
+
+def test_a_report_is_written_beside_the_answer(numakube: Run, mix: Path, tmp_path: Path) -> None:
+    """One page, whole, and the table as without it."""
+    pytest.importorskip("matplotlib", reason="the extra simulate is not installed")
+    page = tmp_path / "report.html"
+    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "-j", 1)
+    ended = numakube(*line, "--report", page)
+    assert (ended.code, ended.err) == (0, "")
+    assert "<title>11 pods on 2 nodes, simulated</title>" in page.read_text()
+    assert sorted(tmp_path.iterdir()) == [mix, page]
+
+
+def test_runs_can_be_executed_by_a_dask_cluster(numakube: Run, mix: Path) -> None:
+    """The workers of an existing cluster, in processes of their own, come to the same answer."""
+    distributed = pytest.importorskip("distributed", reason="the extra simulate is not installed")
+    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--seeds", 2, "-o", "csv")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        there = numakube(*line, "--on", cluster.scheduler_address)
+    assert (there.code, there.out) == (0, numakube(*line, "-j", 1).out)
+
+
+def test_a_dask_cluster_that_does_not_answer_is_named(numakube: Run, mix: Path) -> None:
+    """The exit code is that of a cluster that cannot be reached."""
+    pytest.importorskip("distributed", reason="the extra simulate is not installed")
+    ended = numakube("simulate", *NODES, "-f", mix, "--on", "dusk://nowhere")
+    assert ended.code == 3
+    assert "--on dusk://nowhere: " in ended.err

@@ -31,11 +31,12 @@ UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130  # as shells report it: 128 and the number of SIGINT
 BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
 
-OPTIONAL: Final = ("cryptography", "google", "grpc", "h2", LAB)
+OPTIONAL: Final = ("cryptography", "distributed", "google", "grpc", "h2", "matplotlib", LAB)
 """Libraries, as they are imported, that only extras bring."""
 
 EXTRAS: Final = {
     **dict.fromkeys(("demo", "lab", "replay"), "lab"),
+    "simulate": "simulate",
     **{name: entry.extra for name, entry in PROGRAMS.items() if entry.extra},
 }
 """Commands that need them, and the extra that has all that each needs."""

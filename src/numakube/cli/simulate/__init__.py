@@ -170,6 +170,18 @@ def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Keep finished runs in FILE, and do not repeat those that are in it.",
         ),
         click.option(
+            "--on",
+            "scheduler_address",
+            metavar="ADDRESS",
+            help="Run on the Dask cluster with this scheduler, such as tcp://10.0.0.5:8786.",
+        ),
+        click.option(
+            "--report",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, writable=True),
+            help="Also write a page (HTML) with plots.",
+        ),
+        click.option(
             "-o",
             "--output",
             type=click.Choice(_FORMS),
@@ -195,6 +207,8 @@ def command(
     seeds: int,
     jobs: int | None,
     resume: str | None,
+    scheduler_address: str | None,
+    report: str | None,
     output: str,
     **given: Any,  # noqa: ANN401 - click's
 ) -> None:
@@ -206,11 +220,14 @@ def command(
     --remove-node or --drain, the cluster as it is and the changed one are compared.
     """
     from numakube.cli.simulate.simulation_inputs import Given, read_runs
-    from numakube.cli.simulate.simulation_output import print_results
+    from numakube.cli.simulate.simulation_output import print_results, write_report
     from numakube.cli.simulate.sweeping import Places, results_of
 
     runs = read_runs(
         Given(cluster=current_cluster(), machine=machine, seeds=range(1, seeds + 1), **given)
     )
-    results = results_of(runs, Places(jobs=jobs, resume=Path(resume) if resume else None))
+    kept = Path(resume) if resume else None
+    results = results_of(runs, Places(jobs=jobs, resume=kept, dask=scheduler_address))
+    if report is not None:
+        write_report(Path(report), runs, results)
     print_results(runs, results, output)

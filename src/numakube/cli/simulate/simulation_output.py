@@ -13,9 +13,11 @@ import numakube
 from numakube.cli.shared.output_option import Output, print_document
 from numakube.cli.shared.terminal import column_lines
 from numakube.simulation.summary import ANSWERS, Estimate, summaries_of, summary_document
+from numakube.values.display import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numakube.simulation.run_result import RunResult
     from numakube.simulation.summary import Summary
@@ -56,7 +58,8 @@ def document_of(runs: Sequence[PlannedRun], summaries: Sequence[Summary]) -> dic
     }
 
 
-def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> None:
+def table_of(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows with what people look at first."""
     titles = dict(_TITLES)
     if any(run.pairs for one in summaries for run in one.runs):
         titles |= dict([_PAIRS])
@@ -74,11 +77,32 @@ def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> No
         ]
         for one in summaries
     ]
-    for line in column_lines(head, rows):
+    return head, rows
+
+
+def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> None:
+    for line in column_lines(*table_of(summaries)):
         click.echo(line)
     click.echo()
     for line in _footer(runs):
         click.echo(line)
+
+
+def write_report(file: Path, runs: Sequence[PlannedRun], results: Sequence[RunResult]) -> None:
+    """Write a page with the table and plots; the file is whole or not there."""
+    from numakube.simulation.report_page import report_page
+
+    summaries = summaries_of(results)
+    nodes, pods = len(runs[0].cluster.nodes), results[0].pods
+    page = report_page(
+        summaries,
+        title=f"{counted(pods, 'pod')} on {counted(nodes, 'node')}, simulated",
+        table=table_of(summaries),
+        notes=[*_footer(runs)[1:], f"Made by numakube {numakube.__version__}."],
+    )
+    unfinished = file.with_name(f".{file.name}.tmp")
+    unfinished.write_text(page, encoding="utf-8")
+    unfinished.replace(file)
 
 
 def _footer(runs: Sequence[PlannedRun]) -> list[str]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.cli.shared.output_option import make_console
-from numakube.errors import MalformedObject
+from numakube.errors import ClusterUnreachable, MalformedObject
 from numakube.simulation.run_result import RunResult  # noqa: TC001 - msgspec reads it
 from numakube.simulation.sweep import PlannedRun, digest, sweep
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _START: Final = "spawn"
 """How processes begin: without what this one has open."""
+_DASK_SECONDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,12 @@ class Places:
     Attributes:
         jobs: how many at the same time; ``None`` for as many as there are CPUs.
         resume: the file that keeps finished runs.
+        dask: the address of a Dask scheduler, whose workers execute the runs.
     """
 
     jobs: int | None = None
     resume: Path | None = None
+    dask: str | None = None
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -67,7 +71,11 @@ def _name(run: PlannedRun) -> tuple[str, int]:
 
 @contextmanager
 def _executor(count: int, places: Places) -> Iterator[Executor | None]:
-    """Yield processes for *count* runs; ``None`` if one is enough."""
+    """Yield what executes *count* runs; ``None`` if this process is enough."""
+    if places.dask is not None and count:
+        with _dask(places.dask) as executor:
+            yield executor
+        return
     jobs = min(places.jobs or len(os.sched_getaffinity(0)), count)
     if jobs <= 1:
         yield None
@@ -77,6 +85,24 @@ def _executor(count: int, places: Places) -> Iterator[Executor | None]:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    """Yield the workers of a Dask cluster.
+
+    Raises:
+        ClusterUnreachable: its scheduler does not answer.
+    """
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=_DASK_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterUnreachable(f"--on {address}: {reason_of(error)}") from None
+    with client:
+        executor: Executor = client.get_executor(pure=False)
+        yield executor
 
 
 @contextmanager
