@@ -22,9 +22,9 @@ from benchmarks._openb_markdown import tables
 from benchmarks.fgd import read
 from numakube.simulation.arms import ours, scheduler_arm
 from numakube.simulation.simulator import simulate
-from numakube.simulation.traces.promotion import (
+from numakube.simulation.traces.promotion import Promotion
+from numakube.simulation.traces.traced_cluster import (
     GPU,
-    Promotion,
     trace_cluster,
     trace_workload,
     typical_pods,

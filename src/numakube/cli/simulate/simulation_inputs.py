@@ -23,8 +23,9 @@ from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
 from numakube.simulation.simulator import Options
 from numakube.simulation.sweep import PlannedRun
-from numakube.simulation.traces.promotion import promotion_of, trace_cluster, trace_workload
+from numakube.simulation.traces.promotion import promotion_of
 from numakube.simulation.traces.trace_rows import read_nodes, read_pods
+from numakube.simulation.traces.traced_cluster import trace_cluster, trace_workload
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.values.durations import SECOND, parse_duration

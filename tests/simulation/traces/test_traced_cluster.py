@@ -7,20 +7,22 @@ import pytest
 from numakube.simulation.arms import ours, scheduler_arm
 from numakube.simulation.simulator import simulate
 from numakube.simulation.traces.promotion import (
-    GPU,
-    MODEL,
-    RDMA,
     CpuRounding,
     Guaranteed,
     Nodes,
     Order,
     Promotion,
     SharedGpus,
+)
+from numakube.simulation.traces.trace_rows import TraceNode, TracePod
+from numakube.simulation.traces.traced_cluster import (
+    GPU,
+    MODEL,
+    RDMA,
     trace_cluster,
     trace_workload,
     typical_pods,
 )
-from numakube.simulation.traces.trace_rows import TraceNode, TracePod
 
 GIB = 1 << 30
 BIG = TraceNode(name="big", cpu_milli=96000, memory_bytes=384 * GIB, gpus=8, gpu_model="G2")

@@ -1,0 +1,207 @@
+"""The machines and pods of a public trace, made by the rules of `promotion`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.placement import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from numakube.api.pod import Pod, PodSpec
+from numakube.kubelet.machines.shape_build import build
+from numakube.kubelet.machines.shape_parse import parse
+from numakube.kubelet.option_words import lab_configuration
+from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
+from numakube.simulation.gpu_packing.fragmentation import commonest
+from numakube.simulation.gpu_packing.inflation import arrivals
+from numakube.simulation.traces.promotion import (
+    DEFAULT,
+    CpuRounding,
+    Guaranteed,
+    Nodes,
+    Order,
+    Promotion,
+    SharedGpus,
+)
+from numakube.simulation.traces.trace_rows import WHOLE_GPU
+from numakube.simulation.workload import Arrival, Workload
+from numakube.values.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.kubelet.machine import Machine
+    from numakube.simulation.traces.trace_rows import TraceNode, TracePod
+
+GPU: Final = "nvidia.com/gpu"
+RDMA: Final = "rdma/hca"
+MODEL: Final = "nvidia.com/gpu.product"
+"""The label with the model of a node's GPUs."""
+
+
+def trace_cluster(nodes: Sequence[TraceNode], rules: Promotion = DEFAULT) -> SimulatedCluster:
+    """Return the machines of a trace, with kubelets that have a static CPU Manager."""
+
+    @cache
+    def machine_with_config(shape: str) -> tuple[Machine, KubeletConfiguration]:
+        machine = build(parse(shape))
+        return machine, lab_configuration(machine, {"memory": rules.memory_manager})
+
+    chosen = [node for node in nodes if node.gpus or rules.nodes is Nodes.ALL][:: rules.every]
+    made = []
+    for node in chosen:
+        machine, config = machine_with_config(shape_of(node, rules.zones_of(node)))
+        labels = {MODEL: node.gpu_model} if node.gpu_model else {}
+        made.append(SimulatedNode(name=node.name, machine=machine, config=config, labels=labels))
+    return SimulatedCluster(nodes=tuple(made))
+
+
+def shape_of(node: TraceNode, zones: int) -> str:
+    """Return the machine of *node* in one line; two threads a core where CPUs can be halved."""
+    cpus = node.cpu_milli // 1000 // zones
+    cores = f"{cpus // 2} cores, smt 2" if cpus % 2 == 0 else f"{cpus} cores"
+    shape = f"{zones} sockets, {cores}, {node.memory_bytes // zones}B"
+    if not node.gpus:
+        return shape
+    first = -(-node.gpus // zones)
+    counts = [str(first), *([str(node.gpus - first)] if zones > 1 else [])]
+    return f"{shape}, {GPU} {'/'.join(counts)}"
+
+
+def promoted(pods: Sequence[TracePod], rules: Promotion = DEFAULT) -> Iterator[TracePod]:
+    """Yield *pods* with whole CPUs and whole GPUs, as the rules say."""
+    for pod in pods:
+        gpus, milli = pod.gpus, WHOLE_GPU if pod.gpus else 0
+        if pod.shares_gpu and rules.shared_gpus is SharedGpus.LEFT_OUT:
+            continue
+        if pod.shares_gpu and rules.shared_gpus is SharedGpus.NONE:
+            gpus = milli = 0
+        yield replace(pod, cpu_milli=_rounded(pod.cpu_milli, rules), gpus=gpus, gpu_milli=milli)
+
+
+def _rounded(milli: int, rules: Promotion) -> int:
+    match rules.cpu_rounding:
+        case CpuRounding.UP:
+            return -(-milli // 1000) * 1000
+        case CpuRounding.NEAREST:
+            return max(1, round(milli / 1000)) * 1000
+        case CpuRounding.NONE:
+            return milli
+
+
+def trace_workload(
+    pods: Sequence[TracePod],
+    cluster: SimulatedCluster,
+    rules: Promotion = DEFAULT,
+    *,
+    seed: int = 0,
+) -> Workload:
+    """Return the pods of a trace as they come to *cluster*, each of a ReplicaSet of its own."""
+    whole = list(promoted(pods, rules))
+    make = _PodMaker(rules)
+    if rules.order is Order.TRACE:
+        coming = list(_by_time(whole, rules))
+    else:
+        gpus = sum(len(node.machine.devices.get(GPU, ())) for node in cluster.nodes)
+        rng = np.random.default_rng((seed, 1))
+        drawn = arrivals(whole, rules.demand * gpus * WHOLE_GPU, rng)
+        coming = [(number / rules.pods_per_second, None, pod) for number, pod in enumerate(drawn)]
+    return Workload(
+        arrivals=tuple(
+            Arrival(at=at, pod=make(f"{pod.name}-{number}", pod), seconds=seconds)
+            for number, (at, seconds, pod) in enumerate(coming)
+        ),
+        notes=rules.notes(),
+    )
+
+
+def typical_pods(
+    pods: Sequence[TracePod], rules: Promotion = DEFAULT
+) -> tuple[Mapping[str, object], ...]:
+    """Return the commonest pods as the scoring strategy LeastFragmentation takes them."""
+    return tuple(
+        {"requests": {CPU: f"{cpu}m", **({GPU: gpus} if gpus else {})}, "weight": count}
+        for (cpu, gpus, _, _), count in commonest(promoted(pods, rules)).items()
+    )
+
+
+def _by_time(
+    pods: Sequence[TracePod], rules: Promotion
+) -> Iterator[tuple[float, float | None, TracePod]]:
+    """Yield when each pod comes, how long it runs, and the pod; long pauses are cut."""
+    now = last = 0.0
+    for pod in sorted(pods, key=lambda pod: pod.created):
+        now += min(pod.created - last, rules.longest_gap)
+        last = pod.created
+        seconds = None if pod.deleted is None else max(0.0, pod.deleted - pod.created)
+        yield now, seconds, pod
+
+
+class _PodMaker:
+    """Makes pods; those that are alike share one spec."""
+
+    def __init__(self, rules: Promotion) -> None:
+        self._rules = rules
+        self._specs: dict[object, PodSpec] = {}
+
+    def __call__(self, name: str, pod: TracePod) -> Pod:
+        key = (
+            pod.cpu_milli, pod.memory_bytes, pod.gpus, pod.rdma_percent, pod.gpu_models,
+            self._is_guaranteed(pod),
+        )  # fmt: skip
+        if key not in self._specs:
+            self._specs[key] = self._spec(pod)
+        metadata = ObjectMeta(name=name, namespace="trace", uid=name)
+        return Pod(metadata=metadata, spec=self._specs[key])
+
+    def _spec(self, pod: TracePod) -> PodSpec:
+        devices = {}
+        if pod.gpus:
+            devices[GPU] = str(pod.gpus)
+        if pod.rdma_percent:
+            devices[RDMA] = str(-(-pod.rdma_percent * self._rules.rdma_parts // 100))
+        return PodSpec(
+            containers=tuple(self._containers(pod, devices)),
+            affinity=_on_models(pod.gpu_models) if pod.gpu_models else None,
+        )
+
+    def _containers(self, pod: TracePod, devices: dict[str, str]) -> Iterator[Container]:
+        """Yield the main container with the devices, and its helper if there is to be one."""
+        helper = 1000 * self._rules.helper_cpus
+        if not 0 < helper < pod.cpu_milli:
+            helper = 0
+        beside = pod.memory_bytes * helper // max(1, pod.cpu_milli)
+        for name, cpu, memory, others in (
+            ("main", pod.cpu_milli - helper, pod.memory_bytes - beside, devices),
+            *([("helper", helper, beside, {})] if helper else []),
+        ):
+            plain = {CPU: f"{cpu}m", MEMORY: str(memory)}
+            limits = {**(plain if self._is_guaranteed(pod) else {}), **others}
+            resources = ResourceRequirements(requests={**plain, **others}, limits=limits)
+            yield Container(name=name, resources=resources)
+
+    def _is_guaranteed(self, pod: TracePod) -> bool:
+        match self._rules.guaranteed:
+            case Guaranteed.ALL:
+                return True
+            case Guaranteed.LATENCY_SENSITIVE:
+                return pod.qos in ("LS", "Guaranteed")
+            case Guaranteed.NONE:
+                return False
+
+
+def _on_models(models: tuple[str, ...]) -> Affinity:
+    wanted = NodeSelectorRequirement(key=MODEL, operator="In", values=models)
+    term = NodeSelectorTerm(match_expressions=(wanted,))
+    return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
