@@ -28,6 +28,8 @@ PLACEMENT_METADATA: Final = "topology.node.k8s.io/numaplacement-metadata"
 PLACEMENT_VECTOR: Final = "topology.node.k8s.io/numaplacement-vector"
 
 OUR_PREFIX: Final = "topology.numakube.dev/"
+SWITCHES: Final = OUR_PREFIX + "switches"
+"""Attribute of a zone: the devices below each PCIe root port."""
 EXACT_ANNOTATION: Final = OUR_PREFIX + "exact"
 """The annotation that carries an `numakube.topology.exact_report.ExactReport`."""
 INEXACT_ANNOTATION: Final = OUR_PREFIX + "inexact"

@@ -16,6 +16,8 @@ from numakube.api.wire import ResourceList
 from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.device_tree import PciPath, tree_of
 from numakube.kubelet.machine import Device, Machine
@@ -78,6 +80,18 @@ def test_the_report_says_how_devices_are_connected() -> None:
     report = exact(replace(inputs, connected=connected))
     assert report.tree.paths == {path.address: path}
     assert report.devices[GPU].functions == (path.address, "")
+
+
+def test_zones_say_what_is_below_each_root_port() -> None:
+    """For readers that know nothing of exact data; devices that are not known are left out."""
+    node, pods = busy_node()
+    path = PciPath("0000:18:00.0", "pci0000:15", ("0000:15:01.0",), 0)
+    connected = Connected(tree_of((path,)), {"g0": path.address})
+    inputs = replace(inputs_of(node, pods), connected=connected)
+    report = topology_of(inputs, ReportOptions(), cause=Cause.PERIODIC)
+    told = {zone.name: {one.name: one.value for one in zone.attributes} for zone in report.zones}
+    assert told["node-0"]["topology.numakube.dev/switches"] == f"0000:15:01.0: {GPU} 1"
+    assert "topology.numakube.dev/switches" not in told["node-1"]
 
 
 def machine() -> Machine:

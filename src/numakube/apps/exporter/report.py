@@ -26,6 +26,7 @@ from numakube.apps.exporter.report_parts import (
     affinities_of,
     exclusive_use,
     kubelet_attributes,
+    switch_attributes,
 )
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names
@@ -36,7 +37,7 @@ from numakube.topology.report_codec import encode_report
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
@@ -104,7 +105,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> 
     published = fingerprints[_method(options)] if options.fingerprint else None
     koordinator, odd = _koordinator(inputs)
     return Report(
-        zones=tuple(_with_vector(zone, placement) for zone in table.zones),
+        zones=_with_switches((_with_vector(zone, placement) for zone in table.zones), inputs),
         attributes=(
             *_fingerprint_attributes(published, options.fingerprint_method),
             *_placement_attributes(placement),
@@ -212,6 +213,17 @@ def _placement_problems(placement: Placement | Unplaced | None) -> Iterator[Prob
     if isinstance(placement, Unplaced):
         detail = f"NUMA placement is not published: {placement.reason}"
         yield Problem(Trouble.UNPLACED_CONTAINER, detail)
+
+
+def _with_switches(zones: Iterable[Zone], inputs: NodeInputs) -> tuple[Zone, ...]:
+    """Return *zones* with what is behind their PCIe switches, as far as that is known."""
+    attributes = {zone_name(numa): one for numa, one in switch_attributes(inputs).items()}
+    return tuple(
+        msgspec.structs.replace(zone, attributes=(*zone.attributes, attributes[zone.name]))
+        if zone.name in attributes
+        else zone
+        for zone in zones
+    )
 
 
 def _with_vector(zone: Zone, placement: Placement | Unplaced | None) -> Zone:

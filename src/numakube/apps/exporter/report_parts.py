@@ -11,6 +11,7 @@ left out, because a reader would take the container to be where most are.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.apps.exporter.hardware import Hardware
-    from numakube.apps.exporter.inputs import KubeletFacts
+    from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
     from numakube.node.podresources import ContainerResources, PodResources
 
 _MAX_NUMA_NODES_OPTION: Final = "max-allowable-numa-nodes"
@@ -53,6 +54,27 @@ def kubelet_attributes(kubelet: KubeletFacts) -> Iterator[Attribute]:
         yield Attribute(name=nrt_names.CPU_POLICY, value=kubelet.cpu_policy)
     if kubelet.memory_policy is not None:
         yield Attribute(name=nrt_names.MEMORY_POLICY, value=kubelet.memory_policy)
+
+
+def switch_attributes(inputs: NodeInputs) -> dict[int, Attribute]:
+    """Return what is below each PCIe root port of a NUMA node, by its id."""
+    connected = inputs.connected
+    below: dict[int, dict[str, Counter[str]]] = {}
+    devices = {(entry.resource, id_) for entry in inputs.allocatable.devices for id_ in entry.ids}
+    for resource, id_ in devices:
+        path = connected.tree.paths.get(connected.functions.get(id_, ""))
+        if path is not None and path.numa_node is not None:
+            ports = below.setdefault(path.numa_node, {})
+            ports.setdefault((*path.bridges, path.address)[0], Counter())[resource] += 1
+    return {
+        numa: Attribute(name=nrt_names.SWITCHES, value="; ".join(map(_port, sorted(ports.items()))))
+        for numa, ports in below.items()
+    }
+
+
+def _port(port: tuple[str, Counter[str]]) -> str:
+    address, counts = port
+    return f"{address}: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
 def _configured(config: KubeletConfiguration) -> Iterator[Attribute]:
