@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Ended
+from tests.cli.printed_pages import check_printed
 from tests.insight.claim_world import DRIVER, mixed
 from tests.insight.explain.bundling import collected_of
 
@@ -39,6 +40,16 @@ def test_a_bundle_shows_the_same(
     assert held == {0: ([0], 2), 3: ([1], 1), 4: ([], 1)}
     assert "gpu.example 2/5" in numakube("top", "--from", path).out
     assert "gpu.example" in numakube("top", "pods", "-A", "--from", path).out
+
+
+def test_the_page_shows_what_is_drawn(numakube: Callable[..., Ended], tmp_path: Path) -> None:
+    """And what is counted."""
+    path = tmp_path / "cluster.tar.gz"
+    path.write_bytes(pack(collected_of(mixed().facts())))
+    drawn = numakube("map", "node-a", "--from", path).out
+    counted = numakube("top", "zones", "--from", path).out
+    text = f"$ kubectl numa map node-a\n{drawn}$ kubectl numa top zones\n{counted}"
+    check_printed("reference/dra.md", "map", text)
 
 
 def test_those_who_may_not_read_claims_are_told(

@@ -17,7 +17,7 @@ from numakube.insight.audit.predictions import predictions_in
 from numakube.insight.doctor.pods_to_align import numa_schedulers
 from numakube.insight.dra_devices import use_with_devices
 from numakube.insight.explain.explained_pod import pod_subject
-from numakube.insight.explain.pod_explanation import Options, explain, placement_now
+from numakube.insight.explain.pod_explanation import nodes_again, placement_now
 from numakube.insight.pod_timeline import use_text
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.numa.caches.zone_use import use_in_report
@@ -116,10 +116,7 @@ class _Auditor:
         """Return the nodes that would align *pod* now."""
         engine, subject = self._engine(pod), pod_subject(pod)
         if cause in (Cause.SHARED_CPUS, Cause.DEVICE_HEALTH):
-            options = Options(changes=False, candidates=0)
-            return tuple(
-                filter(self._gives_cpus, explain(self._facts, engine, subject, options).fitting)
-            )
+            return tuple(filter(self._gives_cpus, nodes_again(self._facts, engine, subject)))
         placement = placement_now(self._facts, engine, subject)
         return placement.better if placement is not None else ()
 

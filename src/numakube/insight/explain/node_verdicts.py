@@ -87,8 +87,13 @@ class Judgement:
         return next((one.status for one in self.refusals if node in one.nodes), None)
 
 
-def judge(engine: Engine, runtime: Runtime, pod: PodInfo) -> Judgement:
-    """Return what the scheduler would decide about *pod*, and what of each node."""
+def judge(
+    engine: Engine, runtime: Runtime, pod: PodInfo, *, most: int = MOST_CONFIRMED
+) -> Judgement:
+    """Return what the scheduler would decide about *pod*, and what of each node.
+
+    Once a kubelet model has said yes, at most *most* are asked.
+    """
     total = len(engine.cluster.row_of)
     held = runtime.pre_enqueue(pod)
     if not held.ok:
@@ -96,7 +101,7 @@ def judge(engine: Engine, runtime: Runtime, pod: PodInfo) -> Judgement:
     attempt = Attempt(runtime, pod, engine.cluster.snapshot(), engine.nominations)
     rows = attempt.feasible_rows()
     ranked, scores = _ranked(attempt, rows)
-    fitting, unchecked = _confirmed(attempt, ranked)
+    fitting, unchecked = _confirmed(attempt, ranked, most)
     nomination = None if fitting else attempt.refuse().nomination
     names = [node.name if node else "" for node in attempt.snapshot.by_row]
     return Judgement(
@@ -122,10 +127,10 @@ def _ranked(attempt: Attempt, rows: Rows) -> tuple[list[int], dict[int, int]]:
     return list(by_row), by_row
 
 
-def _confirmed(attempt: Attempt, ranked: list[int]) -> tuple[list[int], int]:
+def _confirmed(attempt: Attempt, ranked: list[int], most: int) -> tuple[list[int], int]:
     found: list[int] = []
     for position, row in enumerate(ranked):
-        if found and position >= MOST_CONFIRMED:
+        if found and position >= most:
             return found, len(ranked) - position
         if attempt.confirms(np.array([row], dtype=np.intp)):
             found.append(row)

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 CANDIDATES: Final = 3
 _MOST_CHANGES: Final = 6
 _MOST_COMPARED: Final = 64
+_MOST_NAMED: Final = 16
+"""Nodes that are tried for a pod that could be placed again."""
 
 ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
@@ -87,6 +89,11 @@ def placement_now(facts: ClusterFacts, engine: Engine, subject: Subject) -> Plac
     return _Work(facts, engine, subject, Options(changes=False)).placement()
 
 
+def nodes_again(facts: ClusterFacts, engine: Engine, subject: Subject) -> tuple[str, ...]:
+    """Return nodes that would take a pod that has its node, if it were placed again."""
+    return _Work(facts, engine, subject, Options(changes=False)).fitting()
+
+
 class _Work:
     """The work on one explanation."""
 
@@ -121,7 +128,8 @@ class _Work:
         with self._absent(name):
             judgement = judge(self.engine, self.runtime, self.info)
             if placement is not None:
-                placement = with_better(placement, self._better(judgement, placement))
+                near = self._near() if self.pod.spec.resource_claims else judgement
+                placement = with_better(placement, self._better(near, placement))
             candidates = self._candidates(judgement, prefer=name)
             changes = tuple(alignable(self.bench)) if self.options.changes else ()
             return self._document(judgement, candidates, changes, placement)
@@ -134,17 +142,23 @@ class _Work:
             return None
         placement = placement_of(self.facts, node, self.subject.pod)
         with self._absent(name):
-            judgement = judge(self.engine, self.runtime, self.info)
-            return with_better(placement, self._better(judgement, placement))
+            return with_better(placement, self._better(self._near(), placement))
+
+    def fitting(self) -> tuple[str, ...]:
+        """Return nodes that would take the pod if it were placed again, the best first."""
+        with self._absent(self.subject.pod.spec.node_name):
+            return self._near().fitting
+
+    def _near(self) -> Judgement:
+        """Return what nodes say that have to keep devices of claims near the pod's CPUs."""
+        pod = _with_claims_near(self.pod) if self.pod.spec.resource_claims else self.pod
+        return judge(self.engine, self.runtime, PodInfo(pod), most=_MOST_NAMED)
 
     def _better(self, judgement: Judgement, placement: Placement) -> tuple[str, ...]:
         """Return the nodes on which the pod would be in fewer zones than it is now."""
         engine = numa_engine(self.runtime)
         if engine is None or len(placement.zones) < 2:
             return ()
-        if self.pod.spec.resource_claims:
-            # Nodes that keep devices and CPUs together if they have to.
-            judgement = judge(self.engine, self.runtime, PodInfo(_with_claims_near(self.pod)))
         found = []
         for name in judgement.fitting[:_MOST_COMPARED]:
             node = self.engine.cluster.node(name)
