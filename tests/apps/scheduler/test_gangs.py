@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
+from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
+from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Resource
@@ -17,7 +22,8 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     NAME_LABEL,
     REQUIRED_TOPOLOGY,
 )
-from numakube.testing import pod_document, refusal_of
+from numakube.testing import pod_document, refusal_of, turns
+from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
 SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
@@ -125,6 +131,11 @@ async def test_a_gang_stays_within_one_topology_domain(sites: Opener) -> None:
         await world.create(*gang("c", "d", annotations={REQUIRED_TOPOLOGY: RACK}))
         await world.refuses("c", "outside the topology domain")
         assert placed(world) == {"alone", "a", "b"}
+
+
+def by_name(pod: Pod) -> str:
+    """Return what pods are sorted by."""
+    return pod.metadata.name
 
 
 async def urgent(world: LabCluster) -> None:
@@ -254,3 +265,49 @@ async def test_pods_wait_for_the_group_object_that_they_name(
 
         await world.runs("a", "b")
         assert not any(map(refusal_of, world.pods.store))
+
+
+FAULTS = (
+    FaultRule(kind=FaultKind.FAIL, code=503, share=0.5, times=6, path="/binding"),
+    FaultRule(kind=FaultKind.DROP, share=0.3, times=6, path="/binding"),
+    FaultRule(kind=FaultKind.FAIL, code=500, share=0.2, times=6),
+)
+
+
+def halves(world: LabCluster) -> set[str]:
+    """Return the gangs of which some pods have a node, but fewer than needed."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for pod in world.pods.store:
+        if pod.spec.node_name and pod.metadata.deletion_timestamp is None:
+            counts[pod.metadata.labels[NAME_LABEL], int(pod.metadata.labels[MIN_LABEL])] += 1
+    return {name for (name, least), count in counts.items() if count < least}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_gang_stays_half_placed_whatever_happens(sites: Opener, seed: int) -> None:
+    """Schedulers die between two bindings, bindings fail, and members vanish."""
+    rng = Random(seed)
+    async with lab_cluster(4, shape=SHAPE, on=sites) as world:
+        running = await world.start(limited(1))
+        for number in range(8):
+            size = rng.randint(1, 4)
+            await world.create(*gang(*(f"g{number}-{member}" for member in range(size))))
+            world.faults.add(rng.choice(FAULTS))
+            await turns(rng.randint(1, 400))
+            if rng.random() < 0.5:
+                await running.kill()
+                running = await world.start(limited(1))
+            for pod in rng.sample(sorted(world.pods.store, key=by_name), k=rng.randint(0, 2)):
+                with contextlib.suppress(NotFound):
+                    await world.delete(pod.metadata.name)
+        world.faults.clear()
+
+        await world.until(lambda: not halves(world))
+
+        for pod in list(world.pods.store):
+            with contextlib.suppress(NotFound):
+                await world.delete(pod.metadata.name)
+        await world.create(*gang("z1", "z2", "z3", "z4"))
+        await world.runs("z1", "z2", "z3", "z4")
+        assert not world.by_phase("Failed")
