@@ -92,13 +92,18 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
     """Return what is in *one* but not in *other*, place by place."""
-    return _without_empty(
-        {
-            element: difference(below, other[element]) if element in other else below
-            for element, below in one.items()
-            if element != SELF or SELF not in other
-        }
-    )
+    if not other:
+        return one
+    left: FieldSet = {}
+    for element, below in one.items():
+        if element == SELF:
+            if SELF not in other:
+                left[SELF] = below
+            continue
+        rest = difference(below, other[element]) if element in other else below
+        if rest:
+            left[element] = rest
+    return left
 
 
 def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+Served: TypeAlias = "tuple[ResourceClaim, tuple[ContainerExtendedResourceRequest, ...]]"
+"""The claim for extended resources, and which containers use which of its requests."""
 
 NO_DEVICES: Final = unresolvable("cannot allocate all claims")
 ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
@@ -72,6 +75,8 @@ class NodeSearch:
         self._by_kind = (
             known.allocator is not None and known.extended < 0 and not (self._counts or allocated)
         )
+        self._served: dict[tuple[str, ...], Served] = {}
+        self._for_served: dict[tuple[int, int], Found] = {}
         self._now = now
         self._timeout = timeout_seconds
 
@@ -176,8 +181,11 @@ class NodeSearch:
             return None, (), SUCCESS
         if claim.status.allocation is not None:
             return None, (), SUCCESS
-        requests, mappings = requests_and_mappings(pod.pod, wanted, self._classes)
-        return with_requests(claim, requests), mappings, SUCCESS
+        key = tuple(wanted)
+        if key not in self._served:
+            requests, mappings = requests_and_mappings(pod.pod, wanted, self._classes)
+            self._served[key] = with_requests(claim, requests), mappings
+        return *self._served[key], SUCCESS
 
     def _unavailable(self, pod: Pod, node: NodeInfo) -> tuple[set[int], Status]:
         found: set[int] = set()
@@ -235,12 +243,27 @@ class NodeSearch:
     ) -> tuple[NodeAllocation, Status]:
         """Search the node, unless one of its kind has been searched."""
         kind = self._kinds.of(node.node)
-        if self._known.allocator is None or extended is not None or self._counts or kind == OWN:
+        if self._known.allocator is None or self._counts or kind == OWN:
             allocations, status = self._allocated(node, extended)
             return NodeAllocation(allocations), status
+        if extended is not None:
+            return self._found_extended(kind, node, extended)
         is_alike = kind in self._verdicts.by_kind
         allocations, status = self._of_kind(kind, node)
         return NodeAllocation(allocations, is_alike=is_alike), status
+
+    def _found_extended(
+        self, kind: int, node: NodeInfo, extended: ResourceClaim
+    ) -> tuple[NodeAllocation, Status]:
+        """Search the node for the claim for extended resources, unless one like it was searched."""
+        key = kind, id(extended)
+        known = self._for_served.get(key)
+        if known is not None:
+            return NodeAllocation(known[0], is_alike=True), known[1]
+        found = self._allocated(node, extended)
+        if found[1].ok or found[1] is NO_DEVICES:
+            self._for_served[key] = found
+        return NodeAllocation(found[0]), found[1]
 
     def _allocated(
         self, node: NodeInfo, extended: ResourceClaim | None
