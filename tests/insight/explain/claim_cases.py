@@ -130,6 +130,17 @@ def claims_far_from_cpus() -> Case:
 
 
 @case
+def claims_that_have_devices_far_from_cpus() -> Case:
+    """Another pod shares the claim; the CPUs beside its device are taken."""
+    world = World()
+    world.add_node("node-a")
+    with_devices(world, "node-a")
+    world.run(pod("full", cpu="6", memory="1Gi"), "node-a")
+    claim(world, "mine", held="node-a/gpu-0")
+    return claiming(world, cpu="4", memory="1Gi")
+
+
+@case
 def claims_that_can_be_served() -> Case:
     """On the node whose devices are large enough."""
     world = two_nodes()

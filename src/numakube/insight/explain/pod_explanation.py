@@ -31,7 +31,9 @@ from numakube.insight.explain.summary import notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
     ANNOTATION,
+    HELD_FAR,
     NOT_NEAR,
+    NOT_TOGETHER,
     REQUIRED,
 )
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -242,8 +244,11 @@ class _Work:
 
     def _meaning(self, refusals: Refusals, name: str) -> str:
         node = self.engine.cluster.node(name)
-        if node is not None and refusals.status.message.startswith(NOT_NEAR):
+        message = refusals.status.message
+        if node is not None and message.startswith((NOT_NEAR, NOT_TOGETHER)):
             return f"{name} has {free_places(self.bench, node)}."
+        if refusals.status.plugin == PLUGIN and HELD_FAR in message:
+            return "The claim keeps its devices; the kubelet does not know where they are."
         return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered)
 
     def _detail(self, refusals: Refusals, name: str) -> str:
