@@ -44,7 +44,7 @@ class Replica:
         number: among the pods of its owner.
         made: how many pods were made for it.
         pod: the present one; ``None`` if there is none.
-        rejections: how often it was rejected since it last ran.
+        rejections: how often it was rejected since it last ran; ``rejected_for`` says why.
         ran: whether it ever ran.
         done: whether no more pods are made for it: it has ended, or was given up.
         first_was_rejected: what became of its first binding; ``None`` before that.
@@ -57,9 +57,17 @@ class Replica:
     pod: PodInfo | None = None
     running: bool = False
     rejections: int = 0
+    rejected_for: str = ""
     ran: bool = False
     done: bool = False
     first_was_rejected: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its first pod."""
+        owner = self.owner
+        alone = owner.arrival.owner is OwnerKind.POD and owner.arrival.copies == 1
+        return owner.name if alone else f"{owner.name}-{self.number}"
 
 
 @dataclass(slots=True, eq=False)
@@ -88,9 +96,7 @@ class Owner:
 
     def next_pod(self, replica: Replica) -> PodInfo:
         """Make the next pod for *replica*."""
-        alone = self.arrival.owner is OwnerKind.POD and self.arrival.copies == 1
-        name = self.name if alone else f"{self.name}-{replica.number}"
-        name = f"{name}-{replica.made}" if replica.made else name
+        name = f"{replica.name}-{replica.made}" if replica.made else replica.name
         replica.made += 1
         pod = self.template.pod
         metadata = replace(pod.metadata, name=name, uid=f"{pod.metadata.namespace}/{name}")

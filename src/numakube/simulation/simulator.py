@@ -80,10 +80,10 @@ def simulate(
     Raises:
         ConfigError: a kubelet does not start as it is configured, or the scheduler cannot be made.
     """
-    return _Run(cluster, arm, seed, options).play(workload)
+    return Run(cluster, arm, seed, options).play(workload)
 
 
-class _Run:
+class Run:
     """The cluster while it runs."""
 
     def __init__(self, cluster: SimulatedCluster, arm: Arm, seed: int, options: Options) -> None:
@@ -123,6 +123,13 @@ class _Run:
             now=self._timeline.last_news,
             waiting=len(self._scheduler.queue),
         )
+
+    def fates(self) -> dict[str, str]:
+        """Return by name what has become of each pod that came.
+
+        It is the node that it runs on, ``Succeeded``, ``Pending``, or why a kubelet rejected it.
+        """
+        return {replica.name: _fate(replica) for replica in self._replicas}
 
     def _begin(self, cluster: SimulatedCluster) -> None:
         """Start with the nodes and what runs on them."""
@@ -220,6 +227,7 @@ class _Run:
     def _reject(self, replica: Replica, pod: PodInfo, outcome: Rejected) -> None:
         self._measures.rejections[outcome.reason] += 1
         replica.rejections += 1
+        replica.rejected_for = outcome.reason
         replica.pod = None
         del self._by_uid[pod.uid]
         status = PodStatus(
@@ -353,3 +361,11 @@ class _Run:
         self._measures.started(info)
         self._scheduler.see(info)
         self._end_after(replica, one.seconds)
+
+
+def _fate(replica: Replica) -> str:
+    if replica.pod is not None:
+        return replica.pod.node_name or "Pending"
+    if replica.ran:
+        return "Succeeded" if replica.done else "Pending"
+    return replica.rejected_for if replica.done else "Pending"
