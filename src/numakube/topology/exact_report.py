@@ -140,6 +140,12 @@ class ExactReport:
     pods: Mapping[UidHash, Holding] = field(default_factory=lambda: MappingProxyType({}))
     tree: DeviceTree = NO_TREE
 
+    @property
+    def connects_devices(self) -> bool:
+        """Whether it says how devices of several resources are connected."""
+        known = sum(bool(table.functions) for table in self.devices.values())
+        return bool(self.tree.paths) and known > 1
+
     def accounts_for(self, uid: str) -> bool:
         """Tell whether what the pod with that uid holds is already taken off."""
         return uid_hash(uid) in self.pods

@@ -113,7 +113,7 @@ class DeviceForecasts:
 
 def _is_connected(belief: NumaBelief) -> bool:
     report = belief.topology.report if belief.topology is not None else None
-    return report is not None and bool(report.tree.paths)
+    return report is not None and report.connects_devices
 
 
 def _foresee(pod: PodInfo, belief: NumaBelief) -> tuple[Prospect, ...] | None:

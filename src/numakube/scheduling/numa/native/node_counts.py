@@ -43,7 +43,7 @@ class Rules:
         cpus_per_core: what numbers of CPUs must be a multiple of: 1, unless ``full-pcpus-only``
             is on and the machine is known.
         shared_devices: resources that have devices near several zones; each zone counts them.
-        connected: whether the report says how devices are connected.
+        connected: whether the report says how devices of several resources are connected.
         exact: whether the kubelet model can be asked.
         told: whether the report says which managers are on.
         demand: how the kubelet reads pods with pod-level resources.
@@ -147,7 +147,7 @@ def rules_of(topology: NodeTopology) -> Rules:
         by_socket=aligns_by_socket(topology),
         cpus_per_core=cpus_per_core(topology),
         shared_devices=shared_devices(topology),
-        connected=topology.report is not None and bool(topology.report.tree.paths),
+        connected=topology.report is not None and topology.report.connects_devices,
         exact=topology.report is not None,
         told=None not in (topology.cpu_manager_policy, topology.memory_manager_policy),
         demand=demand_rules_of(topology),
