@@ -175,6 +175,15 @@ PLACEMENT: Final = (
         summary="Kubelets decide otherwise than foreseen",
         description="{{ $value }} pods within an hour; either data or the model is wrong.",
     ),
+    Alert(
+        name="NumakubeMisalignedPods",
+        severity="info",
+        # Every replica of the scheduler counts all of them.
+        expression="max by (cause) (numakube_misaligned_pods) > 0",
+        lasts="1h",
+        summary="Pods that want alignment do not have it",
+        description="{{ $value }} pods, cause {{ $labels.cause }}; kubectl numa audit names them.",
+    ),
 )
 
 SCHEDULING: Final = (

@@ -308,7 +308,46 @@ EXTENDER: Final = Row(
     ),
 )
 
-ROWS: Final = (OVERVIEW, ZONES, SCHEDULING, FRESHNESS, EXPORTERS, EXTENDER)
+CLAIMS: Final = Row(
+    "Alignment and claims",
+    (
+        Panel(
+            title="Pods that are not aligned",
+            series=(Series("max by (cause) (numakube_misaligned_pods)", "{{cause}}"),),
+            about="They want alignment and do not have it; kubectl numa audit names them.",
+            stacked=True,
+        ),
+        Panel(
+            title="Claims allocated and refused",
+            series=(
+                Series(
+                    f"sum by (result) ({_rate('numakube_claim_allocations_total')})",
+                    "written: {{result}}",
+                ),
+                Series(
+                    f"sum by (reason) ({_rate('numakube_claim_refusals_total')})",
+                    "refused: {{reason}}",
+                ),
+            ),
+            about="Devices of DRA drivers: allocations written, and attempts that failed for them.",
+            unit="ops",
+        ),
+        Panel(
+            title="Writing an allocation, p99",
+            series=(
+                Series(
+                    "histogram_quantile(0.99, sum by (le) "
+                    f"({_rate('numakube_claim_write_seconds_bucket')}))",
+                    "p99",
+                ),
+            ),
+            about="One status update of a claim at the API server.",
+            unit="s",
+        ),
+    ),
+)
+
+ROWS: Final = (OVERVIEW, ZONES, SCHEDULING, CLAIMS, FRESHNESS, EXPORTERS, EXTENDER)
 NODE_QUERY: Final = "label_values(numakube_zone_available, node)"
 RESOURCE_QUERY: Final = "label_values(numakube_zone_available, resource)"
 
