@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec.structs import replace
+
+from numakube.api.pod import PodStatus
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY, is_pod_level
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.containers import Container, ContainerStatus, ResourceRequirements
-    from numakube.api.pod import Pod, PodCondition
+    from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod, PodCondition
     from numakube.api.wire import QuantityText
 
 Quantities: TypeAlias = dict[str, Quantity]
@@ -152,6 +155,13 @@ def claimed_resources(pod: Pod) -> Quantities:
                 for _ in claim.containers:
                     _add(total, {cost.name: each})
     return total
+
+
+def with_claimed(pod: Pod, claimed: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
+    """Return *pod* with a status that says what devices of its claims stand for."""
+    status = pod.status if pod.status is not None else PodStatus()
+    status = replace(status, node_allocatable_resource_claim_statuses=claimed)
+    return replace(pod, status=status)
 
 
 def claimed_by(pod: Pod, container: str) -> Quantities:

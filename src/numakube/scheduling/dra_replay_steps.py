@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import replace
 
 from numakube.api.codec import decode, encode, to_tree
 from numakube.api.nodes import Node
-from numakube.api.pod import Pod, PodStatus
+from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from numakube.scheduling.dra_replay_api import ReplayedApi, finished
+from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.arguments import DynamicResourcesArgs
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -155,7 +154,7 @@ class ReplayedCluster:
         if not status.ok:
             self._unreserve(name)
             return {"preBind": _shown(self._plugin, status)}
-        self._cluster.place(_counted(state, pod, node), node)
+        self._cluster.place(as_bound(state, pod), node)
         return {}
 
     def _unreserve(self, name: str) -> Row:
@@ -174,18 +173,6 @@ class ReplayedCluster:
         )
         helps = self._plugin.claim_helps(pod, old, new, self._cluster.objects)
         return {"hint": "Queue" if helps else "QueueSkip"}
-
-
-def _counted(state: CycleState, pod: PodInfo, node: str) -> PodInfo:
-    """Return *pod* with what its claims stand for in its status, as the scheduler assumes it."""
-    known = state.read(CYCLE_CLAIMS)
-    found = known.nodes.get(node) if known is not None else None
-    if found is None or not found.resources:
-        return pod
-    status = replace(
-        pod.pod.status or PodStatus(), node_allocatable_resource_claim_statuses=found.resources
-    )
-    return PodInfo(replace(pod.pod, status=status))
 
 
 def _shown(plugin: Plugin, status: Status) -> Row:

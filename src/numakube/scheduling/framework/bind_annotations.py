@@ -1,8 +1,9 @@
-"""Annotations that plugins add to a pod when it is bound.
+"""What plugins add to a pod when it is bound: annotations, and what its claims stand for.
 
 A Binding carries them, and the API server writes them in the same step as the node's name: a pod is
 never bound without them, nor has them without being bound. Until the server tells of it, the pod is
-counted on its node as if it had them.
+counted on its node as if it had them. So it is with the resources of the node that devices of its
+claims stand for (KEP-5517), which a pre-bind writes into its status.
 
     def reserve(self, state, pod, node):
         annotate(state, {"example.org/cpus": "0-3"})
@@ -12,14 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod_resources import with_claimed
 from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.pod import NodeAllocatableResourceClaimStatus
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.snapshot.pods import PodInfo
 
+_CLAIMED: Final = StateKey["tuple[NodeAllocatableResourceClaimStatus, ...]"]("binding-claimed")
 _ANNOTATIONS: Final = StateKey["dict[str, str]"]("binding-annotations")
 
 
@@ -33,7 +37,14 @@ def annotations_of(state: CycleState) -> Mapping[str, str]:
     return state.read(_ANNOTATIONS) or {}
 
 
+def add_claimed(state: CycleState, claimed: tuple[NodeAllocatableResourceClaimStatus, ...]) -> None:
+    """Say what devices of the pod's claims stand for."""
+    state.write(_CLAIMED, claimed)
+
+
 def as_bound(state: CycleState, pod: PodInfo) -> PodInfo:
     """Return *pod* as it will be when it is bound; *pod* itself if nothing is added."""
-    annotations = annotations_of(state)
+    annotations, claimed = annotations_of(state), state.read(_CLAIMED)
+    if claimed:
+        pod = PodInfo(with_claimed(pod.pod, claimed))
     return pod.annotated(annotations) if annotations else pod

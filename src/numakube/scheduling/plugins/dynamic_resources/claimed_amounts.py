@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
-from numakube.api.pod import PodStatus
 from numakube.api.pod_resources import (
     claimed_by,
     claimed_resources,
     effective_limits,
     effective_requests,
+    with_claimed,
 )
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.node_allocatable import claim_statuses
@@ -51,15 +49,12 @@ def node_resources(
     except AllocationError as error:
         return found, failure(str(error))
     if not statuses:
-        return found, SUCCESS
-    status = replace(
-        pod.pod.status or PodStatus(), node_allocatable_resource_claim_statuses=statuses
-    )
-    counted = replace(pod.pod, status=status)
+        return replace(found, resources=()), SUCCESS
+    counted = with_claimed(pod.pod, statuses)
     problem = _uncovered(counted) or _over_limit(counted)
     if problem:
         return found, unresolvable(problem)
-    return with_field(found, resources=statuses), _fits(counted, node)
+    return replace(found, resources=statuses), _fits(counted, node)
 
 
 def _allocations(

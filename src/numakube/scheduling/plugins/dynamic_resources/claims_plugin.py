@@ -17,6 +17,7 @@ from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_cla
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.framework.allotting import ALLOTS
+from numakube.scheduling.framework.bind_annotations import add_claimed
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -331,18 +332,20 @@ class DynamicResources(
             if allots is None:
                 search.fail(asker_of(pod), node, status)
         elif found is not None:
-            known.nodes[node.name], exact = search.exact(node, chosen)
-            status = status if exact.ok else exact
+            chosen, exact = search.exact(node, chosen)
+            known.nodes[node.name], counted = search.counted(pod, node, chosen)
+            status = next((one for one in (exact, counted) if not one.ok), status)
         return status
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Let the allocations for *node* be in flight."""
-        known = state.read(CYCLE_CLAIMS)
+        known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
+        found = search.found(node) if search is not None else None
+        if found is not None and found.resources:
+            add_claimed(state, found.resources)
         if known is None or known.allocator is None:
             return SUCCESS
         waiting = list(known.to_allocate())
-        search = state.read(_SEARCH)
-        found = search.found(node) if search is not None else None
         if search is None or found is None or not found.allocations:
             if all(index == known.extended for index, _ in waiting):
                 return SUCCESS

@@ -95,10 +95,9 @@ class NodeSearch:
         if not status.ok:
             return status
         found = replace(found, extended=extended, mappings=mappings)
-        if self._counts:
-            found, status = self._counted(pod, node, found)
-            if not status.ok:
-                return status
+        found, status = self.counted(pod, node, found)
+        if not status.ok:
+            return status
         if unavailable:
             known.unavailable |= unavailable
             return ELSEWHERE
@@ -286,7 +285,10 @@ class NodeSearch:
             return (), NO_DEVICES
         return tuple(found), SUCCESS
 
-    def _counted(
+    def counted(
         self, pod: PodInfo, node: NodeInfo, found: NodeAllocation
     ) -> tuple[NodeAllocation, Status]:
+        """Return *found* with what its devices stand for, if that counts, and whether it fits."""
+        if not self._counts:
+            return found, SUCCESS
         return node_resources(self._known, pod, node, found, self._inventory.slices)

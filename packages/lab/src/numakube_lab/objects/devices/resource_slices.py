@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, invalid, invalids, required, too_long
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules
+from numakube_lab.objects.checks.node_allocatable_checks import check_device_resources
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.devices.device_names import (
     validate_attribute_name,
@@ -127,7 +128,7 @@ def _check_device(device: Json, path: str) -> list[FieldError]:
         errors += validate_attribute_name(name, place) + _check_attribute(attribute, place)
     for name in sorted(capacity):
         errors += validate_attribute_name(name, f"{path}.capacity[{_shortened(name)}]")
-    return errors
+    return errors + check_device_resources(device, path)
 
 
 def _shortened(key: str) -> str:

@@ -14,6 +14,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
+from numakube_lab.objects.checks.node_allocatable_checks import check_pod_resources
 from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def validate_pod_status(new: Json, old: Json) -> list[FieldError]:
     errors += _validate_claim_statuses(status, new["spec"])
     if (extended := status.get("extendedResourceClaimStatus")) is not None:
         errors += _validate_extended(extended, new["spec"], "status.extendedResourceClaimStatus")
+    errors += check_pod_resources(status, new["spec"])
     errors += _validate_addresses(status, before, "podIPs")
     return errors + _validate_host_addresses(status, before)
 

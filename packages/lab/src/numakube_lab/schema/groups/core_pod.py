@@ -199,6 +199,23 @@ PodStatus:
    18  extendedResourceClaimStatus  *PodExtendedResourceClaimStatus
    19  allocatedResources           ResourceList
    20  resources                    *ResourceRequirements
+   21  nodeAllocatableResourceClaimStatuses  []NodeAllocatableResourceClaimStatus  \
+           keys=resourceClaimName merge=resourceClaimName
+
+NodeAllocatableResourceClaimStatus:
+    1  resourceClaimName  str  !
+    2  containers         []str  set
+    4  mapping            []NodeAllocatableMappedResources  keys=name merge=name
+    5  overhead           []NodeAllocatableOverheadResources  keys=name merge=name
+
+NodeAllocatableMappedResources:
+    1  name      ResourceName  !
+    2  quantity  *quantity  +
+
+NodeAllocatableOverheadResources:
+    1  name          ResourceName  !
+    2  perPod        *quantity
+    3  perContainer  *quantity
 
 PodCondition:
     1  type                PodConditionType  !

@@ -182,6 +182,21 @@ Device:
    10  bindingConditions         []str
    11  bindingFailureConditions  []str
    12  allowMultipleAllocations  *bool
+   14  nodeAllocatableResources  {}NodeAllocatableResource  \
+           go=map[v1.ResourceName]v1.NodeAllocatableResource
+
+NodeAllocatableResource:
+    3  mapping   *NodeAllocatableMapping
+    4  overhead  *NodeAllocatableOverhead
+
+NodeAllocatableMapping:
+    1  capacityKey         *str
+    2  capacityMultiplier  *quantity
+    3  deviceMultiplier    *quantity
+
+NodeAllocatableOverhead:
+    1  perPod        *quantity
+    2  perContainer  *quantity
 
 DeviceAttribute:
     2  int      *int64
