@@ -28,10 +28,10 @@ from numakube.scheduling.framework.plugins import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
-    PreScore,
     Reserve,
     Score,
     VectorFilter,
+    VectorScore,
 )
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
@@ -103,8 +103,8 @@ class DynamicResources(
     Filter,
     VectorFilter,
     PostFilter,
-    PreScore,
     Score,
+    VectorScore,
     NormalizesScores,
     Confirm,
     Reserve,
@@ -300,11 +300,6 @@ class DynamicResources(
         if self.actions is not None:
             self._tracker.assume(await deallocate(self.actions, claim))
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
-        """Skip the score of pods without alternatives in their claims: it is 0 on every node."""
-        known = state.read(CYCLE_CLAIMS)
-        return SUCCESS if known is not None and known.has_alternatives else SKIP
-
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate a node by how far up in their lists the alternatives are that it can serve."""
         known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
@@ -312,6 +307,15 @@ class DynamicResources(
         if known is None or found is None or not self.features.prioritized_list:
             return 0
         return preference_score(known.claims, found.allocations)
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Rate nodes; pods without alternatives in their claims have 0 on every node."""
+        if (known := state.read(CYCLE_CLAIMS)) is None or not known.has_alternatives:
+            return np.zeros(len(rows), dtype=np.int64)
+        scores = [self.score(state, pod, snapshot.at(int(row))) for row in rows]
+        return np.array(scores, dtype=np.int64)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Bring the best to 100."""
