@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.insight.claim_world import add_claim, claiming, two_zones
+from tests.insight.claim_world import DRIVER, add_claim, add_class, claiming, two_zones
 
+from numakube.api.codec import convert
 from numakube.api.meta import OwnerReference
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
+from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.insight.advice.advice_document import Advice, RequestAdvice, advice_lines
 from numakube.insight.advice.request_advice import advice_on
 from numakube.insight.explain.container_amounts import with_amounts
@@ -168,4 +170,26 @@ def test_nothing_is_advised_where_nothing_helps() -> None:
     assert note == 'it is not even tried: could not find ResourceClaim "default/mine"'
     add_claim(world, "mine")
     advice = advised(world, claiming("web", "mine", cpu="8"))
-    assert advice.notes == ("idle nodes are counted without the devices of its claims",)
+    assert advice.notes == (
+        "for its claims, each node is counted once now, and idle nodes as if they had all",
+    )
+
+
+def test_claims_are_made_from_templates_for_the_question() -> None:
+    """The pod that is named has its own, which others cannot use."""
+    world = two_zones("single-numa-node")
+    add_class(world)
+    request = {"name": "r", "exactly": {"deviceClassName": DRIVER, "count": 1}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    tree = {"metadata": {"name": "gpu", "namespace": "default"}, "spec": spec}
+    template = convert(ResourceClaimTemplate, tree)
+    claims = (PodResourceClaim(name="gpu", resource_claim_template_name="gpu"),)
+    made = (PodResourceClaimStatus(name="gpu", resource_claim_name="others"),)
+    one = pod("web", cpu="8", resource_claims=claims)
+    one = msgspec.structs.replace(one, status=PodStatus(resource_claim_statuses=made))
+    facts = world.facts(claim_templates={"default/gpu": template})
+    advice = advice_on(facts, engine_of, one, name="pod/web")
+    assert (advice.nodes, advice.places) == (1, 1)
+    wide = with_amounts(one, "main", {"cpu": 9000})
+    advice = advice_on(facts, engine_of, wide, name="pod/web")
+    assert [(less.to, less.nodes) for less in advice.smaller] == [("8", 1), ("7", 1)]

@@ -73,6 +73,7 @@ ZONES: Final = frozenset(
 SCHEDULING: Final = ZONES | {
     NAMESPACES.plural,
     PRIORITY_CLASSES.plural,
+    RESOURCE_CLAIM_TEMPLATES.plural,
     *(kind.plural for kind in OBJECT_KINDS),
 }
 """What decides where a pod goes."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from numakube.insight.advice.advice_document import Advice, RequestAdvice
 from numakube.insight.advice.idle_nodes import idle_kinds
 from numakube.insight.advice.reservation_advice import cheaper_reservations
@@ -22,6 +24,7 @@ from numakube.insight.explain.container_amounts import (
     with_amounts,
 )
 from numakube.insight.explain.node_verdicts import judge
+from numakube.insight.explain.planned_claims import with_planned_claims
 from numakube.insight.how_many_fit import room_for
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.display import amount_text, counted
@@ -65,18 +68,19 @@ class _Adviser:
     ) -> None:
         self._facts = facts
         self._make = make
-        self._pod = pod
+        self._pod, made = with_planned_claims(_without_claims(pod), facts.claim_templates)
         self._name = name
         self._engine = make(facts)
+        self._engine.cluster.objects.resource_claims.update(made)
+        self._engine.cluster.objects_changed()
         self._runtime = self._engine.runtime_for(pod.spec.scheduler_name)
-        judgement = self._judged(pod)
+        judgement = self._judged(self._pod)
         self._nodes = _fitting(judgement)
         self._total = judgement.total
         self._held = judgement.held
         self._kinds = idle_kinds(facts, _usable(judgement))
 
     def advice(self) -> Advice:
-        places = room_for(self._make(self._facts), self._pod)
         reservations = (
             one for kind in self._kinds for one in cheaper_reservations(kind, self._pod)
         )
@@ -87,12 +91,18 @@ class _Adviser:
             requests=texts_of(PodInfo(self._pod).requests),
             total=self._total,
             nodes=self._nodes,
-            places=sum(places.values()),
+            places=self._places(),
             slots=self._slots(self._pod) if self._kinds else None,
             smaller=tuple(self._smaller()),
             reservations=tuple(reservations),
             notes=tuple(self._notes()),
         )
+
+    def _places(self) -> int:
+        """Return how many such pods fit beside each other; with claims, one a node is counted."""
+        if self._pod.spec.resource_claims:
+            return self._nodes
+        return sum(room_for(self._make(self._facts), self._pod).values())
 
     def _judged(self, pod: Pod) -> Judgement:
         return judge(self._engine, self._runtime, PodInfo(pod))
@@ -175,8 +185,15 @@ class _Adviser:
             yield f"it is not even tried: {self._held.message}"
         elif not self._kinds:
             yield "no node that could take it has exact data: idle nodes are not counted"
-        if self._kinds and self._pod.spec.resource_claims:
-            yield "idle nodes are counted without the devices of its claims"
+        if self._held is None and self._pod.spec.resource_claims:
+            yield "for its claims, each node is counted once now, and idle nodes as if they had all"
+
+
+def _without_claims(pod: Pod) -> Pod:
+    """Return *pod* as one that is yet to be created: its templates are still to be used."""
+    if pod.status is None or not pod.status.resource_claim_statuses:
+        return pod
+    return replace(pod, status=replace(pod.status, resource_claim_statuses=()))
 
 
 def _fitting(judgement: Judgement) -> int:
