@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
 from numakube.apps.sriov.share_out import Member
-from numakube.kubelet.preferred_allocation import Chooser, Preference, Wish, chooser_of, prefer
+from numakube.kubelet.device_pairs import pairing
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.preferred_allocation import (
+    Chooser,
+    Preference,
+    Surroundings,
+    Wish,
+    chooser_of,
+    prefer,
+)
 from numakube.node.pci.pci_functions import PciFunction
 
 
@@ -149,3 +160,54 @@ def test_groups_of_devices_are_all_that_the_choice_depends_on(
     must = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
 
     assert told(free, must, size) == plugin(free, must, size)
+
+
+MACHINES = {
+    "dgx-h100": ("nvidia.com/gpu", "nvidia.com/hostdev"),
+    "hgx-b200": ("nvidia.com/gpu", "nvidia.com/hostdev"),
+    "gb300": ("nvidia.com/gpu", "nvidia.com/hostdev"),
+    "mi300x-8": ("amd.com/gpu", "amd.com/nic"),
+    "telco-2s": ("intel.com/acc100", "intel.com/sriov"),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@given(data=st.data())
+def test_no_other_choice_pairs_devices_better(name: str, data: st.DataObject) -> None:
+    """Of all that the kubelet would accept: those available on the container's NUMA node."""
+    machine = from_shape(name)
+    gpus, cards = (
+        [one for one in machine.devices[key] if one.numa_nodes == (0,)] for key in MACHINES[name]
+    )
+    held = data.draw(st.lists(st.sampled_from(gpus[:4]), min_size=1, max_size=3, unique=True))
+    free = data.draw(st.lists(st.sampled_from(cards[:5]), min_size=1, unique=True))
+    size = data.draw(st.integers(1, len(free)))
+    how = data.draw(st.sampled_from([Preference.MOST_FREE, Preference.PACKED, Preference.SPREAD]))
+    functions = {one.id: one.pci for one in free}
+    chooser = Chooser(how, {one.id: member(one.id, 0, one.pci) for one in free}, near=True)
+    wanted = tuple(one.pci for one in held)
+
+    found = chooser.among(
+        Wish(list(functions), (), size), Surroundings(machine.tree, functions, wanted)
+    )
+
+    best = min(
+        pairing(machine.tree, [wanted, tuple(functions[id_] for id_ in ids)]) or 0
+        for ids in combinations(functions, size)
+    )
+    assert len(found) == size
+    assert pairing(machine.tree, [wanted, tuple(functions[id_] for id_ in found)]) == best
+
+
+def test_one_of_which_nothing_is_known_is_given_what_is_beside_a_free_device() -> None:
+    """Of GPUs, three of which are taken already."""
+    machine = from_shape("dgx-h100")
+    cards = {one.id: one.pci for one in machine.devices["nvidia.com/hostdev"][:4]}
+    free = frozenset({machine.devices["nvidia.com/gpu"][2].pci})
+    chooser = Chooser(
+        Preference.MOST_FREE, {id_: member(id_, 0, pci) for id_, pci in cards.items()}, near=True
+    )
+
+    found = chooser.among(Wish(list(cards), (), 1), Surroundings(machine.tree, cards, free=free))
+
+    assert found == ["hostdev-2"]

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.demand import Role
 from numakube.kubelet.device_hints import device_hints
+from numakube.kubelet.device_tree import NO_TREE, DeviceTree
 from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
+from numakube.kubelet.preferred_allocation import Chooser, Surroundings, Wish
 from numakube.values.numamask import mask_of, nodes_of
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ class DeviceManager:
         self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
         # NUMA nodes of devices known from before a restart, until their plugin is back.
         self._remembered: dict[tuple[str, str], NumaMask] = {}
+        # How devices are connected, for plugins that look at that.
+        self.tree: DeviceTree = NO_TREE
         # While the kubelet starts, running containers keep their devices whatever has become of
         # them. Without word from the runtime, all that hold some are taken to be running.
         self.starting = False
@@ -210,7 +214,7 @@ class DeviceManager:
             if name in container.by_claim:
                 continue
             held = self.assignments.get(pod.uid, {}).get(container.name, {}).get(name)
-            taken = self._take(pod.uid, container, name, count, held, hint)
+            taken = self._take(pod, container, name, count, held, hint)
             if isinstance(taken, Failure):
                 return taken
             if taken:
@@ -298,7 +302,7 @@ class DeviceManager:
 
     def _take(
         self,
-        uid: str,
+        pod: PodDemand,
         container: ContainerDemand,
         name: str,
         count: int,
@@ -306,7 +310,7 @@ class DeviceManager:
         hint: Hint,
     ) -> list[str] | Failure:
         """Choose and mark devices; an empty list if there is nothing to do."""
-        resource = self._resources[name]
+        uid, resource = pod.uid, self._resources[name]
         if held is not None and len(held) != count:
             return unexpected(
                 f'pod "{uid}" container "{container.name}" changed request for resource "{name}" '
@@ -334,9 +338,50 @@ class DeviceManager:
                 f"Requested: {needed}, Available: {len(available)}"
             )
         if needed:
-            taken += _choose(resource, available, taken, count, hint)
+            around = self._around(pod, container, name)
+            taken += _choose(resource, available, taken, count, hint, around)
         resource.allocated.update(taken)
         return sorted(taken)
+
+    def _around(self, pod: PodDemand, container: ContainerDemand, name: str) -> Surroundings | None:
+        """Return what a plugin can find out about other devices when it is asked for its own.
+
+        PodResources lists what the container was given just before, but not what init containers
+        have. The plugin tells by the checkpoint, written for whole containers, whose it is.
+        """
+        chooser = self._resources[name].preferred
+        if not isinstance(chooser, Chooser) or not chooser.near:
+            return None
+        containers = self.assignments.get(pod.uid, {})
+        listed = {one.name for one in pod.containers if one.role is not Role.INIT}
+        fresh = container.name in listed and bool(containers.get(container.name))
+        return Surroundings(
+            self.tree,
+            self._resources[name].functions,
+            held=tuple(
+                function
+                for one, held in containers.items()
+                if fresh and one in listed
+                for function in self._functions_of(held, besides=name)
+            ),
+            free=frozenset(
+                resource.functions[id_]
+                for other, resource in self._resources.items()
+                if other != name
+                for id_ in resource.available
+                if id_ in resource.functions
+            ),
+        )
+
+    def _functions_of(self, held: Mapping[str, Iterable[str]], *, besides: str) -> Iterable[str]:
+        """Return the PCI functions of devices, as far as they are known."""
+        return [
+            self._resources[name].functions[id_]
+            for name, ids in held.items()
+            if name != besides and name in self._resources
+            for id_ in ids
+            if id_ in self._resources[name].functions
+        ]
 
     def _runs(self, uid: str, container: str) -> bool:
         return self.running is None or (uid, container) in self.running
@@ -361,6 +406,7 @@ def _choose(
     taken: Sequence[str],
     count: int,
     hint: Hint,
+    around: Surroundings | None,
 ) -> list[str]:
     """Return the devices that complete *taken* to *count*: aligned, then others."""
     needed = count - len(taken)
@@ -373,12 +419,12 @@ def _choose(
                 chosen.append(device)
 
     if needed < len(aligned):
-        add(_preferred(resource, aligned, taken, taken, count))
+        add(_preferred(resource, aligned, taken, taken, count, around))
         add(aligned)
         return chosen
     add(aligned)
     if len(chosen) < needed:
-        add(_preferred(resource, sorted(available), taken, [*taken, *chosen], count))
+        add(_preferred(resource, sorted(available), taken, [*taken, *chosen], count, around))
         add(unaligned)
         add(without_node)
     return chosen
@@ -403,10 +449,15 @@ def _preferred(
     taken: Sequence[str],
     must_include: Sequence[str],
     count: int,
+    around: Surroundings | None,
 ) -> list[str]:
     """Ask the plugin which of *candidates* it would like best; ids it made up are dropped."""
     if resource.preferred is None:
         return []
     offered = sorted({*candidates, *taken, *must_include})
-    answer = resource.preferred(offered, sorted(must_include), count)
+    if isinstance(resource.preferred, Chooser) and around is not None:
+        wish = Wish(offered, sorted(must_include), count)
+        answer: Iterable[str] = resource.preferred.among(wish, around)
+    else:
+        answer = resource.preferred(offered, sorted(must_include), count)
     return [device for device in answer if device in candidates]

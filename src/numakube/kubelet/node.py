@@ -49,6 +49,7 @@ class KubeletNode:
         # The order of construction decides which problem is reported first.
         self.topology = TopologyManager(machine, settings, self.behaviour)
         self.devices = DeviceManager(self.topology.numa, self.behaviour)
+        self.devices.tree = machine.tree
         self.cpus: CpuManager | None = start_cpu_manager(
             CpuTopology.of(machine), settings, self.behaviour
         )

@@ -32,6 +32,7 @@ _FOLDERS: Final = (
     HostFolder(name="dev", path="/dev", inside="/host/dev"),
     HostFolder(name="proc", path="/proc", inside="/host/proc"),
     HostFolder(name="device-plugins", path=f"{_KUBELET}/device-plugins", writable=True),
+    HostFolder(name="pod-resources", path=f"{_KUBELET}/pod-resources"),
     HostFolder(name="registry", path=f"{_KUBELET}/plugins_registry", writable=True),
     HostFolder(
         name="device-info",

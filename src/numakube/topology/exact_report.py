@@ -69,18 +69,24 @@ class DeviceChoice:
     Attributes:
         policy: by which rule.
         groups: positions of the devices that belong together, in the order in which they are taken.
+        near: whether those near to other devices of the pod, or to free ones, come first.
     """
 
     policy: Preference
     groups: tuple[tuple[int, ...], ...]
+    near: bool = False
 
 
 def choice_of(
-    policy: Preference, groups: Iterable[Iterable[str]], positions: Mapping[str, int]
+    policy: Preference,
+    groups: Iterable[Iterable[str]],
+    positions: Mapping[str, int],
+    *,
+    near: bool = False,
 ) -> DeviceChoice:
     """Return the choice of a plugin that told *groups* of ids; ids without a position are gone."""
     known = (tuple(positions[id_] for id_ in group if id_ in positions) for group in groups)
-    return DeviceChoice(policy, tuple(group for group in known if group))
+    return DeviceChoice(policy, tuple(group for group in known if group), near)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@
     books      0+1 x3 m=4Gi 1Gi=2Gi       group, number of blocks, bytes held by memory type
     devices    8@0 8@1 1@- !3,5-6         runs of devices on the same nodes; positions of unhealthy
     choice     most-free 0-7 8,10,9       rule; positions of devices that belong together
+               most-free+near 0-7         the same among those nearest to other devices
     holding    c2-3,66 m@0+1=4Gi d0=1     CPUs; blocks of memory; positions of devices
 
 A memory type is ``m``, or the page size of hugepages. In a holding, devices are named by the
@@ -35,6 +36,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,20})([KMGTP]i)?")
 _NODES: Final = re.compile(r"[0-9]{1,2}(?:\+[0-9]{1,2})*")
 _NO_NODES: Final = "-"
 _MEMORY: Final = "m"
+_NEAR: Final = "+near"
 
 
 def write_size(size: int) -> str:
@@ -141,17 +143,20 @@ def write_choice(choice: DeviceChoice, count: int) -> str:
     """Return how one of *count* devices is chosen; no groups if each stands for itself."""
     alone = choice.groups == tuple((position,) for position in range(count))
     groups = () if alone else choice.groups
-    return " ".join((choice.policy, *(_write_order(group) for group in groups)))
+    word = f"{choice.policy}{_NEAR}" if choice.near else choice.policy
+    return " ".join((word, *(_write_order(group) for group in groups)))
 
 
 @lru_cache(maxsize=1024)
 def read_choice(text: str, count: int) -> DeviceChoice | None:
     """Return how one of *count* devices is chosen; ``None`` if by a rule that is not known."""
     word, *groups = text.split(" ")
-    if word not in set(Preference):
+    policy = word.removesuffix(_NEAR)
+    if policy not in set(Preference):
         return None
     alone = tuple((position,) for position in range(count))
-    return DeviceChoice(Preference(word), tuple(map(_read_order, groups)) or alone)
+    known = tuple(map(_read_order, groups)) or alone
+    return DeviceChoice(Preference(policy), known, near=policy != word)
 
 
 def _write_order(positions: Sequence[int]) -> str:

@@ -132,7 +132,7 @@ def _choice(node: KubeletNode, name: str, positions: Mapping[str, int]) -> Devic
     preferred = node.devices.preferred(name)
     if not isinstance(preferred, Chooser):
         return None
-    return choice_of(preferred.policy, preferred.groups(), positions)
+    return choice_of(preferred.policy, preferred.groups(), positions, near=preferred.near)
 
 
 def node_of(report: ExactReport) -> KubeletNode | Unusable:
@@ -150,6 +150,7 @@ def _rebuilt(report: ExactReport) -> KubeletNode:
     node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
     if report.tree:
         node.machine = replace(node.machine, tree=report.tree)
+        node.devices.tree = report.tree
     for name, table in report.devices.items():
         node.register_devices(name, _devices(table), preferred=_preferred(table))
     if node.cpus is not None and report.shared_cpus is not None:
@@ -205,7 +206,7 @@ def _preferred(table: DeviceTable) -> Chooser | None:
         return None
     groups = [[_device_id(one) for one in group] for group in table.choice.groups]
     numa_nodes = {_device_id(one): nodes for one, nodes in enumerate(table.numa_nodes)}
-    return chooser_of(table.choice.policy, groups, numa_nodes)
+    return chooser_of(table.choice.policy, groups, numa_nodes, near=table.choice.near)
 
 
 def _device_id(position: int) -> str:

@@ -19,6 +19,7 @@ from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
+from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.survey import SurveyOptions
 from numakube.kube.clock import SystemClock
 from numakube.testing import until
@@ -36,6 +37,7 @@ class Plugin:
     config_file: Path
     rescan: float = 0.05
     use_cdi: bool = False
+    pods: PodDevices | None = None
     survey: SurveyOptions = field(default_factory=SurveyOptions)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     agent: Agent | None = None
@@ -59,6 +61,7 @@ class Plugin:
                 device_info=root / "devinfo",
                 choices=self.folders.device_plugins / "numakube",
                 cdi=root / "cdi" if self.use_cdi else None,
+                pods=self.pods,
             ),
             folders=self.folders,
             survey=self.survey,

@@ -169,7 +169,7 @@ class _Sources:
         told = self.inputs.checkpoints.choices.get(resource)
         if told is None:
             return None
-        return choice_of(Preference(told.policy), told.groups, positions)
+        return choice_of(Preference(told.policy), told.groups, positions, near=told.near)
 
     def _check_devices(self, state: DeviceManagerState | None) -> None:
         saved: dict[tuple[str, str], set[tuple[str, str]]] = {}

@@ -14,7 +14,7 @@ from numakube.apps.sriov.answers import answer
 from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.describing import describe
 from numakube.apps.sriov.discovery import Facts
-from numakube.kubelet.preferred_allocation import Chooser, Preference
+from numakube.kubelet.preferred_allocation import Chooser, Preference, Wish
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
 from numakube.node.device_plugin.plugin_messages import PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.discovery import Host
     from numakube.apps.sriov.health import Standing
     from numakube.apps.sriov.metrics import SriovMetrics
+    from numakube.apps.sriov.pod_devices import PodDevices
     from numakube.apps.sriov.share_out import Member
     from numakube.kubelet.machine import Device
     from numakube.node.device_plugin.plugin_messages import Allocation
@@ -48,12 +49,14 @@ class Places:
         device_info: the folder of device-info files.
         choices: the folder in which exporters read how devices are chosen.
         cdi: the folder of CDI specifications; ``None`` if device files go to the kubelet.
+        pods: tells which other devices a pod has; ``None`` if the kubelet cannot be asked.
     """
 
     host: Host
     device_info: Path
     choices: Path
     cdi: Path | None = None
+    pods: PodDevices | None = None
 
 
 class PoolPlugin:
@@ -111,8 +114,14 @@ class PoolPlugin:
     async def preferred(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> Sequence[str]:
-        """Return the devices that go together best."""
-        return self._chooser()(available, must_include, size)
+        """Return the devices that go together best, and with the pod's other devices."""
+        chooser = self._chooser()
+        if self._places.pods is None:
+            return chooser(available, must_include, size)
+        around = await self._places.pods.around(self.pool.resource, self._standings.keys())
+        if around is None:
+            return chooser(available, must_include, size)
+        return chooser.among(Wish(available, must_include, size), around)
 
     def serve(self, *, on: bool) -> None:
         """Take note whether the kubelet is to take devices from here."""
@@ -121,14 +130,16 @@ class PoolPlugin:
 
     def _chooser(self) -> Chooser:
         members = {id_: one.member for id_, one in self._standings.items()}
-        return Chooser(self.pool.preference, members)
+        return Chooser(self.pool.preference, members, near=self._places.pods is not None)
 
     def _tell_choice(self) -> None:
         """Tell exporters how devices are chosen; schedulers then know better which."""
         choice = None
         if self._is_served and self.options.preferred_allocation:
             chooser = self._chooser()
-            choice = PluginChoice(self.pool.resource, str(chooser.policy), chooser.groups())
+            choice = PluginChoice(
+                self.pool.resource, str(chooser.policy), chooser.groups(), near=chooser.near
+            )
         try:
             self._choice.tell(choice)
         except OSError as error:

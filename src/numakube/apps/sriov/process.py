@@ -26,10 +26,12 @@ from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
+from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.settings import SETTINGS, GoFlags
 from numakube.apps.sriov.survey import SurveyOptions, look
 from numakube.node.device_plugin.device_choices import FOLDER
+from numakube.node.pci.device_paths import DevicePaths
 from numakube.node.pci.devlink import Devlink
 
 if TYPE_CHECKING:
@@ -58,11 +60,13 @@ def host_of(settings: SriovSettings, around: Surroundings) -> Host:
 def options_of(settings: SriovSettings, around: Surroundings) -> AgentOptions:
     """Return what the settings ask for."""
     locate = around.locate
+    host = host_of(settings, around)
     places = Places(
-        host=host_of(settings, around),
+        host=host,
         device_info=locate(settings.device_info_dir),
         choices=locate(settings.device_plugins_dir) / FOLDER,
         cdi=locate(settings.cdi_dir) if settings.use_cdi else None,
+        pods=_pod_devices(settings, around, host),
     )
     folders = KubeletFolders(
         device_plugins=locate(settings.device_plugins_dir),
@@ -78,6 +82,21 @@ def options_of(settings: SriovSettings, around: Surroundings) -> AgentOptions:
         rescan=settings.rescan,
         # In the lab the host's own devices do not count.
         uevents=around.root == Path("/"),
+    )
+
+
+def _pod_devices(settings: SriovSettings, around: Surroundings, host: Host) -> PodDevices | None:
+    """Return what tells of other devices of pods; ``None`` where no kubelet has its socket."""
+    socket = around.locate(settings.pod_resources_socket)
+    if not settings.pod_resources_socket or not socket.parent.is_dir():
+        return None
+    # Only here: a dry run needs nothing of it.
+    from numakube.node.podresources import PodResourcesClient
+
+    return PodDevices(
+        PodResourcesClient(socket),
+        around.locate(settings.device_plugins_dir),
+        DevicePaths(host.sysfs, host.proc),
     )
 
 

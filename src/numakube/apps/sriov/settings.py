@@ -7,6 +7,7 @@ Go programs take flags with one dash as well as with two; so does this one, for 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -118,6 +119,13 @@ class SriovSettings:
         default=plugin_protocol.DEFAULT_DIRECTORY,
         metavar="DIR",
         help="The kubelet's folder of device plugins.",
+    )
+    pod_resources_socket: str = setting(
+        "--podresources-socket",
+        default=f"{Path(plugin_protocol.DEFAULT_DIRECTORY).parent}/pod-resources/kubelet.sock",
+        metavar="FILE",
+        help="Ask the kubelet there which other devices a pod has, to give it near ones; empty: do"
+        " not ask.",
     )
     registry_dir: str = setting(
         "--plugins-registry-dir",

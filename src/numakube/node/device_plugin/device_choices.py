@@ -33,12 +33,14 @@ class PluginChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         policy: by which rule.
         groups: ids of devices that belong together, in the order in which they are taken.
+        near: whether those near to other devices of the pod, or to free ones, come first.
     """
 
     resource: str
     policy: str
     groups: tuple[tuple[str, ...], ...]
     v: int = _VERSION
+    near: bool = False
 
 
 class ChoiceFile:

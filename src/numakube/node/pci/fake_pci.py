@@ -67,6 +67,12 @@ class FakePci:
         self.bind(address, driver)
         return folder
 
+    def place(self, address: str, *above: str) -> None:
+        """Put a function to come behind a host bridge, a root port, and ports of switches."""
+        real = self.sysfs.joinpath("devices", *above, address)
+        real.mkdir(parents=True, exist_ok=True)
+        self._link(self.folder(address), f"../../../devices/{'/'.join(above)}/{address}")
+
     def bind(self, address: str, driver: str) -> None:
         """Bind a function to *driver*, or to none."""
         link = self.folder(address) / "driver"

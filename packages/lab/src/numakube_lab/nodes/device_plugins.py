@@ -162,7 +162,11 @@ class DevicePlugins:
             return self._admission.align(pod)
         async with self._deciding:
             model = self._admission.model.clone()
-            outcome = await asyncio.to_thread(model.admit, pod)
+            self._admission.deciding = model
+            try:
+                outcome = await asyncio.to_thread(model.admit, pod)
+            finally:
+                self._admission.deciding = None
             self._admission.adopt(model)
             return outcome
 

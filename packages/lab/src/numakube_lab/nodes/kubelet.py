@@ -256,7 +256,8 @@ class LabKubelet:
         """Return what the listed pods hold (PodResources ``List``)."""
         if self.admission is None:
             return ()
-        return pod_resources(self.admission.model, self.admission.listed, self._claims)
+        model = self.admission.deciding or self.admission.model
+        return pod_resources(model, self.admission.listed, self._claims)
 
     def allocatable_resources(self) -> AllocatableResources:
         """Return what the node has to give (PodResources ``GetAllocatableResources``).

@@ -69,6 +69,8 @@ class Admission:
         # The managers' files of the version beside them.
         self._saved: tuple[int, StateFiles] | None = None
         self._model_version = 0
+        # The copy of the model that is deciding: a kubelet lists what it has given so far.
+        self.deciding: KubeletNode | None = None
 
     @property
     def pods(self) -> Iterable[Pod]:
