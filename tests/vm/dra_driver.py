@@ -24,6 +24,7 @@ from numakube.testing import until
 NAME: Final = "gpu.example"
 SERVICE: Final = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
 _KUBELET: Final = Path("/var/lib/kubelet")
 _REGISTERED_SECONDS: Final = 60.0
 MESSAGES: Final = build(
@@ -122,8 +123,8 @@ class FakeDraDriver:
         assert not self._told.pop(), "the kubelet does not want the driver"
         self._told.clear()
         devices = [
-            {"name": f"gpu-{number}", "attributes": {NUMA_NODE: {"int": place}}}
-            for number, place in enumerate(self.places)
+            {"name": f"gpu-{number}", "attributes": self._attributes(number)}
+            for number in range(len(self.places))
         ]
         pool = {"name": self.node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": NAME, "nodeName": self.node, "pool": pool, "devices": devices}
@@ -131,6 +132,16 @@ class FakeDraDriver:
         rule = {"cel": {"expression": f"device.driver == '{NAME}'"}}
         kind = {"metadata": {"name": NAME}, "spec": {"selectors": [rule]}}
         await self._create(DEVICE_CLASSES, kind)
+
+    def _attributes(self, number: int) -> dict[str, Any]:
+        """Say where a device is: of every other one only the PCI address."""
+        if number % 2:
+            return {PCI_ADDRESS: {"string": self.address(number)}}
+        return {NUMA_NODE: {"int": self.places[number]}}
+
+    def address(self, number: int) -> str:
+        """Return the PCI address of a device; each NUMA node has buses of its own."""
+        return f"0000:{0x20 * self.places[number] + number:02x}:00.0"
 
     async def _create(self, kind: Any, document: dict[str, Any]) -> None:
         with contextlib.suppress(AlreadyExists):

@@ -17,7 +17,9 @@ from tests.vm.machines import opener_of
 from tests.vm.namespace import NamespaceNode
 from tests.vm.pods import PodMaker
 
-from numakube.kube.catalog import RESOURCE_CLAIMS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, RESOURCE_CLAIMS
+from numakube.node.pci.fake_pci import FakePci
+from numakube.topology.nrt_names import PCI_ANNOTATION
 
 pytestmark = [
     pytest.mark.vm,
@@ -29,23 +31,34 @@ WITHIN_SECONDS = 60.0
 
 
 async def test_devices_of_claims_are_near_the_cpus(short_folder: Path, settings: Settings) -> None:
-    """Under every policy; pods that insist wait while the kubelet would choose otherwise."""
+    """Under every policy; pods that insist wait while the kubelet would choose otherwise.
+
+    The driver says only the PCI address of every other device; the exporter finds its place.
+    """
     opener = opener_of("namespace", "four", numakube=settings.numakube)
     async with cluster(short_folder / "c", opener, numakube=settings.numakube) as running:
         node = running.node
         assert isinstance(node, NamespaceNode)
         places = tuple(one.id for one in node.machine.nodes for _ in range(2))
         driver = FakeDraDriver(running.client, node.state, node.name, places)
-        tally: Counter[str] = Counter()
+        pci, tally = FakePci(node.folder / "sys"), Counter[str]()
+        for number, place in enumerate(places):
+            pci.function(driver.address(number), numa_node=place)
         async with driver.serving():
             for policy in POLICIES:
                 await running.configure(Choice(policy=policy))
                 await driver.publish()
+                await running.until(lambda: _unreported(running), within=WITHIN_SECONDS)
                 await _fill(running, places, Random(settings.seed), policy, tally)
         print(dict(tally), f"prepared {len(driver.prepared)}")
         assert not tally["rejected"]
         assert not tally["misaligned"]
         assert tally["aligned"] >= len(POLICIES)
+
+
+async def _unreported(running: Cluster) -> str:
+    report = await running.client.get(NODE_RESOURCE_TOPOLOGIES, running.node.name)
+    return "" if PCI_ANNOTATION in report.metadata.annotations else "no places of PCI functions"
 
 
 async def _fill(
