@@ -38,6 +38,7 @@ _PLAN: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "simulate": Lazy("numakube.cli.simulate", "What would become of pods on a cluster?"),
     "advise": Lazy("numakube.cli.advise", "Which smaller request gives a pod more places?"),
+    "defrag": Lazy("numakube.cli.defrag", "Which pods would have to move so that these fit?"),
     "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
     "conformance": Lazy(
         "numakube.cli.conformance",

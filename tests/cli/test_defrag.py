@@ -1,0 +1,53 @@
+"""``kubectl numa defrag``: which pods to move, in words and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Ended
+from tests.insight.drawing.nodes import bundle
+from tests.insight.test_defrag import owned, world_of
+
+from numakube.testing import pod
+
+Run = Callable[..., Ended]
+ROOM = "cpu=3,memory=1Gi"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Return a bundle of two nodes whose NUMA nodes have at most two CPUs left each."""
+    made = world_of((owned("a"), owned("b")), (pod("c"), pod("d")))
+    return bundle(tmp_path / "full.tar.gz", made.facts())
+
+
+def test_the_plan_is_read_from_top_to_bottom(numakube: Run, full: Path) -> None:
+    """Who goes, where to, and what is won by it."""
+    ended = numakube("defrag", "--open", ROOM, "--from", full)
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "1. Cordon n0, and evict:",
+        "     default/a, which goes to n1",
+        "   Uncordon n0: one more pod fits there.",
+        "1 of 1 pods fit then; 1 pod is moved.",
+    ]
+
+
+def test_a_plan_that_is_not_enough_says_so(numakube: Run, full: Path) -> None:
+    """With the scheduler's words for the next pod, and the exit code."""
+    ended = numakube("defrag", "--open", ROOM, "--count", "3", "--from", full, "-o", "json")
+    plan = json.loads(ended.out)
+    assert ended.code == 1
+    assert (plan["wanted"], len(plan["nodes"])) == (3, 1)
+    assert plan["steps"][0]["moves"] == [{"pod": "default/a", "from": "n0", "to": "n1"}]
+    assert plan["whyNot"].startswith("0/2 nodes are available")
+
+
+def test_it_has_to_be_said_what_is_to_fit(numakube: Run, full: Path) -> None:
+    """As a usage error."""
+    ended = numakube("defrag", "--from", full)
+    assert ended.code == 2
+    assert "-f FILE, or --open RESOURCES" in ended.err
