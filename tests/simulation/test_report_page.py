@@ -7,7 +7,7 @@ import re
 import pytest
 
 from numakube.simulation.run_result import Moment, RunResult
-from numakube.simulation.summary import summaries_of
+from numakube.simulation.seed_summary import summaries_of
 
 pytest.importorskip("matplotlib", reason="the extra simulate is not installed")
 

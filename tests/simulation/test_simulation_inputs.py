@@ -18,8 +18,8 @@ from numakube.simulation.arms import scheduler_arm
 from numakube.simulation.cluster_changes import Changes, changed, kubelet_words
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
+from numakube.simulation.seed_summary import estimate
 from numakube.simulation.simulator import simulate
-from numakube.simulation.summary import estimate
 from numakube.simulation.virtual_node import NodeFactory
 from numakube.simulation.workload import OwnerKind, Workload
 from numakube.simulation.workload_mix import workload_of_mix

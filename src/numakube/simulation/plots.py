@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numakube.simulation.run_result import Moment
-    from numakube.simulation.summary import Estimate, Summary
+    from numakube.simulation.seed_summary import Estimate, Summary
 
 _COLOURS: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000",

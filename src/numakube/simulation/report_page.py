@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numakube.simulation.run_result import Moment
-    from numakube.simulation.summary import Summary
+    from numakube.simulation.seed_summary import Summary
 
 _MOST_RESOURCES: Final = 4
 _ALL: Final = 100.0

@@ -21,9 +21,9 @@ from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.measuring import Measures
 from numakube.simulation.owners import owner_of, running_owner
-from numakube.simulation.timeline import Timeline
 from numakube.simulation.virtual_node import NodeFactory
 from numakube.simulation.virtual_scheduler import VirtualScheduler
+from numakube.simulation.virtual_time import Timeline
 from numakube.simulation.workload import OwnerKind
 
 if TYPE_CHECKING:

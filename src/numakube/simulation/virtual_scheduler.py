@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.queue.entries import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.simulation.timeline import Timeline
+    from numakube.simulation.virtual_time import Timeline
 
 _RESYNCED_FOR: Final = 120.0
 """Seconds after the last news in which doubts about reports settle, with the caches' patience."""

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numakube.simulation.gpu_packing.fragmentation import (
-    commonest,
     fragmentation,
     typical_pods,
 )
 from numakube.simulation.gpu_packing.gpu_nodes import GpuNodes
-from numakube.simulation.gpu_packing.inflation import Packer, arrivals, run_policy
+from numakube.simulation.gpu_packing.inflation import Packer, run_policy
 from numakube.simulation.gpu_packing.packing_policies import Policy, policies
 from numakube.simulation.traces.trace_rows import TraceNode, TracePod
+from numakube.simulation.traces.trace_samples import arrivals, commonest
 
 MODELS = ("G2", "T4")
 POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")

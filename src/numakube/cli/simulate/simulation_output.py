@@ -12,7 +12,7 @@ import click
 import numakube
 from numakube.cli.shared.output_option import Output, print_document
 from numakube.cli.shared.terminal import column_lines
-from numakube.simulation.summary import ANSWERS, Estimate, summaries_of, summary_document
+from numakube.simulation.seed_summary import ANSWERS, Estimate, summaries_of, summary_document
 from numakube.values.display import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.simulation.run_result import RunResult
-    from numakube.simulation.summary import Summary
+    from numakube.simulation.seed_summary import Summary
     from numakube.simulation.sweep import PlannedRun
 
 _TITLES: Final = {

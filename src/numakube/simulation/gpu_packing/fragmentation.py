@@ -15,12 +15,13 @@ shapes (CPUs, GPUs, models; not memory) that make up 95 % of a workload.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from numakube.simulation.traces.trace_samples import commonest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from numakube.simulation.traces.trace_rows import TracePod
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Shape: TypeAlias = tuple[int, int, int, tuple[str, ...]]
-
-POPULARITY: Final = 0.95
-"""The part of a workload that typical pods make up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +51,6 @@ class TypicalPods:
     level: Ints
     levels: Ints
     models: Mask
-
-
-def commonest(pods: Iterable[TracePod], popularity: float = POPULARITY) -> Counter[Shape]:
-    """Return the commonest shapes, as many as make up *popularity* of *pods*, with their number."""
-    counted = Counter(
-        (pod.cpu_milli, pod.gpus, pod.gpu_milli, tuple(sorted(pod.gpu_models))) for pod in pods
-    )
-    wanted = popularity * counted.total()
-    chosen: Counter[Shape] = Counter()
-    for shape, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
-        if chosen.total() >= wanted:
-            break
-        chosen[shape] = count
-    return chosen
 
 
 def typical_pods(pods: Iterable[TracePod], models: tuple[str, ...]) -> TypicalPods:

@@ -24,9 +24,10 @@ import numpy as np
 from numakube.simulation.gpu_packing.fragmentation import fragmentation, typical_pods
 from numakube.simulation.gpu_packing.gpu_nodes import GpuNodes, fits, whole_gpus
 from numakube.simulation.gpu_packing.packing_policies import policies
+from numakube.simulation.traces.trace_samples import arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numakube.simulation.gpu_packing.gpu_nodes import Ints
     from numakube.simulation.gpu_packing.packing_policies import Policy
@@ -94,21 +95,6 @@ class Packer:
             scores[room] = self._policy.score(self._nodes.rows(room), pod, kind)
             seen[changed] = changes[changed]
         return scores
-
-
-def arrivals(
-    pods: Sequence[TracePod], wanted_milli: float, rng: np.random.Generator
-) -> Iterator[TracePod]:
-    """Yield *pods* in random order, then some of them again, until they ask for *wanted_milli*."""
-    asked = sum(pod.total_gpu_milli for pod in pods)
-    order = [pods[index] for index in rng.permutation(len(pods))]
-    while asked > wanted_milli:
-        asked -= order.pop(int(rng.integers(len(order)))).total_gpu_milli
-    yield from order
-    while asked < wanted_milli:
-        pod = pods[int(rng.integers(len(pods)))]
-        asked += pod.total_gpu_milli
-        yield pod
 
 
 def run_policy(

@@ -22,8 +22,6 @@ from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse
 from numakube.kubelet.option_words import lab_configuration
 from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
-from numakube.simulation.gpu_packing.fragmentation import commonest
-from numakube.simulation.gpu_packing.inflation import arrivals
 from numakube.simulation.traces.promotion import (
     DEFAULT,
     CpuRounding,
@@ -34,6 +32,7 @@ from numakube.simulation.traces.promotion import (
     SharedGpus,
 )
 from numakube.simulation.traces.trace_rows import WHOLE_GPU
+from numakube.simulation.traces.trace_samples import arrivals, commonest
 from numakube.simulation.workload import Arrival, Workload
 from numakube.values.resources import CPU, MEMORY
 
