@@ -143,6 +143,13 @@ def test_a_device_for_many_is_free_while_capacity_is_left() -> None:
     assert (nic.is_free, nic.claims) == (False, ("default/a", "default/b"))
 
 
+def test_amounts_that_cannot_be_read_end_nothing() -> None:
+    """A bundle may have anything in it."""
+    world = two_zones()
+    add_claim(world, "odd", "node-a/gpu-0", shareID="1", consumedCapacity={"bw": "much"})
+    assert world.facts().dra_devices("node-a") == ()
+
+
 def test_devices_that_several_nodes_reach_are_on_none() -> None:
     """They would be counted once a node."""
     world = two_zones()

@@ -22,6 +22,7 @@ from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.features import features_of
 from numakube.dra.pools import Inventory
 from numakube.dra.taint_rules import with_taints
+from numakube.errors import InvalidValue
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:
@@ -99,15 +100,17 @@ class DraDevices:
             return ()
         name = node.metadata.name
         if name not in self._found:
-            found = sorted(self._devices(node), key=lambda one: one.id.driver)
-            self._found[name] = tuple(found)
+            self._found[name] = self._read(node)
         return self._found[name]
 
-    def _devices(self, node: Node) -> Iterator[DraDevice]:
+    def _read(self, node: Node) -> tuple[DraDevice, ...]:
         try:
-            pools = self._inventory.pools_for(node)
-        except AllocationError:
-            return  # the doctor says which selector cannot be read
+            return tuple(sorted(self._devices(node), key=lambda one: one.id.driver))
+        except (AllocationError, InvalidValue):
+            return ()  # a selector or an amount cannot be read; nothing is allocated from it either
+
+    def _devices(self, node: Node) -> Iterator[DraDevice]:
+        pools = self._inventory.pools_for(node)
         pci = self._pci(node.metadata.name)
         for pool in pools:
             counters = PoolCounters(pool, self._state) if pool.counter_sets else None

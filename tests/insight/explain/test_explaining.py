@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
+import pytest
 from tests.insight.explain.cases import CASES
 
 from numakube.api.codec import to_tree
@@ -13,7 +15,10 @@ from numakube.api.containers import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
+from numakube.insight.advice import advice_document
+from numakube.insight.audit import audit_document
 from numakube.insight.explain import explain, explanation, pod_subject
+from numakube.insight.explain.explanation import Document
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal
 from numakube.insight.explain.pod_explanation import ORDER, Options
 from numakube.insight.facts import SchedulerFacts
@@ -21,6 +26,8 @@ from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.testing import World, pod, resources
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 def configuration(mode: str) -> KubeSchedulerConfiguration:
@@ -128,12 +135,23 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     assert moved.pods == ("default/plain",)
 
 
-def test_every_field_is_in_the_reference() -> None:
-    """A new field without a line in the reference fails here; so does a kind of change."""
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "explain.md").read_text()
-    for part in explanation.Document.__subclasses__():
+PAGES = {explanation: "explain.md", audit_document: "audit.md", advice_document: "advise.md"}
+
+
+@pytest.mark.parametrize("module", PAGES, ids=PAGES.values())
+def test_every_field_is_in_the_reference(module: ModuleType) -> None:
+    """A new field without a line in the reference fails here."""
+    page = (REFERENCE / PAGES[module]).read_text(encoding="utf-8")
+    parts = [one for one in Document.__subclasses__() if one.__module__ == module.__name__]
+    assert parts
+    for part in parts:
         for field in msgspec.structs.fields(part):
-            assert re.search(rf"`[a-z[\].]*{field.encode_name}[`[{{]", page), field.encode_name
+            assert re.search(rf"`[a-z[\].]*{field.encode_name}[`[{{:]", page), field.encode_name
+
+
+def test_every_kind_of_change_is_in_the_reference() -> None:
+    """A new one without a line fails here."""
+    page = (REFERENCE / "explain.md").read_text(encoding="utf-8")
     for kind in ORDER:
         assert f"`{kind}`" in page
 
