@@ -23,6 +23,10 @@ OWN: Final = -1
 """The kind of a node that is like no other: it reaches devices that are not its own, or shares."""
 
 
+_MOST_KINDS: Final = 50_000
+_MOST_CHANGES: Final = 100_000
+
+
 class NodeKinds:
     """The kinds of the nodes of a cluster.
 
@@ -38,9 +42,10 @@ class NodeKinds:
         self._known: dict[str, tuple[Node, int]] = {}
         self._users: dict[PoolId, set[str]] = {}
 
-    def __len__(self) -> int:
-        """Return how many kinds there have been."""
-        return len(self._numbers)
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much was noted that it is better to begin again."""
+        return len(self._numbers) > _MOST_KINDS or len(self.changed) > _MOST_CHANGES
 
     def of(self, node: Node) -> int:
         """Return the kind of *node*."""

@@ -113,6 +113,8 @@ class ClaimAlignment:
         model, outcome = self._foreseen()
         if model is None or outcome is None:
             return ()
+        if not any(one.devices for one in outcome.containers.values()):
+            return ()
         return certain_functions(model, model.demand_of(self._pod.pod), outcome)
 
     def _insists(self) -> bool:

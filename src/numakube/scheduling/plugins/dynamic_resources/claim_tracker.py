@@ -5,7 +5,7 @@ All of it is kept up to date claim by claim: a cycle costs what has changed sinc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.device_ids import PoolId
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from numakube.api.resource_slices import DeviceTaintRule
     from numakube.dra.features import Features
     from numakube.scheduling.snapshot.objects import Changes, ClusterObjects
-
-_MOST_KINDS: Final = 50_000
-"""Kinds of nodes after which counting them begins again."""
 
 
 class ClaimTracker:
@@ -146,7 +143,7 @@ class ClaimTracker:
     def kinds(self, objects: ClusterObjects) -> NodeKinds:
         """Return the kinds of nodes, for what is offered and allocated now."""
         inventory, state = self.inventory(objects), self.state(objects)
-        if self._kinds is None or len(self._kinds) > _MOST_KINDS:
+        if self._kinds is None or self._kinds.is_worn:
             self._kinds = NodeKinds(inventory, state)
         return self._kinds
 
