@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.real.api_server import assets
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 NODES: Final = 1000
 BURST: Final = 1000
+STOCK_BURST: Final = 200
+"""Pods for kube-scheduler, which takes many times as long for one."""
 PODS_PER_SECOND: Final = 300.0
 SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi"
 WAYS: Final = ("claims by name", "claims of templates")
@@ -91,51 +93,50 @@ def run() -> Iterator[dict[str, object]]:
         best: dict[str, Turn] = {}
         for _ in range(ROUNDS if len(starts) > 1 else 1):
             for name, start in starts.items():
-                turn = measure(start, templates=way == WAYS[1])
+                pods = STOCK_BURST if name else BURST
+                turn = measure(start, templates=way == WAYS[1], pods=pods)
                 best[name] = min(best.get(name, turn), turn)
         for name, turn in best.items():
             yield from turn.figures(f"{way}, {name}" if name else way, ours=not name)
         if len(best) > 1:
-            ratio = best["kube-scheduler"].seconds / best[""].seconds
+            ratio = best["kube-scheduler"].wall / best[""].wall
             yield {
                 "metric": f"pods bound per second, ours to kube-scheduler's, {way}",
                 "value": round(ratio, 3),
             }
 
 
-class Turn(tuple[float, float, float]):
-    """Seconds, CPU seconds of the scheduler, and those of the API server, for all pods."""
+class Turn(NamedTuple):
+    """Milliseconds that one pod took, by the clock and of the CPU of scheduler and API server."""
 
-    __slots__ = ()
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-        return self[0]
+    wall: float
+    scheduler: float
+    server: float
 
     def figures(self, what: str, *, ours: bool) -> Iterator[dict[str, object]]:
         """Yield what one pod costs; the budget is ours."""
-        yield {"metric": f"pods bound per second, {what}", "value": round(BURST / self.seconds, 1)}
-        per_pod = [round(1000 * seconds / BURST, 2) for seconds in self]
+        yield {"metric": f"pods bound per second, {what}", "value": round(1000 / self.wall, 1)}
         parts = ("wall time per bound pod", "scheduler CPU per pod", "API server CPU per pod")
-        for name, value in zip(parts, per_pod, strict=True):
-            figure: dict[str, object] = {"metric": f"{name}, {what}", "value": value, "unit": "ms"}
+        for name, value in zip(parts, self, strict=True):
+            figure = {"metric": f"{name}, {what}", "value": round(value, 2), "unit": "ms"}
             yield {**figure, "budget": round(1000 / PODS_PER_SECOND, 2)} if ours else figure
 
 
-def measure(start: Start, *, templates: bool) -> Turn:
-    """Return what binding all pods took."""
+def measure(start: Start, *, templates: bool, pods: int = BURST) -> Turn:
+    """Return what binding a pod took."""
     with tempfile.TemporaryDirectory() as folder, server_process(SERVER) as (url, server):
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
-        return asyncio.run(_measure(kubeconfig, start, server, templates=templates))
+        return asyncio.run(_measure(kubeconfig, start, server, templates=templates, pods=pods))
 
 
-async def _measure(kubeconfig: Path, start: Start, server: int, *, templates: bool) -> Turn:
+async def _measure(
+    kubeconfig: Path, start: Start, server: int, *, templates: bool, pods: int
+) -> Turn:
     config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
     async with connect(config, rate=0) as client:
         await _create_devices(client)
-        burst = [f"burst-{number}" for number in range(BURST)]
+        burst = [f"burst-{number}" for number in range(pods)]
         if not templates:
             await _create_all(client, RESOURCE_CLAIMS, map(_claim, ("warm-up", *burst)))
         reflector, observer = Reflector(client, PODS), Observer()
@@ -149,8 +150,8 @@ async def _measure(kubeconfig: Path, start: Start, server: int, *, templates: bo
                 await create_pods(client, observer, burst, document=make)
                 await observer.all_bound(set(burst))
                 now = time.perf_counter(), cpu_seconds(process.pid), cpu_seconds(server)
-        await _check(client)
-        return Turn(after - before for after, before in zip(now, used, strict=True))
+        await _check(client, pods + 1)
+        return Turn(*(1000 * (one - before) / pods for one, before in zip(now, used, strict=True)))
 
 
 async def _create_devices(client: Client) -> None:
@@ -187,7 +188,7 @@ def _pod(name: str, *, templates: bool) -> Document:
     return document
 
 
-async def _check(client: Client) -> None:
+async def _check(client: Client, count: int) -> None:
     """Make sure that every claim has its devices, and no device is in two claims."""
     held: Counter[tuple[str, str, str]] = Counter()
     claims = (await client.list(RESOURCE_CLAIMS)).items
@@ -195,5 +196,5 @@ async def _check(client: Client) -> None:
         results = claim["status"]["allocation"]["devices"]["results"]
         assert len(results) == len(KINDS), claim
         held.update((one["driver"], one["pool"], one["device"]) for one in results)
-    assert len(claims) == BURST + 1, len(claims)
+    assert len(claims) == count, len(claims)
     assert max(held.values()) == 1, held.most_common(3)
