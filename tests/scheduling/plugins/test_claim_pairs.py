@@ -76,6 +76,13 @@ def test_pairs_share_roots_though_no_root_has_all_devices() -> None:
     assert sorted(names(decide(world, claiming("p", "gpu", "nic")))) == ["g1", "g2", "n1", "n2"]
 
 
+def test_devices_that_cannot_all_be_near_the_cpus_are_near_each_other() -> None:
+    """The kubelet gives CPUs of NUMA node 0, where there is no card."""
+    gpus, nics = [at("g0", 0, "a"), at("g1", 1, "b")], [at("n1", 1, "b")]
+    world = world_with(gpus, nics, gpu=1, nic=1)
+    assert names(decide(world, claiming("p", "gpu", "nic"))) == ["g1", "n1"]
+
+
 def test_paths_of_the_report_tell_switches_apart_below_one_root() -> None:
     """The drivers publish PCI addresses, NVIDIA's with eight digits of domain."""
     paths = [

@@ -80,7 +80,8 @@ class ClaimAlignment:
             return found, unschedulable(trouble)
         if closest is not None:
             found = replace(found, allocations=closest, is_alike=False)
-        found, status = self._paired(found, near)
+        # Where not all can be near the CPUs, they can still be near each other.
+        found, status = self._paired(found, near if closest is not None else {})
         if trouble and status.ok:
             self._known.far[self._node.name] = trouble
             return found, Status(reasons=(trouble,))
