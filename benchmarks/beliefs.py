@@ -12,7 +12,8 @@ import msgspec
 
 from benchmarks._burst_nodes import BurstNode
 from benchmarks._burst_pods import burst, pod_of
-from numakube.api.nrt import decode_nrt
+from numakube.api.codec import decode
+from numakube.api.nrt import NodeResourceTopology
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -33,7 +34,7 @@ def run() -> Iterator[dict[str, object]]:
     nodes = [BurstNode(f"n{number}", exact=True) for number in range(_NODES)]
     pods = [pod for node in nodes for pod in _fill(node)]
     texts = [msgspec.json.encode(node.report(number + 1)) for number, node in enumerate(nodes)]
-    reports = [decode_nrt(text) for text in texts]
+    reports = [decode(NodeResourceTopology, text) for text in texts]
     infos = [PodInfo(pod) for pod in pods]
     cache = Predict()
     yield _microseconds("a report with 10 pods", map_times(cache.set_report, reports))
@@ -89,7 +90,7 @@ def _kilobytes_per_node(texts: list[bytes], infos: list[PodInfo]) -> float:
     tracemalloc.start()
     cache = Predict()
     for text in texts:
-        cache.set_report(decode_nrt(text))
+        cache.set_report(decode(NodeResourceTopology, text))
     for info in infos:
         cache.pod_seen(info)
     gc.collect()

@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.numa_filter import NODES, belief_of, make_node, pod
 from numakube.api.codec import decode
-from numakube.api.nrt import decode_nrt
+from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.scheduling.numa.caches.predict import Predict
@@ -48,7 +48,8 @@ def measure() -> Iterator[dict[str, object]]:
         name = f"node-{row}"
         cluster.set_node(make_node(name))
         # Made as text first, since a watch delivers text.
-        report = shared_nrt(decode_nrt(msgspec.json.encode(belief_of(name, r).nrt)))
+        text = msgspec.json.encode(belief_of(name, r).nrt)
+        report = shared_nrt(decode(NodeResourceTopology, text))
         cluster.take(cache.set_report(report), cache)
     yield _result(f"{NODES} nodes x 8 zones", resident_mb() - before)
     tree = json.loads(msgspec.json.encode(pod(2).pod))

@@ -167,6 +167,24 @@ def in_flight(claim: ResourceClaim, allocation: AllocationResult) -> ResourceCla
     )
 
 
+async def devices_ready(
+    actions: ClaimActions,
+    known: CycleClaims,
+    pod: Pod,
+    node: str,
+    find: Callable[[str], ResourceClaim | None],
+    timeout_seconds: float,
+) -> Status:
+    """Wait until the devices of *pod* are ready on *node*."""
+    text = f"waiting for binding conditions for device on node {node}"
+    actions.note(pod, "BindingConditionsPending", text)
+    answer = await actions.until(
+        lambda: progress(known, find, actions.now(), timeout_seconds),
+        timeout_seconds=timeout_seconds,
+    )
+    return answer or failure("device binding timeout: context deadline exceeded")
+
+
 def progress(
     known: CycleClaims,
     find: Callable[[str], ResourceClaim | None],

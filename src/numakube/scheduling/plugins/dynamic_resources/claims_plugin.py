@@ -48,8 +48,8 @@ from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimA
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     deallocate,
     delete_claim,
+    devices_ready,
     in_flight,
-    progress,
     write_claim,
 )
 from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
@@ -460,17 +460,8 @@ class DynamicResources(
     ) -> Status:
         if not self.features.binding_conditions or not any(map(has_conditions, known.claims)):
             return SUCCESS
-        actions.note(
-            pod.pod,
-            "BindingConditionsPending",
-            f"waiting for binding conditions for device on node {node}",
-        )
-        find = partial(self._tracker.find, known.objects)
-        answer = await actions.until(
-            lambda: progress(known, find, actions.now(), self.args.binding_timeout_seconds),
-            timeout_seconds=self.args.binding_timeout_seconds,
-        )
-        return answer or failure("device binding timeout: context deadline exceeded")
+        find, limit = partial(self._tracker.find, known.objects), self.args.binding_timeout_seconds
+        return await devices_ready(actions, known, pod.pod, node, find, limit)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A claim must be the pod's, or give devices back; pods change where devices are near."""
