@@ -87,7 +87,8 @@ async def test_only_what_is_wanted_is_read() -> None:
     asked = {one.path.rpartition("/")[2] for one in server.received}
     # This server serves no version of NodeResourceTopology.
     served = {"v1alpha2", "v1alpha1"}
-    assert asked == {"version", "nodes", "pods", "numatopologies", *served}
+    claims = {"resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"}
+    assert asked == {"version", "nodes", "pods", "numatopologies", *served, *claims}
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import Wire
 
@@ -42,7 +40,7 @@ class SchedulingConstraints(Wire, frozen=True):
 class DisruptionMode(Wire, frozen=True):
     """Whether pods of the group may be evicted one by one, or all of them at once."""
 
-    all_pods: dict[str, Any] | None = msgspec.field(default=None, name="all")
+    all: dict[str, Any] | None = None
 
 
 class PodGroupSpec(Wire, frozen=True):

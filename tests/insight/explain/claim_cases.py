@@ -167,7 +167,7 @@ def claims_made_from_a_template() -> Case:
 
 
 @case
-def claims_of_a_template_in_a_manifest() -> Case:
+def manifest_with_claims_of_a_template() -> Case:
     """The pod does not exist yet, and so does not its claim; the template tells what it will be."""
     world = two_nodes()
     claim(world, "other", held="node-b/gpu-0")

@@ -76,6 +76,7 @@ _ANNOTATIONS: Final = (
     "node.koordinator.sh/cpu-topology", "node.koordinator.sh/reservation",
     "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/resource-amplification-ratio",
     "volcano.sh/numa-topology-policy", "resource.kubernetes.io/", "numakube.dev/claim-alignment",
+    "numakube.dev/closeness",
 )  # fmt: skip
 _NAMES_IN_ANNOTATIONS: Final = {
     "volume.kubernetes.io/selected-node": Sort.NODE,

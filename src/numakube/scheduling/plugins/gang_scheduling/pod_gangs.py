@@ -100,7 +100,7 @@ def _of_pod_group(group: PodGroup, name: str) -> Gang | None:
         min_count=gang.min_count,
         required_topology=topology[0].key if topology else annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
-        evicted_together=mode is not None and mode.all_pods is not None,
+        evicted_together=mode is not None and mode.all is not None,
     )
 
 
