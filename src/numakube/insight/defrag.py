@@ -24,9 +24,8 @@ import msgspec
 from numakube.api.pod import PodStatus
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.explain.what_if import Bench
-from numakube.insight.how_many_fit import Placed, copies, place
+from numakube.insight.how_many_fit import copies, place
 from numakube.insight.trial_placement import try_pods
-from numakube.scheduling.cycle import Refused
 from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -94,12 +93,12 @@ def plan_moves(engine: Engine, pod: Pod, count: int) -> Plan:
         if not placed.nodes:
             step = planner.step_for(wanted)
             if step is None:
-                plan.why_not = _words(placed)
+                plan.why_not = placed.reason
                 break
             plan.steps.append(step)
             placed = place(engine, [wanted])
         if not placed.nodes:
-            plan.why_not = _words(placed)
+            plan.why_not = placed.reason
             break
         plan.nodes += placed.nodes
     return plan
@@ -197,10 +196,3 @@ def _again(pod: PodInfo) -> Pod:
     meta = msgspec.structs.replace(pod.pod.metadata, uid=f"{pod.uid}:moved")
     spec = msgspec.structs.replace(pod.pod.spec, node_name="")
     return msgspec.structs.replace(pod.pod, metadata=meta, spec=spec, status=None)
-
-
-def _words(placed: Placed) -> str:
-    why = placed.why
-    if isinstance(why, Refused):
-        return why.diagnosis.message()
-    return "" if why is None else f"{why.status.plugin}: {why.status.message}"

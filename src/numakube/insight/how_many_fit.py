@@ -27,6 +27,7 @@ import numpy as np
 from numakube.api.koordinator.keys import NODE_DECIDING, POD_HOLDING
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle
 from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.framework.status import failure
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.topology_match import pending_changes
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.cycle import Failed, Refused
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact_report import ExactReport
@@ -77,6 +79,11 @@ class Placed:
     first_refused: PodInfo | None = None
     why: Refused | Failed | None = None
 
+    @property
+    def reason(self) -> str:
+        """What the scheduler said, in words."""
+        return self.why.why if self.why is not None else ""
+
 
 def copies(pod: Pod, count: int, *, of: str = "") -> Iterator[Pod]:
     """Yield *count* pods like *pod*, with names and uids of their own; *of* tells sets apart."""
@@ -98,7 +105,7 @@ def place(engine: Engine, pods: Iterable[Pod]) -> Placed:
         decision = cycle.decide(info, runtime)
         if not isinstance(decision, Chosen):
             return Placed(tuple(nodes), info, decision)
-        if not _book(engine, runtime, decision.state, info, decision.node):
+        if not book(engine, runtime, decision.state, info, decision.node).ok:
             return Placed(tuple(nodes), info)
         nodes.append(decision.node)
     return Placed(tuple(nodes))
@@ -161,25 +168,25 @@ def _fill(
         attempt = Attempt(runtime, info, snapshot, engine.nominations, state=begun.clone())
         if not attempt.verdict_of(node).ok:
             break
-        if not _book(engine, runtime, attempt.state, info, node):
+        if not book(engine, runtime, attempt.state, info, node).ok:
             break
         count += 1
     return count
 
 
-def _book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node: str) -> bool:
-    """Count *pod* on *node* from now on, as a scheduler does when it binds."""
+def book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node: str) -> Status:
+    """Count *pod* on *node* from now on, as a scheduler does when it binds, unless refused."""
     there = engine.cluster.node(node)
     if there is None:
-        return False
+        return failure(f"node {node} is gone")
     status = runtime.reserve(state, pod, there)
     engine.cluster.take(pending_changes(state), engine.cache)
     if not status.ok:
-        return False
+        return status
     bound = as_bound(state, pod)
     spec = msgspec.structs.replace(bound.pod.spec, node_name=node)
     engine.cluster.place(bound.sibling(msgspec.structs.replace(bound.pod, spec=spec)), node)
-    return True
+    return status
 
 
 def alike(engine: Engine, nodes: Iterable[NodeInfo]) -> Iterator[list[NodeInfo]]:

@@ -10,11 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from numakube.insight.how_many_fit import FirstOfEquals
-from numakube.scheduling.cycle import Chosen, Cycle, Failed
-from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.insight.how_many_fit import FirstOfEquals, book
+from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.topology_match import pending_changes
 
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.cycle import Refused
     from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -71,7 +67,7 @@ def try_pods(
             if isinstance(decision, Chosen):
                 found.append(stack.enter_context(_booked(engine, pod, decision)))
             else:
-                found.append(Trial(pod, reason=_reason(decision)))
+                found.append(Trial(pod, reason=decision.why))
             if alike and not found[-1].node:
                 break
     return found
@@ -92,18 +88,11 @@ def _added(engine: Engine, node: Node, report: NodeResourceTopology) -> Iterator
 @contextmanager
 def _booked(engine: Engine, pod: PodInfo, chosen: Chosen) -> Iterator[Trial]:
     runtime, state = engine.runtime_for(pod.scheduler_name), chosen.state
+    status = book(engine, runtime, state, pod, chosen.node)
     node = engine.cluster.node(chosen.node)
-    if node is None:
-        yield Trial(pod, reason=f"node {chosen.node} is gone")
-        return
-    status = runtime.reserve(state, pod, node)
-    engine.cluster.take(pending_changes(state), engine.cache)
-    if not status.ok:
+    if node is None or not status.ok:
         yield Trial(pod, reason=f"{status.plugin}: {status.message}")
         return
-    bound = as_bound(state, pod)
-    spec = msgspec.structs.replace(bound.pod.spec, node_name=node.name)
-    engine.cluster.place(bound.sibling(msgspec.structs.replace(bound.pod, spec=spec)), node.name)
     belief = node.numa
     use = belief.foreseen.get(pod.uid) if isinstance(belief, ExactBelief) else None
     try:
@@ -112,9 +101,3 @@ def _booked(engine: Engine, pod: PodInfo, chosen: Chosen) -> Iterator[Trial]:
         runtime.unreserve(state, pod, node.name)
         engine.cluster.take(pending_changes(state), engine.cache)
         engine.cluster.remove_pod(pod.uid)
-
-
-def _reason(decision: Refused | Failed) -> str:
-    if isinstance(decision, Failed):
-        return f"{decision.status.plugin}: {decision.status.message}"
-    return decision.diagnosis.message()

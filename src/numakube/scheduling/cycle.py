@@ -88,12 +88,22 @@ class Refused:
     unfinished: bool = False
     remembered: bool = False
 
+    @property
+    def why(self) -> str:
+        """The reason, as the pod's event has it."""
+        return self.diagnosis.message()
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A plugin could not do its work; the pod is to be tried again later."""
 
     status: Status
+
+    @property
+    def why(self) -> str:
+        """The reason, as the pod's event has it."""
+        return f"{self.status.plugin}: {self.status.message}"
 
 
 class Cycle:

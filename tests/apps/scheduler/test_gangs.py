@@ -154,6 +154,7 @@ async def test_room_is_made_for_the_whole_gang(sites: Opener) -> None:
         await world.create(*gang("a", "b", priorityClassName="urgent"))
 
         await world.runs("a", "b")
+        assert placed(world) == {"a", "b"}
 
 
 async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(sites: Opener) -> None:
@@ -210,6 +211,7 @@ async def test_a_restarted_scheduler_completes_a_gang(sites: Opener) -> None:
         await world.start()
 
         await world.runs("a", "b")
+        assert placed(world) == {"a", "b"}
 
 
 @pytest.fixture

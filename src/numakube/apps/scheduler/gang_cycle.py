@@ -284,7 +284,7 @@ class GangCycle:
             decision: Refused | Failed = self._nothing_tried(about)
         else:
             entry, decision = plan.refused[0]
-            about += f"; {entry.pod.name}: {_reason(decision)}"
+            about += f"; {entry.pod.name}: {decision.why}"
         for entry in entries:
             self._preemptions.give_up(entry.pod)
             self._put_back(entry, decision, about, started)
@@ -297,10 +297,10 @@ class GangCycle:
         self, entry: QueuedPod, decision: Refused | Failed, message: str, started: float
     ) -> None:
         if isinstance(decision, Failed):
-            self._results.failed(entry, message or _reason(decision), started)
+            self._results.failed(entry, message or decision.why, started)
             return
         alone = Refused(decision.diagnosis, unfinished=decision.unfinished)
-        message = message or _reason(alone)
+        message = message or alone.why
         self._results.tell_refused(entry, alone, message, started)
         self._results.put_back(entry, alone, message, started)
 
@@ -309,9 +309,3 @@ def _result(plan: _Plan, needed: int) -> str:
     if plan.fitting < needed:
         return "unschedulable"
     return "preempting" if plan.nominations else "scheduled"
-
-
-def _reason(decision: Refused | Failed) -> str:
-    if isinstance(decision, Failed):
-        return f"{decision.status.plugin}: {decision.status.message}"
-    return decision.diagnosis.message()

@@ -135,8 +135,7 @@ class Scheduler:
         decision = self.cycle.decide(entry.pod, runtime)
         self.results.decided(entry, decision, started)
         if isinstance(decision, Failed):
-            status = decision.status
-            self.results.failed(entry, f"{status.plugin}: {status.message}", started)
+            self.results.failed(entry, decision.why, started)
         elif isinstance(decision, Chosen):
             self._bindings.start(Placement(entry, runtime, decision, started), tasks)
         else:
