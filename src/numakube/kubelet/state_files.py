@@ -228,7 +228,7 @@ def _check_memory(
 ) -> None:
     """Refuse books that do not follow from the machine and the recorded blocks."""
     expected = manager.books
-    groups: dict[int, set[tuple[int, ...]]] = {number: {(number,)} for number in expected}
+    groups: dict[int, set[tuple[int, ...]]] = {number: set() for number in expected}
     for uid, containers in entries.items():
         held = {"": bubbles[uid]} if uid in bubbles else containers
         for name, blocks in held.items():
