@@ -93,6 +93,33 @@ def test_wide_rows_of_pods_tell_how_close_their_devices_are(numakube: Run, tmp_p
     assert json.loads(numakube(*arguments, "json").out)["items"][0]["closeness"] == "PIX"
 
 
+def test_wide_rows_tell_how_many_close_pairs_are_left(numakube: Run, tmp_path: Path) -> None:
+    """Of nodes, of all together, and of zones; where no devices share a switch, the best pair."""
+    shape = "2 sockets, 8 cores, 32Gi, gpu 2, nic 2, 2 switches"
+    pod = nodes.on("a-1", nodes.named("train", cpu="2", memory="1Gi", gpu="1", nic="1"))
+    facts = nodes.facts(
+        {
+            "a-1": nodes.admitted(nodes.kubelet(shape), pod),
+            "a-2": nodes.kubelet(shape),
+            "b-1": nodes.kubelet("telco-2s"),
+            "b-2": nodes.kubelet(nodes.SMALL),
+        },
+        pod,
+    )
+    bundle = nodes.bundle(tmp_path / "bundle.tar.gz", facts)
+
+    def column(what: str, *names: str) -> list[str]:
+        ended = numakube("top", what, *names, "--from", bundle, "-o", "wide")
+        titles, *rows = (cells(line) for line in ended.out.splitlines())
+        return [row[titles.index("CLOSE PAIRS")] for row in rows]
+
+    assert column("nodes") == [
+        "gpu+nic 3/4 PIX", "gpu+nic 4/4 PIX", "acc100+sriov NODE", "-", "gpu+nic 7/8 PIX",
+    ]  # fmt: skip
+    assert column("zones", "a-1") == ["gpu+nic 1/2 PIX", "gpu+nic 2/2 PIX"]
+    assert column("zones", "b-1") == ["acc100+sriov NODE", "-"]
+
+
 @pytest.mark.parametrize("what", ["nodes", "zones", "pods"])
 def test_json_and_yaml_are_the_same(numakube: Run, bundle: Path, what: str) -> None:
     """With everything."""

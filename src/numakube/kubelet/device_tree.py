@@ -76,6 +76,11 @@ class PciPath:
     bridges: tuple[str, ...] = ()
     numa_node: int | None = None
 
+    @property
+    def switch(self) -> tuple[str, ...]:
+        """What functions behind one PCIe switch have in common: the root port above it."""
+        return (self.root, *self.bridges[:1]) if self.bridges else (self.address,)
+
 
 def path_of(parts: Iterable[str], numa_node: int | None) -> PciPath | None:
     """Return the path of which *parts* are the names in sysfs; ``None`` if it is of no function."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from tests.insight.drawing import nodes
@@ -9,10 +11,12 @@ from tests.insight.drawing import nodes
 from numakube.api.nrt import Attribute, NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.insight.facts import ClusterFacts
+from numakube.insight.usage.close_pairs import ClosePairs
 from numakube.insight.usage.largest_pod import Shape
 from numakube.insight.usage.pod_alignment import Alignment, PodUsage, pod_usages
 from numakube.insight.usage.usage_json import nodes_document, pods_document, zones_document
 from numakube.insight.usage.zone_usage import cluster_usage, fragmentation_of, node_usage
+from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.machine import Device
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
@@ -20,7 +24,7 @@ from numakube.topology.model_report import nrt_of
 from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 
 GIB = 1 << 30
-GPU = "vendor.example/gpu"
+GPU, NIC = "vendor.example/gpu", "vendor.example/nic"
 FOUR_AND_FOUR = "2 sockets, 8 cores, smt 2, 64Gi, gpu 4"
 
 
@@ -154,6 +158,24 @@ def test_the_worst_pair_of_a_pods_devices_is_told() -> None:
         "gpus": "",
         "late": "PIX",
     }
+
+
+def test_pairs_behind_a_switch_are_counted_among_free_devices() -> None:
+    """A GPU and a card are left, behind different switches; more free devices would say nothing."""
+    shape = "1 socket, 8 cores, smt 2, 64Gi, gpu 2, nic 2, 2 switches"
+    kubelet = nodes.kubelet(shape)
+    gpus = kubelet.machine.devices[GPU]
+    kubelet.register_devices(GPU, [gpus[0], replace(gpus[1], healthy=False)])
+    cards = kubelet.machine.devices[NIC]
+    kubelet.register_devices(NIC, [replace(cards[0], healthy=False), cards[1]])
+
+    node, zones = node_usage(nodes.facts({"n1": kubelet}), "n1")
+
+    assert node.pairs == zones[0].pairs == (ClosePairs((GPU, NIC), 2, 0, Closeness.NODE),)
+    (item,) = nodes_document([node], cluster_usage([node]))["items"]
+    assert item["closePairs"] == [
+        {"resources": [GPU, NIC], "total": 2, "free": 0, "best": "NODE"},
+    ]
 
 
 def test_what_is_not_known_of_a_pod_is_told() -> None:

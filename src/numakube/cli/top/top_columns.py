@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
@@ -13,6 +14,7 @@ from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.insight.usage.largest_pod import Shape
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
@@ -24,12 +26,14 @@ NODE_TITLES: Final = (
     "NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST", "FRAGMENTED",
 )  # fmt: skip
 GROUP_TITLES: Final = ("NODES", *NODE_TITLES[2:])
-NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "DATA")
+NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "CLOSE PAIRS", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
-ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES", "WITHIN")
+ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES", "CLOSE PAIRS", "WITHIN")
 POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
 POD_MORE: Final = ("CLOSENESS", "CONTAINERS")
 TOTAL: Final = "*"
+_PAIRS: Final = 3
+"""Pairs of resources in a cell."""
 
 
 def node_row(node: NodeUsage, *, wide: bool) -> list[str]:
@@ -40,7 +44,7 @@ def node_row(node: NodeUsage, *, wide: bool) -> list[str]:
         return [name, "", "", "", "", "", "", node.why_unknown, "", *more]
     row = [name, node.policy, str(node.zones), *_amounts(node), _largest(node), _fragments(node)]
     if wide:
-        row += [_hugepages(node), _with_devices(node.with_devices), _data(node)]
+        row += [*_more(node), _data(node)]
     return row
 
 
@@ -77,7 +81,7 @@ def _group_row(group: NodeUsage, *, wide: bool) -> list[str]:
         group.node or TOTAL, str(group.nodes), str(group.zones), *_amounts(group),
         _largest(group), _fragments(group),
     ]  # fmt: skip
-    return [*row, _hugepages(group), _with_devices(group.with_devices)] if wide else row
+    return [*row, *_more(group)] if wide else row
 
 
 def zone_rows(zones: Iterable[ZoneUsage], *, wide: bool) -> list[list[str]]:
@@ -94,8 +98,7 @@ def _zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
     row = [zone.node, str(zone.zone), *_amounts(zone), shape_text(zone.largest)]
     if wide:
         used = {name: amount for name, amount in zone.used.items() if amount}
-        row += [amounts_text(used), _hugepages(zone), _with_devices(zone.with_devices)]
-        row.append(" / ".join(zone.within))
+        row += [amounts_text(used), *_more(zone), " / ".join(zone.within)]
     return row
 
 
@@ -135,6 +138,11 @@ def _of(usage: Usage, resource: str) -> str:
     return f"{amount_text(resource, free)}/{amount_text(resource, total)}"
 
 
+def _more(usage: Usage) -> list[str]:
+    """Return hugepages, what fits with devices, and pairs of devices behind one switch."""
+    return [_hugepages(usage), _with_devices(usage.with_devices), _pairs_text(usage.pairs)]
+
+
 def _hugepages(usage: Usage) -> str:
     kinds = [name for name in sorted(usage.allocatable) if is_hugepages(name)]
     return ", ".join(f"{name.partition('-')[2]} {_of(usage, name)}" for name in kinds)
@@ -158,6 +166,29 @@ def shape_text(shape: Shape) -> str:
 
 def _with_devices(shapes: Mapping[str, Shape]) -> str:
     return ", ".join(shape_text(shape) for _, shape in sorted(shapes.items()))
+
+
+def _pairs_text(pairs: Sequence[ClosePairs]) -> str:
+    """Return free of all pairs and the best one: ``gpu+hostdev 3/4 PIX``; those that can be close.
+
+    Where no devices are behind one switch, the closest pair is all that there is to tell.
+    """
+    told = [one for one in pairs if one.total] or sorted(pairs, key=_closest)[:1]
+    texts = [" ".join(filter(None, _pair_words(one))) for one in told]
+    more = f" and {len(texts) - _PAIRS} more" if len(texts) > _PAIRS else ""
+    return ", ".join(texts[:_PAIRS]) + more
+
+
+def _pair_words(pairs: ClosePairs) -> tuple[str, ...]:
+    return (
+        "+".join(map(short_name, pairs.resources)),
+        f"{pairs.free}/{pairs.total}" if pairs.total else "",
+        "" if pairs.best is None else pairs.best.name,
+    )
+
+
+def _closest(pairs: ClosePairs) -> float:
+    return inf if pairs.best is None else pairs.best
 
 
 def amounts_text(amounts: Amounts) -> str:

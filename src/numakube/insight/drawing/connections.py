@@ -86,7 +86,7 @@ class Connections:
         """Return the functions that share a PCIe switch, where several do."""
         groups: dict[tuple[str, ...], list[Function]] = {}
         for one in self.functions:
-            groups.setdefault((one.path.root, *one.path.bridges[:1]), []).append(one)
+            groups.setdefault(one.path.switch, []).append(one)
         ordered = sorted(groups.items(), key=lambda item: (_zone(item[1][0]), item[0]))
         return tuple(tuple(group) for key, group in ordered if len(key) > 1 and len(group) > 1)
 

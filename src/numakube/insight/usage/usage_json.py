@@ -9,6 +9,7 @@ from numakube.insight.usage.zone_usage import by_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.insight.usage.largest_pod import Shape
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
@@ -103,7 +104,13 @@ def _amounts(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:
         "used": by_name(usage.used),
         "free": by_name(usage.free),
         "stranded": by_name(usage.stranded),
+        **({"closePairs": list(map(_pairs, usage.pairs))} if usage.pairs else {}),
     }
+
+
+def _pairs(pairs: ClosePairs) -> dict[str, Any]:
+    best = {} if pairs.best is None else {"best": pairs.best.name}
+    return {"resources": list(pairs.resources), "total": pairs.total, "free": pairs.free, **best}
 
 
 def _largest(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:

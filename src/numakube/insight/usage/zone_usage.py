@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.dra_devices import amounts_of_devices, with_dra_devices
 from numakube.insight.facts import troubles_of
 from numakube.insight.scheduler_holdings import allotted_view
+from numakube.insight.usage.close_pairs import added_pairs, close_pairs
 from numakube.insight.usage.largest_pod import (
     NOTHING,
     Shape,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.dra_devices import DraDevice
     from numakube.insight.facts import ClusterFacts
+    from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
@@ -53,6 +55,7 @@ class ZoneUsage:
         stranded: what is free but unusable, see `numakube.insight.usage.largest_pod`.
         largest: the most CPUs with their share of memory that still fit.
         with_devices: the same with as many devices as possible, by resource.
+        pairs: devices of two resources behind one PCIe switch; `node_usage` tells.
     """
 
     node: str
@@ -64,6 +67,7 @@ class ZoneUsage:
     stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
     largest: Shape = NOTHING
     with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
+    pairs: tuple[ClosePairs, ...] = ()
 
     @property
     def used(self) -> Amounts:
@@ -86,6 +90,7 @@ class NodeUsage:
         fragmentation: by resource, how far the best zone is from what one zone could have; see
             `fragmentation_of`.
         fits: how many pods of the kind that was asked about fit, by the scheduler's word.
+        pairs: devices of two resources behind one PCIe switch, where it is known.
     """
 
     node: str
@@ -105,6 +110,7 @@ class NodeUsage:
     with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
     fragmentation: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     fits: int = 0
+    pairs: tuple[ClosePairs, ...] = ()
 
     @property
     def used(self) -> Amounts:
@@ -179,7 +185,7 @@ def node_usage(
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
     devices = facts.dra_devices(node)
     zones = [
-        replace(zone, within=within(view, zone.zone))
+        replace(zone, within=within(view, zone.zone), pairs=_pairs(view, zone.zone))
         for zone in zone_usages(with_dra_devices(allotted_view(facts, view), devices))
     ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
@@ -204,9 +210,14 @@ def node_usage(
             with_devices=_best_by_resource(zone.with_devices for zone in zones),
             fragmentation=fragmentation_of(zones),
             fits=fits,
+            pairs=_pairs(view),
         ),
         zones,
     )
+
+
+def _pairs(view: NodeTopology, zone: int | None = None) -> tuple[ClosePairs, ...]:
+    return close_pairs(view.report, zone) if view.report is not None else ()
 
 
 def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
@@ -289,6 +300,7 @@ def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
         with_devices=_best_by_resource(node.with_devices for node in known),
         fragmentation=_mean_fragmentation(known, free),
         fits=sum(node.fits for node in nodes),
+        pairs=added_pairs(pairs for node in known for pairs in node.pairs),
     )
 
 
