@@ -120,6 +120,24 @@ def test_arms_are_schedulers_times_policies(numakube: Run, mix: Path) -> None:
     ]
 
 
+def test_markdown_has_a_table_of_kubelets_and_schedulers_for_each_answer(
+    numakube: Run, mix: Path
+) -> None:
+    """Kubelets are rows and schedulers columns; a scoring strategy makes a column of its own."""
+    ended = numakube(
+        "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler",
+        "numakube:LeastFragmentation", "--policy", "none", "--policy", "restricted", "-j", 1,
+        "-o", "markdown",
+    )  # fmt: skip
+    tables = ended.out.split("\n\n")
+    assert tables[tables.index("ERRORS/1000:") + 1].splitlines() == [
+        "| kubelets | numakube | numakube:LeastFragmentation |",
+        "|---|---|---|",
+        "| policy=none | 0 | 0 |",
+        "| policy=restricted | 0 | 0 |",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

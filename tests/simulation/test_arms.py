@@ -8,7 +8,7 @@ from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.simulation.arms import SCHEDULERS, scheduler_arm
 
 
-@pytest.mark.parametrize("name", [*SCHEDULERS, "upstream-30s"])
+@pytest.mark.parametrize("name", [*SCHEDULERS, "upstream-30s", "upstream-10s:LeastNUMANodes"])
 def test_every_scheduler_can_be_assembled(name: str) -> None:
     """Every scheduler can be assembled."""
     arm = scheduler_arm(name)
@@ -37,4 +37,18 @@ def test_reports_have_the_age_that_the_name_says() -> None:
 def test_an_unknown_scheduler_is_named_with_those_that_there_are(name: str) -> None:
     """An unknown scheduler is named with those that there are."""
     with pytest.raises(ConfigError, match=f"unknown scheduler '{name}'; there are least-allocated"):
+        scheduler_arm(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("numakube:MostAllocated", "'numakube:MostAllocated': its strategy is not LeastFragment"),
+        ("upstream-10s:", "its strategy is not MostAllocated or BalancedAllocation or"),
+        ("least-allocated:MostAllocated", "unknown scheduler 'least-allocated:MostAllocated'"),
+    ],
+)
+def test_a_strategy_that_a_scheduler_has_not_is_named(name: str, message: str) -> None:
+    """A strategy that a scheduler does not have is named with those that it has."""
+    with pytest.raises(ConfigError, match=message):
         scheduler_arm(name)

@@ -8,6 +8,9 @@ of the real one:
 * ``upstream`` has the rules of the Go plugin NodeResourceTopologyMatch with its cache
   (``overreserve``) as its documentation recommends it, and reports of a given age;
 * ``numakube`` is ours as it is deployed.
+
+A scoring strategy of the NUMA plugin may follow: ``upstream-10s:MostAllocated``, or
+``numakube:LeastFragmentation``, which keeps room for the commonest pods of the workload.
 """
 
 from __future__ import annotations
@@ -28,10 +31,13 @@ from numakube.api.scheduler_config import (
     numa_configuration,
 )
 from numakube.errors import ConfigError
+from numakube.scheduling.numa.topology_match_args import LEAST_FRAGMENTATION, STRATEGIES
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    _Weights = Sequence[Mapping[str, object]]
 
 _GUARD: Final = "RejectionGuard"
 _FIT: Final = "NodeResourcesFit"
@@ -75,8 +81,7 @@ class Arm:
 
 def blind(name: str, strategy: str, resources: Iterable[str] = (CPU, MEMORY)) -> Arm:
     """Return a NUMA-blind scheduler that fills nodes by *strategy*, counting *resources* alike."""
-    weights = [{"name": resource, "weight": 1} for resource in resources]
-    args = {"scoringStrategy": {"type": strategy, "resources": weights}}
+    args = {"scoringStrategy": {"type": strategy, "resources": list(_alike(resources))}}
     profile = ProfileConfig(
         scheduler_name=SCHEDULER_NAME,
         plugins=_without_guard(),
@@ -85,9 +90,11 @@ def blind(name: str, strategy: str, resources: Iterable[str] = (CPU, MEMORY)) ->
     return Arm(name=name, scheduler=KubeSchedulerConfiguration(profiles=(profile,)))
 
 
-def upstream(name: str, report_seconds: float) -> Arm:
+def upstream(name: str, report_seconds: float, strategy: str = "", weights: _Weights = ()) -> Arm:
     """Return the rules of the Go plugin, with reports up to *report_seconds* old."""
-    args = {"mode": "upstream", "cacheResyncPeriodSeconds": 5}
+    args: dict[str, object] = {"mode": "upstream", "cacheResyncPeriodSeconds": 5}
+    if strategy:
+        args["scoringStrategy"] = {"type": strategy, "resources": list(weights)}
     enabled = (PluginRef(name=NUMA_PLUGIN, weight=1),)
     profile = ProfileConfig(
         scheduler_name=SCHEDULER_NAME,
@@ -106,26 +113,52 @@ def ours(name: str = "numakube", args: Mapping[str, object] | None = None) -> Ar
     return Arm(name=name, scheduler=numa_configuration((SCHEDULER_NAME,), args), reports=Reports())
 
 
-def scheduler_arm(name: str, resources: Iterable[str] = (CPU, MEMORY)) -> Arm:
+def scheduler_arm(
+    name: str,
+    resources: Iterable[str] = (CPU, MEMORY),
+    typical: Callable[[], Sequence[Mapping[str, object]]] = tuple,
+) -> Arm:
     """Return the arm of that name.
 
     Args:
-        name: one of `SCHEDULERS`; ``upstream-30s`` has reports of any other age.
-        resources: what NUMA-blind schedulers count when they spread or pack.
+        name: one of `SCHEDULERS`; ``upstream-30s`` has reports of any other age. A strategy of its
+            NUMA plugin may follow after a colon.
+        resources: what NUMA-blind schedulers count when they spread or pack, and strategies.
+        typical: the pods that the strategy LeastFragmentation keeps room for.
 
     Raises:
         ConfigError: there is no such arm.
     """
-    kind, _, age = name.partition("-")
+    scheduler, _, strategy = name.partition(":")
+    kind, _, age = scheduler.partition("-")
     if name == "least-allocated":
         return blind(name, "LeastAllocated", resources)
     if name == "most-allocated":
         return blind(name, "MostAllocated", resources)
     if kind == "upstream" and age.endswith("s") and age[:-1].isdecimal() and int(age[:-1]):
-        return upstream(name, float(age[:-1]))
-    if name == "numakube":
-        return ours(name)
+        _check(name, strategy, STRATEGIES)
+        return upstream(name, float(age[:-1]), strategy, _alike(resources))
+    if scheduler == "numakube":
+        _check(name, strategy, (LEAST_FRAGMENTATION,))
+        return ours(name, least_fragmentation(typical()) if strategy else None)
     raise ConfigError(f"unknown scheduler {name!r}; there are {', '.join(SCHEDULERS)}")
+
+
+def least_fragmentation(typical: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """Return arguments of our NUMA plugin that keep room for *typical* pods."""
+    return {
+        "scoringStrategy": {"type": LEAST_FRAGMENTATION, "typicalPods": list(typical)},
+        "native": {"alignmentWeight": 40, "packingWeight": 50, "balanceWeight": 10},
+    }
+
+
+def _check(name: str, strategy: str, known: Sequence[str]) -> None:
+    if ":" in name and strategy not in known:
+        raise ConfigError(f"scheduler {name!r}: its strategy is not {' or '.join(known)}")
+
+
+def _alike(resources: Iterable[str]) -> _Weights:
+    return tuple({"name": resource, "weight": 1} for resource in resources)
 
 
 SCHEDULERS: Final = (

@@ -1,6 +1,10 @@
 """What became of a workload in one run: one arm, one seed."""
 
+from typing import Final
+
 from numakube.api.wire import Wire
+
+_TOPOLOGY_ERROR: Final = "TopologyAffinityError"
 
 
 class Moment(Wire, frozen=True):
@@ -73,5 +77,14 @@ class RunResult(Wire, frozen=True, omit_defaults=False):
     @property
     def topology_errors_per_1000(self) -> float:
         """TopologyAffinityErrors per 1,000 bound pods."""
-        errors = self.rejections.get("TopologyAffinityError", 0)
+        return self._per_1000(self.rejections.get(_TOPOLOGY_ERROR, 0))
+
+    @property
+    def other_errors_per_1000(self) -> float:
+        """Rejections for any other reason per 1,000 bound pods."""
+        return self._per_1000(
+            sum(self.rejections.values()) - self.rejections.get(_TOPOLOGY_ERROR, 0)
+        )
+
+    def _per_1000(self, errors: int) -> float:
         return 1000 * errors / self.bound if self.bound else 0.0

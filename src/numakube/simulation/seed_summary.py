@@ -51,6 +51,7 @@ ANSWERS: Final[Mapping[str, Callable[[RunResult], float]]] = {
     "pods": lambda run: run.pods,
     "neverPlaced": lambda run: run.never_placed,
     "topologyErrorsPer1000": lambda run: run.topology_errors_per_1000,
+    "otherErrorsPer1000": lambda run: run.other_errors_per_1000,
     "rejections": lambda run: sum(run.rejections.values()),
     "firstRefusedPercent": lambda run: share(run.first_refused, run.pods),
     "givenUp": lambda run: run.given_up,

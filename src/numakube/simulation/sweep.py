@@ -11,6 +11,7 @@ import hashlib
 import pickle
 from concurrent.futures import as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,31 @@ def _packed(proxy: MappingProxyType[Any, Any]) -> tuple[Any, tuple[dict[Any, Any
 copyreg.pickle(MappingProxyType, _packed)
 
 
-def _execute(packed: bytes) -> RunResult:
-    run: PlannedRun = pickle.loads(packed)  # noqa: S301 - what `sweep` has packed
+@lru_cache(maxsize=1)
+def _world(packed: bytes) -> tuple[SimulatedCluster, Workload]:
+    world: tuple[SimulatedCluster, Workload] = pickle.loads(packed)  # noqa: S301 - packed below
+    return world
+
+
+def _execute(world: bytes, arm: bytes) -> RunResult:
+    cluster, workload = _world(world)
+    run = PlannedRun(cluster=cluster, workload=workload, **pickle.loads(arm))  # noqa: S301
     return run.execute()
+
+
+class _Packer:
+    """Packs runs to travel; a cluster with its workload is packed once for all arms."""
+
+    def __init__(self) -> None:
+        self._worlds: dict[tuple[int, int], bytes] = {}
+
+    def __call__(self, run: PlannedRun) -> tuple[bytes, bytes]:
+        key = id(run.cluster), id(run.workload)
+        if key not in self._worlds:
+            self._worlds[key] = pickle.dumps((run.cluster, run.workload))
+        return self._worlds[key], pickle.dumps(
+            {"arm": run.arm, "seed": run.seed, "options": run.options}
+        )
 
 
 def sweep(
@@ -88,7 +111,8 @@ def sweep(
         yield from ((run, run.execute()) for run in runs)
         return
     # Packed here: what cannot be packed is an error now, not in a thread of the executor.
-    futures = {executor.submit(_execute, pickle.dumps(run)): run for run in runs}
+    packed = _Packer()
+    futures = {executor.submit(_execute, *packed(run)): run for run in runs}
     try:
         for future in as_completed(futures):
             yield futures[future], future.result()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.simulation.traces.trace_samples import most_of
+from numakube.values.resources import CPU, is_extended, quantities_of
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from numakube.api.pod import Pod
 
 BACKOFF_LIMIT: Final = 6
@@ -57,3 +64,26 @@ class Workload:
 
     arrivals: tuple[Arrival, ...]
     notes: tuple[str, ...] = ()
+
+
+def typical_pods(workloads: Iterable[Workload]) -> tuple[Mapping[str, object], ...]:
+    """Return the commonest pods, by CPUs and devices, as LeastFragmentation takes them.
+
+    They make up 95 % of all that come.
+    """
+    counted: Counter[tuple[tuple[str, int], ...]] = Counter()
+    known: dict[int, tuple[tuple[str, int], ...]] = {}
+    arrivals = [arrival for workload in workloads for arrival in workload.arrivals]
+    for arrival in arrivals:
+        # Pods that are alike share a spec.
+        shape = known.get(id(arrival.pod.spec))
+        if shape is None:
+            requests = PodInfo(arrival.pod).requests.items()
+            shape = tuple(sorted(one for one in requests if one[0] == CPU or is_extended(one[0])))
+            known[id(arrival.pod.spec)] = shape
+        counted[shape] += arrival.copies
+    del counted[()]
+    return tuple(
+        {"requests": quantities_of(dict(shape)), "weight": count}
+        for shape, count in most_of(counted).items()
+    )

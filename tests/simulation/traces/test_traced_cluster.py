@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numakube.simulation.arms import ours, scheduler_arm
+from numakube.simulation.arms import scheduler_arm
 from numakube.simulation.simulator import simulate
 from numakube.simulation.traces.promotion import (
     CpuRounding,
@@ -21,8 +21,8 @@ from numakube.simulation.traces.traced_cluster import (
     RDMA,
     trace_cluster,
     trace_workload,
-    typical_pods,
 )
+from numakube.simulation.workload import typical_pods
 
 GIB = 1 << 30
 BIG = TraceNode(name="big", cpu_milli=96000, memory_bytes=384 * GIB, gpus=8, gpu_model="G2")
@@ -151,17 +151,17 @@ def test_pods_can_come_and_go_as_in_the_trace() -> None:
 
 
 def test_the_commonest_pods_can_be_those_to_keep_room_for() -> None:
-    """The commonest pods are arguments of the strategy LeastFragmentation."""
+    """The strategy LeastFragmentation keeps room for the commonest pods of a workload."""
     pods = [a_pod("a"), a_pod("b", gpu_milli=300), a_pod("c", gpus=0, gpu_milli=0)]
-    typical = typical_pods(pods)
-    assert typical == (
-        {"requests": {"cpu": "12000m", GPU: 1}, "weight": 2},
-        {"requests": {"cpu": "12000m"}, "weight": 1},
-    )
-    strategy = {"type": "LeastFragmentation", "typicalPods": typical}
     cluster = trace_cluster([BIG])
-    arm = ours(args={"scoringStrategy": strategy})
-    assert simulate(cluster, trace_workload(pods, cluster), arm).rejections == {}
+    workload = trace_workload(pods, cluster, Promotion(order=Order.TRACE))
+    typical = typical_pods([workload])
+    assert typical == (
+        {"requests": {"cpu": "12", GPU: "1"}, "weight": 2},
+        {"requests": {"cpu": "12"}, "weight": 1},
+    )
+    arm = scheduler_arm("numakube:LeastFragmentation", typical=lambda: typical)
+    assert simulate(cluster, workload, arm).rejections == {}
 
 
 def test_rules_are_named_with_the_workload() -> None:

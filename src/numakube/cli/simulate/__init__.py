@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_FORMS: Final = ("table", "json", "yaml", "csv")
+_FORMS: Final = ("table", "markdown", "json", "yaml", "csv")
 
 
 def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +80,8 @@ def _arm_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME",
             help="least-allocated, most-allocated, upstream-10s (reports of any age) or numakube;"
-            " several are compared.  [default: all]",
+            " several are compared. A scoring strategy may follow: numakube:LeastFragmentation."
+            "  [default: all]",
         ),
         click.option(
             "--config",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +27,7 @@ from numakube.simulation.sweep import PlannedRun
 from numakube.simulation.traces.promotion import promotion_of
 from numakube.simulation.traces.trace_rows import read_nodes, read_pods
 from numakube.simulation.traces.traced_cluster import trace_cluster, trace_workload
-from numakube.simulation.workload import Arrival, OwnerKind, Workload
+from numakube.simulation.workload import Arrival, OwnerKind, Workload, typical_pods
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.values.durations import SECOND, parse_duration
 from numakube.values.resources import CPU, MEMORY, is_extended
@@ -88,7 +89,6 @@ def read_runs(given: Given) -> list[PlannedRun]:
         removed=given.removed,
         drained=given.drained,
     )
-    arms = list(_arms(given, cluster, alone=bool(changes)))
     runs: list[PlannedRun] = []
     documents = [_Documents.read(file) for file in given.filenames]
     traced = _Traced.read(given) if given.trace is not None else None
@@ -99,7 +99,7 @@ def read_runs(given: Given) -> list[PlannedRun]:
         }
     if not cluster.running and not any(one.arrivals for one in workloads.values()):
         raise ConfigError("no pod runs and none comes: give -f FILE with what is to come")
-    for arm in arms:
+    for arm in _arms(given, cluster, [*workloads.values()], alone=bool(changes)):
         runs += [
             PlannedRun(cluster=cluster, workload=workload, arm=arm, seed=seed, options=options)
             for seed, workload in workloads.items()
@@ -224,14 +224,17 @@ def _workload(
     return Workload(arrivals=tuple(arrivals), notes=waiting.notes)
 
 
-def _arms(given: Given, cluster: SimulatedCluster, *, alone: bool) -> Iterator[Arm]:
+def _arms(
+    given: Given, cluster: SimulatedCluster, workloads: Sequence[Workload], *, alone: bool
+) -> Iterator[Arm]:
     """Yield every scheduler with every way to set kubelets.
 
     If a change is asked about and no scheduler named, ours stands *alone*.
     """
     names = given.schedulers or (() if given.configs else ("numakube",) if alone else SCHEDULERS)
     resources = _counted(cluster)
-    arms = [scheduler_arm(name, resources) for name in names]
+    typical = partial(typical_pods, workloads)
+    arms = [scheduler_arm(name, resources, typical) for name in names]
     arms += [_configured(file) for file in given.configs]
     for arm in arms:
         for words in _kubelets(given):

@@ -1,4 +1,4 @@
-"""What ``numakube simulate`` prints: a table, plain data, or comma-separated values."""
+"""What ``numakube simulate`` prints: tables, plain data, or comma-separated values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numakube.simulation.seed_summary import ANSWERS, Estimate, summaries_of, su
 from numakube.values.display import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numakube.simulation.run_result import RunResult
@@ -34,7 +34,9 @@ _TITLES: Final = {
     "secondsToRunP99": "P99 s",
     "alignedPercent": "ONE ZONE %",
 }
-_PAIRS: Final = ("pairsTogetherPercent", "PAIRS %")
+_IF_ANY: Final = {"otherErrorsPer1000": "OTHERS/1000", "pairsTogetherPercent": "PAIRS %"}
+"""What is shown if it concerns any arm."""
+_AS_THEY_ARE: Final = "as they are"
 
 
 def print_results(runs: Sequence[PlannedRun], results: Sequence[RunResult], form: str) -> None:
@@ -42,6 +44,8 @@ def print_results(runs: Sequence[PlannedRun], results: Sequence[RunResult], form
     summaries = summaries_of(results)
     if form == "table":
         _print_table(summaries, runs)
+    elif form == "markdown":
+        click.echo("\n".join(_markdown(summaries, runs)))
     elif form == "csv":
         click.echo(_csv(results), nl=False)
     else:
@@ -60,9 +64,8 @@ def document_of(runs: Sequence[PlannedRun], summaries: Sequence[Summary]) -> dic
 
 def table_of(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows with what people look at first."""
-    titles = dict(_TITLES)
-    if any(run.pairs for one in summaries for run in one.runs):
-        titles |= dict([_PAIRS])
+    others = (name for name in _IF_ANY if any(one.answers[name].mean for one in summaries))
+    titles = _TITLES | {name: _IF_ANY[name] for name in others}
     resources = sorted({name for one in summaries for name in one.allocated})
     shown = [name for name in resources if any(_is_used(one, name) for one in summaries)]
     head = ["ARM", *titles.values(), *(f"{_short(name)} %" for name in shown)]
@@ -86,6 +89,25 @@ def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> No
     click.echo()
     for line in _footer(runs):
         click.echo(line)
+
+
+def _markdown(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> Iterator[str]:
+    """Yield a table for each answer: kubelets from top to bottom, schedulers from left to right."""
+    titles, rows = table_of(summaries)
+    cells: dict[str, dict[str, list[str]]] = {}
+    for arm, *answers in rows:
+        scheduler, _, kubelets = arm.partition(", ")
+        cells.setdefault(kubelets or _AS_THEY_ARE, {})[scheduler] = answers
+    schedulers = list(dict.fromkeys(name for row in cells.values() for name in row))
+    for index, title in enumerate(titles[1:]):
+        yield f"{title}:\n"
+        yield f"| kubelets | {' | '.join(schedulers)} |"
+        yield "|---" * (len(schedulers) + 1) + "|"
+        for kubelets, row in cells.items():
+            found = (row[name][index] if name in row else "" for name in schedulers)
+            yield f"| {kubelets} | {' | '.join(found)} |"
+        yield ""
+    yield from _footer(runs)
 
 
 def write_report(file: Path, runs: Sequence[PlannedRun], results: Sequence[RunResult]) -> None:

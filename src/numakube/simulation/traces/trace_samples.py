@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 POPULARITY: Final = 0.95
 """The part of a workload that typical pods make up."""
 Shape: TypeAlias = tuple[int, int, int, tuple[str, ...]]
+_T = TypeVar("_T", bound=tuple[Any, ...])
 
 
 def commonest(pods: Iterable[TracePod], popularity: float = POPULARITY) -> Counter[Shape]:
@@ -22,8 +23,13 @@ def commonest(pods: Iterable[TracePod], popularity: float = POPULARITY) -> Count
     counted = Counter(
         (pod.cpu_milli, pod.gpus, pod.gpu_milli, tuple(sorted(pod.gpu_models))) for pod in pods
     )
+    return most_of(counted, popularity)
+
+
+def most_of(counted: Counter[_T], popularity: float = POPULARITY) -> Counter[_T]:
+    """Return the commonest of what was counted, as many as make up *popularity* of all."""
     wanted = popularity * counted.total()
-    chosen: Counter[Shape] = Counter()
+    chosen: Counter[_T] = Counter()
     for shape, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
         if chosen.total() >= wanted:
             break

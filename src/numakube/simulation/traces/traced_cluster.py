@@ -32,12 +32,12 @@ from numakube.simulation.traces.promotion import (
     SharedGpus,
 )
 from numakube.simulation.traces.trace_rows import WHOLE_GPU
-from numakube.simulation.traces.trace_samples import arrivals, commonest
+from numakube.simulation.traces.trace_samples import arrivals
 from numakube.simulation.workload import Arrival, Workload
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.kubelet.machine import Machine
@@ -122,16 +122,6 @@ def trace_workload(
             for number, (at, seconds, pod) in enumerate(coming)
         ),
         notes=rules.notes(),
-    )
-
-
-def typical_pods(
-    pods: Sequence[TracePod], rules: Promotion = DEFAULT
-) -> tuple[Mapping[str, object], ...]:
-    """Return the commonest pods as the scoring strategy LeastFragmentation takes them."""
-    return tuple(
-        {"requests": {CPU: f"{cpu}m", **({GPU: gpus} if gpus else {})}, "weight": count}
-        for (cpu, gpus, _, _), count in commonest(promoted(pods, rules)).items()
     )
 
 
