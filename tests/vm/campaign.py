@@ -118,6 +118,8 @@ class Campaign:
         names = [document["metadata"]["name"] for document in documents]
         verdicts = await self._verdicts(names)
         settled = await self.settle()
+        for name in set(names) & set(self.cluster.live.values()):
+            verdicts[name] = ("admitted", verdicts[name][1])
         waiting = [name for name in names if verdicts[name][0] == "waiting"]
         untried = set(waiting[_MOST_TWINS:])
         for document in documents:

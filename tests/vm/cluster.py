@@ -128,18 +128,24 @@ class Cluster:
         return found[0]
 
     async def _look_at_pods(self) -> dict[str, str]:
-        """Take note of pods that have failed, and return those of other namespaces by uid.
+        """Take note of pods that have come or failed; return those of other namespaces by uid.
 
         A kubelet fails pods that it finds at its start if a device plugin is not back yet, for
-        instance; that is its own business.
+        instance; that is its own business. Pods that waited may get what those leave.
         """
         pods = (await self.client.list(PODS)).items
         for uid in {pod.metadata.uid for pod in pods if _has_failed(pod)} & self.live.keys():
             self.failed.append(self.live.pop(uid))
+        admitted = [pod for pod in pods if verdict_of(pod)[0] == "admitted"]
+        self.live |= {
+            pod.metadata.uid: pod.metadata.name
+            for pod in admitted
+            if pod.metadata.namespace == "default"
+        }
         return {
             pod.metadata.uid: pod.metadata.name
-            for pod in pods
-            if pod.metadata.namespace != "default" and verdict_of(pod)[0] == "admitted"
+            for pod in admitted
+            if pod.metadata.namespace != "default"
         }
 
     async def until(self, differ: Callable[[], Awaitable[str]], *, within: float) -> None:
@@ -249,7 +255,7 @@ class Cluster:
         return ""
 
     async def _try_a_pod(self) -> None:
-        """Return when the kubelet has admitted a pod: only then do its rejections reach the API."""
+        """Return when the kubelet has admitted a pod: before, it tells late of its rejections."""
         pod = PodMaker(self.node.machine, Random(0), stuck=True).plain("first")
         await self.create(bound_directly(pod, "first", self.node.name))
 
@@ -280,8 +286,9 @@ class Cluster:
 def verdict_of(pod: Pod | None) -> tuple[Verdict, Pod]:
     """Return what has become of *pod*.
 
-    A kubelet sets conditions on a pod that it has admitted. One that it rejects right after its own
-    start is not told so (Kubernetes 1.35): such a pod has a start time and no condition for ever.
+    A kubelet sets conditions on a pod that it has admitted. Of one that it rejects right after its
+    own start it says so about ten seconds later (Kubernetes 1.35): until then such a pod has a
+    start time and no conditions.
     """
     if pod is None:
         return "unknown", Pod()

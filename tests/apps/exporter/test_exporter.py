@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.apps.exporter.build import inputs_of
+from tests.kubelet.build import admit, guaranteed, pod, start
+from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
@@ -22,6 +25,7 @@ from numakube.errors import (
     NumakubeError,
 )
 from numakube.kube.clock import ManualClock
+from numakube.topology import nrt_names
 
 
 @dataclass
@@ -31,6 +35,9 @@ class Node:
     away: str = ""
     hopeless: str = ""
     reads: int = 0
+    inputs: NodeInputs = field(default_factory=NodeInputs)
+    busy: NodeInputs | None = None
+    busy_reads: int = 0
 
     async def read(self) -> NodeInputs:
         """Answer."""
@@ -39,7 +46,10 @@ class Node:
             raise KubeletWillNotStart(self.hopeless)
         if self.away:
             raise KubeletUnavailable(self.away)
-        return NodeInputs()
+        if self.busy is not None and self.busy_reads:
+            self.busy_reads -= 1
+            return self.busy
+        return self.inputs
 
 
 @dataclass
@@ -48,6 +58,7 @@ class Board:
 
     trouble: NumakubeError | None = None
     causes: list[str] = field(default_factory=list)
+    exact: list[bool] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
     async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
@@ -55,6 +66,7 @@ class Board:
         if self.trouble is not None:
             raise self.trouble
         self.causes.append(cause)
+        self.exact.append(nrt_names.EXACT_ANNOTATION in report.annotations)
         return Written(Operation.UPDATE, 10, 100)
 
     async def mark_stale(self, reason: str) -> Written:
@@ -182,6 +194,27 @@ async def test_what_could_not_be_written_is_read_anew_and_written_later(scene: S
     failures = scene.metric("rte_noderesourcetopology_patch_failures_total", **labels)
     assert failures is not None
     assert failures >= 1
+
+
+@pytest.mark.parametrize(("moments", "exact"), [(3, [True]), (9, [False, True])])
+async def test_a_busy_kubelet_is_looked_at_again_before_exact_data_is_given_up(
+    scene: Scene, moments: int, exact: list[bool]
+) -> None:
+    """For less than a second, so that a report comes in any case."""
+    model = start(dual_socket_ht())
+    before = inputs_of(model, {})
+    one = pod(guaranteed("main"))
+    admit(model, one)
+    scene.node.inputs = inputs_of(model, {"uid": one})
+    scene.node.busy = replace(scene.node.inputs, checkpoints=before.checkpoints)
+    scene.node.busy_reads = moments
+
+    for _ in exact:
+        scene.exporter.wakeups.note(Trigger.STATE)
+        await scene.pass_time(1, step=0.05)
+        scene.node.busy_reads = 0
+
+    assert scene.board.exact[1:] == exact
 
 
 async def test_a_mark_that_could_not_be_set_is_set_later(scene: Scene) -> None:

@@ -55,6 +55,13 @@ class Node:
         await self.client.delete(PODS, name, namespace="default", grace_seconds=0)
         await self.clock.advance(0)
 
+    async def report(self, name: str, status: dict[str, Any]) -> None:
+        """Write the status of a pod, as a kubelet does."""
+        document = await self.client.get(PODS.raw, name, namespace="default")
+        document["status"].update(status)
+        await self.client.update(PODS.raw, document, subresource="status")
+        await self.clock.advance(0)
+
     async def uids(self, *held: str) -> dict[tuple[str, str], str]:
         """Return the uids if the kubelet lists the pod *a* only."""
         await self.clock.advance(0)
@@ -128,11 +135,21 @@ async def test_what_never_comes_is_waited_for_once(node: Node) -> None:
 async def test_pods_that_are_done(node: Node) -> None:
     """By their phase."""
     await node.create("a")
-    document = await node.client.get(PODS.raw, "a", namespace="default")
-    document["status"]["phase"] = "Succeeded"
-    await node.client.update(PODS.raw, document, subresource="status")
-    await node.clock.advance(0)
+    await node.report("a", {"phase": "Succeeded"})
     assert node.book.terminal() == {A}
+
+
+async def test_a_pod_that_a_starting_kubelet_rejected_is_not_waited_for(node: Node) -> None:
+    """It tells of it ten seconds later: until then the pod has a start time and no conditions."""
+    uid = await node.create("a")
+    status = {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z", "conditions": []}
+    await node.report("a", status)
+    assert not node.book.started()
+    assert node.book.expected(()) == frozenset()
+    admitted = {"type": "Initialized", "status": "False"}
+    await node.report("a", {**status, "conditions": [admitted]})
+    assert node.book.started() == {uid}
+    assert node.book.expected(()) == frozenset({A})
 
 
 async def test_static_pods_have_the_uid_of_their_image_in_the_api(node: Node) -> None:

@@ -56,13 +56,26 @@ Places: TypeAlias = dict[str, dict[str, frozenset[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Inexact:
-    """Why there is no exact data."""
+    """Why there is no exact data.
+
+    Attributes:
+        contradictory: whether the sources are of different moments, so that the next look may do.
+    """
 
     reason: str
+    contradictory: bool = False
 
 
 class _Unknown(Exception):
     """Carries the reason out of the steps of one report; never leaves this module."""
+
+    contradictory = False
+
+
+class _Contradiction(_Unknown):
+    """The sources are of different moments."""
+
+    contradictory = True
 
 
 def exact_report(inputs: NodeInputs) -> ExactReport | Inexact:
@@ -70,10 +83,12 @@ def exact_report(inputs: NodeInputs) -> ExactReport | Inexact:
     try:
         report = _Sources(inputs).report()
     except _Unknown as unknown:
-        return Inexact(str(unknown))
+        return Inexact(str(unknown), unknown.contradictory)
     cpus = CpuSet.of(cpu for zone in inputs.hardware.zones for cpu in zone.cpus)
     defect = defect_of(report, cpus=cpus.bits)
-    return report if defect is None else Inexact(f"the sources contradict each other: {defect}")
+    if defect is None:
+        return report
+    return Inexact(f"the sources contradict each other: {defect}", contradictory=True)
 
 
 class _Sources:
@@ -124,7 +139,9 @@ class _Sources:
             return {}
         books = memory_books(self.inputs.checkpoints, self.pods)
         if books is None:
-            raise _Unknown("there is no memory_manager_state that agrees with the listed pods")
+            raise _Contradiction(
+                "there is no memory_manager_state that agrees with the listed pods"
+            )
         fresh = empty_books(self.machine, self.settings.reserved_memory)
         if _sizes(books) != _sizes(fresh):
             raise _Unknown(
@@ -263,7 +280,7 @@ def _release(version: str | None) -> str:
 
 def _require_same(file: str, pod: PodResources, *, same: bool) -> None:
     if not same:
-        raise _Unknown(
+        raise _Contradiction(
             f"{file} and the kubelet's list disagree on pod {pod.namespace}/{pod.name}: "
             "they are of different moments"
         )

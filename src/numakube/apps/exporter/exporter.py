@@ -3,7 +3,9 @@
 A kubelet that is away is asked again in growing pauses, and after a while the object is marked
 stale, so that no one trusts an old report. If it has restarted and is not ready, that is done at
 the second look: the report is of another process. While the API server is away nothing is written;
-later the node is read again first, so that nothing old is ever written.
+later the node is read again first, so that nothing old is ever written. A kubelet that is busy may
+write between two looks at it: it is looked at again, for a second at most, before exact data is
+given up.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 10.0
+SECOND_LOOKS_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
+"""Pauses before another look if the kubelet's list and its files are of different moments."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -94,11 +98,11 @@ class Exporter:
         """Read and publish once; tell whether both succeeded."""
         slept = self._slept()
         self.metrics.woke(frozenset(map(str, wakeup.triggers)), wakeup.cause, slept)
-        inputs = await self._read(wakeup.cause)
-        if inputs is None:
+        report = await self._look(wakeup.cause)
+        if report is None:
             self._retry()
             return False
-        report = self._compute(inputs, wakeup.cause)
+        self._keep(report)
         if not await self._publish(report, wakeup.cause, slept):
             self._retry()
             return False
@@ -109,6 +113,22 @@ class Exporter:
         now = self.clock.monotonic()
         since, self._woke_at = self._woke_at, now
         return None if since is None else now - since
+
+    async def _look(self, cause: Cause) -> Report | None:
+        """Read and compute, several times if what is read is of different moments.
+
+        Not if it was so the last time too: then a second look does not help.
+        """
+        in_vain = self.last_report is not None and self.last_report.contradictory
+        for pause in (*(() if in_vain else SECOND_LOOKS_SECONDS), None):
+            inputs = await self._read(cause)
+            if inputs is None:
+                return None
+            report = topology_of(inputs, self.options, cause=cause)
+            if pause is None or not report.contradictory:
+                break
+            await self.clock.sleep(pause)
+        return report
 
     async def _read(self, cause: Cause) -> NodeInputs | None:
         try:
@@ -156,13 +176,11 @@ class Exporter:
         self.kubelet_trouble = ""
         self.metrics.last_scan.set(self.clock.now().timestamp())
 
-    def _compute(self, inputs: NodeInputs, cause: Cause) -> Report:
-        report = topology_of(inputs, self.options, cause=cause)
+    def _keep(self, report: Report) -> None:
         self._tell_problems(report)
         self.metrics.zones.keep(report)
         for keep in self.on_report:
             keep(report)
-        return report
 
     def _tell_problems(self, report: Report) -> None:
         """Log what is new, count everything."""

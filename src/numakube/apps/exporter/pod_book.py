@@ -217,7 +217,17 @@ def _name(pod: Pod) -> PodName:
 
 
 def _has_started(pod: Pod) -> bool:
-    return pod.status is not None and pod.status.start_time is not None
+    """Tell whether the kubelet says that it has admitted *pod*.
+
+    A kubelet that rejects a pod right after its own start tells so about ten seconds later, since
+    containers of the pod might still run. Until then the pod is pending, has a start time and
+    lacks the conditions of one that was admitted (Kubernetes 1.35, ``mergePodStatus`` in
+    ``pkg/kubelet/status/status_manager.go``).
+    """
+    status = pod.status
+    if status is None or status.start_time is None:
+        return False
+    return status.phase != "Pending" or any(one.type == "Initialized" for one in status.conditions)
 
 
 def uids_of(pods: Iterable[Pod]) -> Mapping[PodName, str]:

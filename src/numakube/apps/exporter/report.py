@@ -65,6 +65,7 @@ class Report:
         fingerprints: by method, whichever of them is published.
         method: the method that was chosen.
         pods: in the kubelet's order.
+        contradictory: whether exact data is missing because what was read is of different moments.
     """
 
     zones: tuple[Zone, ...]
@@ -74,6 +75,7 @@ class Report:
     method: str
     pods: tuple[ReportedPod, ...]
     problems: tuple[Problem, ...]
+    contradictory: bool = False
 
     @property
     def fingerprinted(self) -> tuple[ReportedPod, ...]:
@@ -126,6 +128,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> 
             *_exact_problems(exact),
             *(Problem(Trouble.ODD_ANNOTATION, text) for text in odd),
         ),
+        contradictory=isinstance(exact, Inexact) and exact.contradictory,
     )
 
 
