@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.insight.how_many_fit import FirstOfEquals, book
-from numakube.scheduling.cycle import Chosen, Cycle
+from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
+    from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
+    from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -33,12 +38,38 @@ class Trial:
         node: where it would go; empty if nowhere.
         use: what it would hold there, by NUMA node, if that can be foreseen.
         reason: why it would go nowhere.
+        victims: pods that would be evicted for it.
     """
 
     pod: PodInfo
     node: str = ""
     use: ZoneUse | Refusal | None = None
     reason: str = ""
+    victims: tuple[PodInfo, ...] = ()
+
+
+def try_gang(
+    engine: Engine,
+    pods: Sequence[PodInfo],
+    gang: Gang,
+    *,
+    besides: Sequence[tuple[Node, NodeResourceTopology]] = (),
+    preempting: bool = False,
+) -> list[Trial]:
+    """Return what would become of the members of *gang*: in one topology domain if it asks for one.
+
+    Of several domains that is the first that takes all, or else one that takes the most.
+    """
+    best: list[Trial] = []
+    key = gang.required_topology or gang.preferred_topology
+    values = domains_of(engine.cluster.snapshot(), key) if key else {}
+    domains: list[Domain | None] = [(key, one) for one in sorted(values)]
+    for domain in (*domains, *(() if gang.required_topology else (None,))):
+        found = try_pods(engine, pods, besides=besides, preempting=preempting, domain=domain)
+        best = max(best, found, key=lambda one: sum(bool(trial.node) for trial in one))
+        if all(one.node for one in found):
+            return found
+    return best or [Trial(one, reason=f"no node has the label {key}") for one in pods]
 
 
 def try_pods(
@@ -47,6 +78,8 @@ def try_pods(
     *,
     besides: Sequence[tuple[Node, NodeResourceTopology]] = (),
     alike: bool = False,
+    preempting: bool = False,
+    domain: Domain | None = None,
 ) -> list[Trial]:
     """Return what would become of *pods*, one after the other; the engine stays as it is.
 
@@ -55,6 +88,8 @@ def try_pods(
         pods: each counts on the room that those before it leave.
         besides: nodes that do not exist, with their reports.
         alike: whether pods that are all alike end with the first that does not fit.
+        preempting: whether pods that fit only after evictions count as placed.
+        domain: only nodes with this label are tried.
     """
     cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
     found: list[Trial] = []
@@ -63,14 +98,34 @@ def try_pods(
             stack.enter_context(_added(engine, node, report))
         for pod in pods:
             runtime = engine.runtime_for(pod.scheduler_name)
-            decision = cycle.decide(pod, runtime)
+            decision = cycle.decide(pod, runtime, _inside(domain))
             if isinstance(decision, Chosen):
                 found.append(stack.enter_context(_booked(engine, pod, decision)))
+            elif preempting and isinstance(decision, Refused) and decision.nomination is not None:
+                found.append(stack.enter_context(_promised(engine, pod, decision.nomination)))
             else:
                 found.append(Trial(pod, reason=decision.why))
             if alike and not found[-1].node:
                 break
     return found
+
+
+def _inside(domain: Domain | None) -> CycleState | None:
+    if domain is None:
+        return None
+    state = CycleState()
+    state.write(GANG_DOMAIN, domain)
+    return state
+
+
+@contextmanager
+def _promised(engine: Engine, pod: PodInfo, nomination: Nomination) -> Iterator[Trial]:
+    """Keep others off the room that evictions would make."""
+    engine.nominations.nominate(pod, nomination.node)
+    try:
+        yield Trial(pod, nomination.node, victims=tuple(nomination.victims))
+    finally:
+        engine.nominations.drop(pod.uid)
 
 
 @contextmanager

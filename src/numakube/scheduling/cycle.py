@@ -122,7 +122,9 @@ class Cycle:
 
         A *state* in which something is wanted already makes a refusal that holds for it alone.
         """
-        known = self._remembered(pod) if state is None else None
+        # Room that is kept for this pod is there for no other like it.
+        alike = state is None and self._nominations.node_of(pod.uid) is None
+        known = self._remembered(pod) if alike else None
         if known is not None:
             return known
         attempt = Attempt(runtime, pod, self._cluster.snapshot(), self._nominations, state=state)
@@ -131,7 +133,7 @@ class Cycle:
         if chosen is not None:
             return chosen
         refused = attempt.refuse()
-        if state is None and not attempt.state.is_one_of_a_kind:
+        if alike and not attempt.state.is_one_of_a_kind:
             self._remember(pod, refused)
         return refused
 
@@ -192,7 +194,7 @@ class Cycle:
     def _stamp(self, pod: PodInfo) -> tuple[int, ...]:
         cluster = self._cluster
         own = cluster.generation if depends_on_pods(pod) else cluster.room_generation
-        return own, len(self._nominations)
+        return own, self._nominations.generation
 
 
 def _names(snapshot: Snapshot) -> list[str]:
@@ -296,7 +298,8 @@ class Attempt:
         return rows if kept.all() else rows[kept]
 
     def _try_beside(self, name: str) -> Status:
-        others = self._nominations.before(self.pod, name)
+        there = self._nominations.before(self.pod, name)
+        others = [one for one in there if not self.snapshot.has_placed(one.uid)]
         node = self.snapshot.node(name)
         if not others or node is None:
             return SUCCESS

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
 
+from numakube.api.fit import HOLD
 from numakube.apps.host.access import Access
 from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.apps.scheduler.endpoints import Endpoints
+from numakube.kube.catalog import NODES
+from numakube.kube.patches import merge_patch
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    MIN_LABEL,
+    NAME_LABEL,
+    REQUIRED_TOPOLOGY,
+)
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
+RACK = "example.com/rack"
 SHAPE = "2 sockets, 4 cores, smt 1, 16Gi"
 
 
@@ -30,7 +40,14 @@ async def world(sites: Opener) -> AsyncIterator[LabCluster]:
 @pytest.fixture
 async def session(world: LabCluster) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of the scheduler's endpoints."""
-    (running,) = world.running
+    async with client_of(world) as session:
+        yield session
+
+
+@asynccontextmanager
+async def client_of(world: LabCluster) -> AsyncIterator[aiohttp.ClientSession]:
+    """Return a client of the scheduler that was started last."""
+    running = world.running[-1]
     process = running.process
     endpoints = Endpoints(process.scheduler, without_election(), running.client)
     serving = Serving(
@@ -91,6 +108,119 @@ async def test_different_pods_are_placed_one_after_the_other(
     await world.runs("p0", "p1", "p2")
 
 
+def of_job(name: str) -> dict[str, Any]:
+    """Return a pod of the job for which room is kept."""
+    return pod_document(name, "3", metadata={"annotations": {HOLD: "job"}})
+
+
+def held(seconds: float = 600, count: int = 2) -> dict[str, Any]:
+    """Return the question that keeps room for the job."""
+    hold = {"name": "job", "seconds": seconds}
+    return {"pod": pod_document("j", "3"), "count": count, "hold": hold}
+
+
+async def test_room_is_kept_for_those_who_are_to_come(
+    world: LabCluster, session: aiohttp.ClientSession
+) -> None:
+    """Others get what is left, whenever they come, and the same question takes no more."""
+    for _ in range(2):
+        assert (await ask(session, held()))["fits"] == 2
+    await world.create(pod_document("a", "3"), pod_document("b", "3"))
+    await world.runs("a")
+    await world.refuses("b", "0/2 nodes are available")
+
+    await world.create(of_job("first"))
+    await world.runs("first")
+
+    answer = await ask(session, held())
+    assert (answer["wanted"], answer["fits"], answer["placements"]) == (2, 2, [])
+    await world.create(of_job("second"))
+    await world.runs("second")
+    assert not world.pod("b").spec.node_name
+
+
+async def test_room_that_is_given_back_is_taken_at_once(
+    world: LabCluster, session: aiohttp.ClientSession
+) -> None:
+    """By who asked for it, or when its time is over."""
+    await ask(session, held(count=3))
+    await world.create(pod_document("a", "3"))
+    await world.refuses("a", "0/2 nodes are available")
+
+    assert (await ask(session, held(seconds=0)))["wanted"] == 0
+
+    await world.runs("a")
+    await ask(session, held(seconds=0.1))
+    await world.create(pod_document("b", "3"))
+    await world.runs("b")
+
+
+async def test_nothing_is_kept_unless_all_fit(
+    world: LabCluster, session: aiohttp.ClientSession
+) -> None:
+    """Four do not, so others may have it all."""
+    assert (await ask(session, held(count=4)))["fits"] == 3
+
+    await world.create(*(pod_document(name, "3") for name in "abc"))
+
+    await world.runs("a", "b", "c")
+
+
+async def test_asking_again_after_a_restart_counts_those_who_have_come(world: LabCluster) -> None:
+    """The new scheduler keeps one place for the one that is still to come."""
+    async with client_of(world) as session:
+        await ask(session, held())
+        await world.create(of_job("first"))
+        await world.runs("first")
+    await world.running.pop().end()
+    await world.start()
+
+    async with client_of(world) as session:
+        answer = await ask(session, held())
+
+        assert (answer["fits"], len(answer["placements"])) == (2, 1)
+        await world.create(pod_document("a", "3"), pod_document("b", "3"))
+        await world.runs("a")
+        await world.create(of_job("second"))
+        await world.runs("second")
+
+
+async def test_a_gang_is_asked_about_by_the_rules_of_its_group(
+    world: LabCluster, session: aiohttp.ClientSession
+) -> None:
+    """Enough of them, in one topology domain."""
+    for name in ("node-0", "node-1"):
+        await world.client.patch(NODES, name, merge_patch({"metadata": {"labels": {RACK: name}}}))
+    labels = {NAME_LABEL: "g", MIN_LABEL: "3"}
+    metadata = {"labels": labels, "annotations": {REQUIRED_TOPOLOGY: RACK}}
+    gang = {"pod": pod_document("p", "3", metadata=metadata), "gang": True}
+
+    answer = await ask(session, {**gang, "count": 2})
+    assert answer["refused"][0]["reason"] == "gang default/g: there are 2 of 3 needed pods"
+    await world.until(lambda: all(RACK in one.metadata.labels for one in _nodes(world)))
+    answer = await ask(session, {**gang, "count": 3})
+
+    assert answer["fits"] == 2
+    assert len({one["node"] for one in answer["placements"]}) == 1
+
+
+async def test_pods_of_lower_priority_can_be_thought_away(
+    world: LabCluster, session: aiohttp.ClientSession
+) -> None:
+    """The answer names them, and they go on running."""
+    question = {"pod": pod_document("p", "3", priority=10), "count": 4}
+
+    answer = await ask(session, {**question, "preemption": True})
+
+    assert (answer["fits"], (await ask(session, question))["fits"]) == (4, 3)
+    assert [one.get("evicts") for one in answer["placements"]].count(["default/runs"]) == 1
+    assert world.pod("runs").spec.node_name
+
+
+def _nodes(world: LabCluster) -> list[Any]:
+    return list(world.running[-1].process.mirror.nodes.store)
+
+
 @pytest.mark.parametrize(
     ("question", "words"),
     [
@@ -98,6 +228,8 @@ async def test_different_pods_are_placed_one_after_the_other(
         ({"pod": {}, "count": 0}, "count: 0 is not between 1 and 1000"),
         ({"pod": {}, "nodes": ["many"]}, "'many'"),
         ({"pods": 3}, "the question"),
+        ({"pod": {}, "hold": {"name": "", "seconds": 1}}, "hold: it needs a name"),
+        ({"pod": {}, "hold": {"name": "j", "seconds": 1}, "nodes": ["1 socket"]}, "nodes: no room"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_told_why(

@@ -51,7 +51,7 @@ class Endpoints:
         mirror = scheduler.mirror
         self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
         self._resync = Resync(client, mirror, self._caches, self._speaker)
-        self._fit = Fit(scheduler.engine, self._speaker)
+        self._fit = Fit(scheduler.engine, self._speaker, scheduler.holds, scheduler.members)
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""

@@ -3,102 +3,158 @@
 POST /v1/fit    {"pods": [POD, ...]}                        these pods, one after the other
                 {"pod": POD, "count": 8}                    so many of one kind
                 {..., "nodes": ["2x 2 sockets, 16 cores"]}  besides nodes that do not exist
+                {..., "gang": true}                         by the rules of their pod group
+                {..., "preemption": true}                   if pods of lower priority made room
+                {..., "hold": {"name": "j", "seconds": 60}} and keep the room if all of them fit
 
-Nothing is changed, nothing is reserved, and nobody is evicted: the answer is true for this moment.
+Nothing is changed and no pod is evicted: but for a hold, the answer is true for this moment.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import web
 
 from numakube.api.codec import decode
-from numakube.api.nodes import Node
-from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod
-from numakube.api.wire import Wire
-from numakube.apps.debugging.documents import Speaker, json_answer
-from numakube.apps.host.access import Access
+from numakube.api.fit import HOLD, PATH, STAND_IN, FitQuestion
+from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies
-from numakube.insight.trial_placement import Trial, try_pods
-from numakube.scheduling.assembly import Engine
+from numakube.insight.trial_placement import Trial, try_gang, try_pods
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.virtual_node import NodeFactory
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numakube.api.fit import Hold
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
+    from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.host.access import Access
+    from numakube.apps.scheduler.holds import Holds
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
+
+    Besides = Sequence[tuple[Node, NodeResourceTopology]]
+
 MOST_PODS: Final = 1000
 """In one question: nothing is scheduled while it is answered."""
 MOST_NODES: Final = 1000
+LONGEST_HOLD: Final = 3600.0
 _PREFIX: Final = "new-"
-
-
-class FitQuestion(Wire, frozen=True):
-    """What is asked.
-
-    Attributes:
-        pods: pods that are placed one after the other.
-        pod: or one kind of pod, *count* times.
-        nodes: nodes that do not exist, as ``numakube simulate --nodes`` describes them.
-    """
-
-    pods: tuple[Pod, ...] = ()
-    pod: Pod | None = None
-    count: int = 1
-    nodes: tuple[str, ...] = ()
 
 
 class Fit:
     """The endpoint of one scheduler."""
 
-    def __init__(self, engine: Engine, speaker: Speaker) -> None:
+    def __init__(
+        self, engine: Engine, speaker: Speaker, holds: Holds, members: GangMembers
+    ) -> None:
         self._engine = engine
         self._speaker = speaker
+        self._holds = holds
+        self._members = members
+        self._numbers = count()
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the route, open only to those who may."""
-        return [web.post("/v1/fit", access.guarded(self._fit))]
+        return [web.post(PATH, access.guarded(self._fit))]
 
     async def _fit(self, request: web.Request) -> web.Response:
         try:
             question = decode(FitQuestion, await request.read(), subject="the question")
-            pods = _pods_of(question)
+            self._check(question.hold)
+            pods = self._pods_of(question)
             besides = list(_nodes_of(question))
         except NumakubeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
-        trials = try_pods(self._engine, pods, besides=besides, alike=question.pod is not None)
-        return json_answer(self._speaker.document("Fit", **_answer(trials, len(pods))))
+        missing = pods if question.hold is None else self._holds.missing(question.hold.name, pods)
+        trials = self._try(question, missing, besides) if missing else []
+        if question.hold is not None:
+            self._hold(question.hold, missing, trials)
+        answer = _answer(trials, len(pods), kept=len(pods) - len(missing))
+        return json_answer(self._speaker.document("Fit", **answer))
+
+    def _check(self, hold: Hold | None) -> None:
+        if hold is None:
+            return
+        if not self._speaker.leads():
+            raise web.HTTPConflict(text="only the scheduler that leads can keep room\n")
+        if not hold.name or not 0 <= hold.seconds <= LONGEST_HOLD:
+            limits = f"between 0 and {LONGEST_HOLD:.0f} seconds"
+            raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
+
+    def _try(self, question: FitQuestion, pods: list[PodInfo], besides: Besides) -> list[Trial]:
+        preempting = question.preemption
+        gang = gang_of(pods[0], self._engine.cluster.objects) if question.gang else None
+        if isinstance(gang, MissingGang):
+            why = f"waiting for pod group {gang.name} to be created"
+            return [Trial(one, reason=why) for one in pods]
+        if gang is not None:
+            few = self._too_few(gang, pods)
+            return few or try_gang(self._engine, pods, gang, besides=besides, preempting=preempting)
+        alike = question.pod is not None
+        return try_pods(self._engine, pods, besides=besides, alike=alike, preempting=preempting)
+
+    def _too_few(self, gang: Gang, pods: list[PodInfo]) -> list[Trial]:
+        known = max(self._members.of(pods[0]).known, len(pods))
+        why = f"gang {gang.name}: there are {known} of {gang.min_count} needed pods"
+        return [Trial(one, reason=why) for one in pods] if known < gang.min_count else []
+
+    def _hold(self, hold: Hold, missing: list[PodInfo], trials: list[Trial]) -> None:
+        """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
+        if not hold.seconds:
+            self._holds.release(hold.name)
+        elif sum(bool(one.node) and not one.victims for one in trials) == len(missing):
+            self._holds.keep(hold.name, hold.seconds, ((one.pod, one.node) for one in trials))
+
+    def _pods_of(self, question: FitQuestion) -> list[PodInfo]:
+        hold = question.hold
+        if hold is not None and not hold.seconds:
+            return []
+        wanted = list(_wanted(question))
+        if len(wanted) > MOST_PODS:
+            raise InvalidValue(f"pods: {len(wanted)}; there may be {MOST_PODS}")
+        held = "" if hold is None else hold.name
+        return [PodInfo(_as_new(pod, next(self._numbers), held)) for pod in wanted]
 
 
-def _pods_of(question: FitQuestion) -> list[PodInfo]:
+def _wanted(question: FitQuestion) -> Sequence[Pod] | Iterator[Pod]:
     if (question.pod is None) == (not question.pods):
         raise InvalidValue("the question has to have either pods or pod")
     if question.pod is None:
-        wanted = list(question.pods)
-    elif not 1 <= question.count <= MOST_PODS:
+        return question.pods
+    if not 1 <= question.count <= MOST_PODS:
         raise InvalidValue(f"count: {question.count} is not between 1 and {MOST_PODS}")
-    else:
-        wanted = list(copies(question.pod, question.count))
-    if len(wanted) > MOST_PODS:
-        raise InvalidValue(f"pods: {len(wanted)}; there may be {MOST_PODS}")
-    return [PodInfo(_as_new(pod, number)) for number, pod in enumerate(wanted)]
+    return copies(question.pod, question.count)
 
 
-def _as_new(pod: Pod, number: int) -> Pod:
+def _as_new(pod: Pod, number: int, hold: str) -> Pod:
     """Return *pod* as if it waited, with a uid that no pod of the cluster has."""
     meta = pod.metadata
     named = msgspec.structs.replace(
-        meta, uid=f"fit:{number}", namespace=meta.namespace or "default"
+        meta,
+        uid=f"{STAND_IN}{number}",
+        namespace=meta.namespace or "default",
+        annotations={HOLD: hold, **meta.annotations} if hold else meta.annotations,
     )
-    spec = msgspec.structs.replace(pod.spec, node_name="")
+    spec = msgspec.structs.replace(pod.spec, node_name="", scheduling_gates=())
     return msgspec.structs.replace(pod, metadata=named, spec=spec)
 
 
 def _nodes_of(question: FitQuestion) -> Iterator[tuple[Node, NodeResourceTopology]]:
     if not question.nodes:
         return
+    if question.hold is not None:
+        raise ConfigError("nodes: no room can be kept on nodes that do not exist")
     nodes = nodes_of_kinds(question.nodes, prefix=_PREFIX)
     if len(nodes) > MOST_NODES:
         raise ConfigError(f"nodes: {len(nodes)}; there may be {MOST_NODES}")
@@ -108,16 +164,20 @@ def _nodes_of(question: FitQuestion) -> Iterator[tuple[Node, NodeResourceTopolog
         yield node.object, node.report(1, exact=True)
 
 
-def _answer(trials: list[Trial], wanted: int) -> dict[str, Any]:
+def _answer(trials: list[Trial], wanted: int, *, kept: int) -> dict[str, Any]:
+    """Return the answer; *kept* pods have come already, or have their room."""
     refused = [one for one in trials if not one.node]
     placed = [one for one in trials if one.node]
     return {
         "wanted": wanted,
-        "fits": len(placed),
+        "fits": len(placed) + kept,
         "onNewNodes": sum(one.node.startswith(_PREFIX) for one in placed),
-        "placements": [
-            {"pod": one.pod.key, "node": one.node, **(use_document(one.use) or {})}
-            for one in placed
-        ],
+        "placements": [_placement(one) for one in placed],
         "refused": [{"pod": one.pod.key, "reason": one.reason} for one in refused],
     }
+
+
+def _placement(trial: Trial) -> dict[str, Any]:
+    evicted = [victim.key for victim in trial.victims]
+    more = {"evicts": evicted} if evicted else {}
+    return {"pod": trial.pod.key, "node": trial.node, **(use_document(trial.use) or {}), **more}

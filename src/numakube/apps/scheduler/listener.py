@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.scheduler.binding_cycle import BindingCycle
     from numakube.apps.scheduler.claim_writer import ApiClaimActions
+    from numakube.apps.scheduler.holds import Holds
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.rejections import Rejections
@@ -35,6 +36,7 @@ class SchedulerListener:
         volumes: what waits for volumes to be bound.
         claims: what waits for claims for devices.
         gangs: pods that are scheduled together.
+        holds: room for pods that are still to come.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SchedulerListener:
         volumes: ApiVolumeActions,
         claims: ApiClaimActions,
         gangs: GangMembers,
+        holds: Holds,
     ) -> None:
         self._profiles = profiles
         self._queue = queue
@@ -59,6 +62,7 @@ class SchedulerListener:
         self._volumes = volumes
         self._claims = claims
         self._gangs = gangs
+        self._holds = holds
 
     def pod_waits(self, pod: PodInfo) -> None:
         """Queue a pod of ours."""
@@ -66,6 +70,7 @@ class SchedulerListener:
             self._queue.remove(pod.uid)
             return
         self._preemptions.seen(pod)
+        self._holds.seen(pod)
         joined = self._gangs.waits(pod)
         self._queue.add(pod)
         if joined and not self._queue.is_gated(pod.uid):
@@ -76,6 +81,7 @@ class SchedulerListener:
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""
+        self._holds.seen(pod)
         self._preemptions.forget(pod, pod.node_name)
         self._gangs.placed(pod)
         self._results.recording.placed(pod)
@@ -85,6 +91,7 @@ class SchedulerListener:
     def pod_gone(self, pod: PodInfo) -> None:
         """Forget a pod."""
         self._queue.remove(pod.uid)
+        self._holds.gone(pod)
         self._gangs.gone(pod)
         self._results.outcomes.forget(pod.uid)
         self._preemptions.forget(pod)

@@ -94,6 +94,11 @@ class SchedulerMetrics:
             ("result",),
             registry=registry,
         )
+        self.held = Gauge(
+            "numakube_held_places",
+            "Places kept for pods that are still to come, by holds of /v1/fit.",
+            registry=registry,
+        )
         self.unschedulable = Gauge(
             "scheduler_unschedulable_pods",
             "Pods that each plugin keeps from being scheduled.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.api.fit import STAND_IN
 from numakube.apps.scheduler.results import surviving
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
@@ -88,7 +89,8 @@ class Preemptions:
         node = nomination.node
         for loser in self._nominations.below(pod.priority, node):
             self._nominations.drop(loser.uid)
-            self._outcomes.nominated(loser, "")
+            if not loser.uid.startswith(STAND_IN):
+                self._outcomes.nominated(loser, "")
         self._nominations.nominate(pod, node)
         self._outcomes.nominated(pod, node)
         self._metrics.preemptions.inc()

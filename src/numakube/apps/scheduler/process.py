@@ -40,6 +40,7 @@ from numakube.apps.scheduler.default_scheduler_guard import (
 )
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.gang_cycle import GangCycle
+from numakube.apps.scheduler.holds import Holds
 from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.pod_queue import PodQueue
@@ -219,6 +220,8 @@ class SchedulerProcess:
         self._served = set(engine.runtimes)
         if self._guard is not None and not self._shares_lease:
             self._served.discard(DEFAULT_SCHEDULER)
+        holds = Holds(engine, preemptions, clock)
+        metrics.held.set_function(lambda: len(holds))
         self.mirror.listener = self._listener = SchedulerListener(
             self._served,
             queue,
@@ -229,6 +232,7 @@ class SchedulerProcess:
             volumes=volumes,
             claims=claims,
             gangs=self._members,
+            holds=holds,
         )
         gangs = GangCycle(
             engine,
@@ -250,6 +254,8 @@ class SchedulerProcess:
             preemptions=preemptions,
             results=results,
             gangs=gangs,
+            members=self._members,
+            holds=holds,
         )
 
     def _watch(self, engine: Engine) -> None:

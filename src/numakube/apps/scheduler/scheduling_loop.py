@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from numakube.apps.recording import Recording
     from numakube.apps.scheduler.binding_cycle import BindingCycle
     from numakube.apps.scheduler.gang_cycle import GangCycle
+    from numakube.apps.scheduler.holds import Holds
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.results import Results
     from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Refused
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.queue.entries import QueuedPod
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -47,12 +49,16 @@ class Scheduler:
         preemptions: Preemptions,
         results: Results,
         gangs: GangCycle,
+        members: GangMembers,
+        holds: Holds,
     ) -> None:
         self.engine = engine
         self.mirror = mirror
         self.queue = queue.waiting
         self.results = results
         self.cycle = gangs.cycle
+        self.members = members
+        self.holds = holds
         self._gangs = gangs
         self._queue = queue
         self._bindings = bindings
@@ -76,6 +82,7 @@ class Scheduler:
             beside = [
                 tasks.create_task(self._keep_resyncing()),
                 tasks.create_task(self._gangs.keep_whole()),
+                tasks.create_task(self.holds.run()),
             ]
             try:
                 await self._loop(tasks)

@@ -16,6 +16,8 @@ class Nominations:
     """Who is nominated where."""
 
     def __init__(self) -> None:
+        self.generation = 0
+        """Changes with every nomination."""
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
 
@@ -27,11 +29,13 @@ class Nominations:
         self.drop(pod.uid)
         self._by_node.setdefault(node, {})[pod.uid] = pod
         self._node_of[pod.uid] = node
+        self.generation += 1
 
     def drop(self, uid: str) -> str | None:
         """Keep no room for a pod any more; return the node where it was kept."""
         node = self._node_of.pop(uid, None)
         if node is not None:
+            self.generation += 1
             del self._by_node[node][uid]
             if not self._by_node[node]:
                 del self._by_node[node]

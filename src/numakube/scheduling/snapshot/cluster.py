@@ -335,6 +335,10 @@ class Snapshot:
         """Return the node called *name*."""
         return self._valid().node(name)
 
+    def has_placed(self, uid: str) -> bool:
+        """Tell whether the pod with that uid is counted on a node."""
+        return self._valid().node_of(uid) is not None
+
     def at(self, row: int) -> NodeInfo:
         """Return the node at a live *row*."""
         node = self._valid().by_row[row]
