@@ -36,6 +36,7 @@ from benchmarks.scheduler_throughput import (
     scheduler,
     server_process,
 )
+from numakube.apps.host.running import run_fast
 from numakube.kube.catalog import (
     DEVICE_CLASSES,
     PODS,
@@ -67,6 +68,7 @@ ROUNDS: Final = 2
 SERVER: Final = """
 import asyncio
 import structlog
+from numakube.apps.host.running import run_fast
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers
@@ -78,7 +80,7 @@ async def main():
             print(server.url, flush=True)
             await asyncio.Event().wait()
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
-asyncio.run(main())
+run_fast(main())
 """
 
 
@@ -127,7 +129,7 @@ def measure(start: Start, *, templates: bool, pods: int = BURST) -> Turn:
     with tempfile.TemporaryDirectory() as folder, server_process(SERVER) as (url, server):
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
-        return asyncio.run(_measure(kubeconfig, start, server, templates=templates, pods=pods))
+        return run_fast(_measure(kubeconfig, start, server, templates=templates, pods=pods))
 
 
 async def _measure(

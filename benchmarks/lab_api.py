@@ -26,12 +26,13 @@ PATH: Final = "/api/v1/namespaces/default/pods"
 
 SERVER: Final = """
 import asyncio
+from numakube.apps.host.running import run_fast
 from numakube_lab.api.server.api_server import ApiServer
 async def main():
     async with ApiServer() as server:
         print(server.url, flush=True)
         await asyncio.Event().wait()
-asyncio.run(main())
+run_fast(main())
 """
 
 

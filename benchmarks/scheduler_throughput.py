@@ -26,6 +26,7 @@ from tests.real.api_server import RealServer, assets
 from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import SERVER, cpu_seconds
 from numakube.api.yamls import dump_yaml
+from numakube.apps.host.running import run_fast
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
@@ -70,20 +71,20 @@ def measure(case: Case) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder, api_server() as url:
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
-        return asyncio.run(_measure(kubeconfig, scheduler, case))
+        return run_fast(_measure(kubeconfig, scheduler, case))
 
 
 def beside_stock(binaries: Path) -> Iterator[dict[str, object]]:
     """Measure on a real server; a stock kube-scheduler, which knows nothing of NUMA, on another."""
     case = CASES[0]
     with a_real_server() as kubeconfig:
-        ours = asyncio.run(_measure(kubeconfig, scheduler, case, on="real server"))
+        ours = run_fast(_measure(kubeconfig, scheduler, case, on="real server"))
     yield from ours
     if not (binaries / "kube-scheduler").exists():
         return
     with a_real_server() as kubeconfig:
         start = partial(kube_scheduler, binaries)
-        stock = asyncio.run(_measure(kubeconfig, start, case, on="kube-scheduler"))
+        stock = run_fast(_measure(kubeconfig, start, case, on="kube-scheduler"))
     for figure in stock:
         # They are for comparison; the budgets are ours.
         yield {key: value for key, value in figure.items() if key != "budget"}

@@ -19,4 +19,5 @@ class Dependencies(MetadataHookInterface):
             "grpcio>=1.70",
             "h2>=4.2",
             "protobuf>=5.29",
+            "uvloop>=0.21",
         ]

@@ -36,8 +36,9 @@ def run_program(program: Program[Any], flags: Values) -> int:
     configure_logs(options.logs.log_level, options.logs.log_format)
     if program.holds_cluster:
         keep_freed_memory()
-    with quiet_collector() if program.holds_cluster else nullcontext():
-        return run_until_stopped(lambda stop: program.run(options, around, stop))
+    busy = program.holds_cluster
+    with quiet_collector() if busy else nullcontext():
+        return run_until_stopped(lambda stop: program.run(options, around, stop), busy=busy)
 
 
 def _on_hangup(act: Callable[[], None]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from importlib.util import find_spec
 
-from numakube.apps.host.running import CUT_SHORT, run_until_stopped
+import pytest
+
+from numakube.apps.host.running import CUT_SHORT, run_fast, run_until_stopped
 
 
 def test_a_process_that_has_done_its_work_ends_by_itself() -> None:
@@ -18,7 +21,8 @@ def test_a_process_that_has_done_its_work_ends_by_itself() -> None:
     assert run_until_stopped(main) == 7
 
 
-def test_a_signal_lets_it_finish() -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_signal_lets_it_finish(busy: bool) -> None:
     """What it is at is done first."""
 
     async def main(stop: asyncio.Event) -> int:
@@ -26,7 +30,7 @@ def test_a_signal_lets_it_finish() -> None:
         await stop.wait()
         return 0
 
-    assert run_until_stopped(main) == 0
+    assert run_until_stopped(main, busy=busy) == 0
 
 
 def test_a_second_signal_cuts_it_short() -> None:
@@ -40,3 +44,13 @@ def test_a_second_signal_cuts_it_short() -> None:
         return 0
 
     assert run_until_stopped(main) == CUT_SHORT
+
+
+def test_a_busy_program_runs_on_uvloop_where_it_is_installed() -> None:
+    """And on asyncio's own event loop elsewhere."""
+
+    async def module() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    wanted = "uvloop" if find_spec("uvloop") else "asyncio.unix_events"
+    assert run_fast(module()) == wanted

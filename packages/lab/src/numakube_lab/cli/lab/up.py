@@ -269,10 +269,11 @@ def _is_given(parameter: str) -> bool:
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
     """Run a lab until it has to end; without *progress* nothing is printed."""
     from numakube.apps.host.python_gc import quiet_collector
+    from numakube.apps.host.running import run_fast
 
     try:
         with quiet_collector():
-            asyncio.run(_serve(options, folder, progress))
+            run_fast(_serve(options, folder, progress))
     finally:
         folder.remove()
 
