@@ -37,7 +37,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "--drain node-3 --scheduler numakube",
     ),
     "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
-    "defrag": ("--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4", "-f pod.yaml -o json"),
+    "defrag": (
+        "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
+        "-f pod.yaml --apply",
+        "-f pod.yaml -o json",
+    ),
     "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "align": ("", "--memory -o json", "--stay"),

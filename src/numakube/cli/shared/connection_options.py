@@ -80,7 +80,7 @@ class ClusterOptions:
         return not (self.server or self.user or self.groups or self.timeout or self.verbosity)
 
 
-class _Timeout(click.ParamType[Any]):
+class Timeout(click.ParamType[Any]):
     """Seconds, or a duration as kubectl takes it: ``5s``, ``2m``."""
 
     name = "duration"
@@ -88,6 +88,7 @@ class _Timeout(click.ParamType[Any]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        """Return the seconds."""
         from numakube.values.durations import SECOND, parse_duration
 
         text = f"{value}s" if str(value).isdecimal() else str(value)
@@ -128,7 +129,7 @@ def connection_options(
         _option(
             "--request-timeout",
             "timeout",
-            type=_Timeout(),
+            type=Timeout(),
             metavar="DURATION",
             hidden=hidden,
             help="Give up a request after this time, such as 5s.",

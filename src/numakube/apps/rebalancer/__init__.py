@@ -1,0 +1,1 @@
+"""The rebalancer: moves pods as `numakube.insight.defrag` plans it, one after the other."""

@@ -1,0 +1,93 @@
+"""``kubectl numa defrag --apply``: carries out a plan, and says what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from numakube.apps.gathering import SCHEDULING, gather
+from numakube.apps.rebalancer.following import Follower
+from numakube.apps.rebalancer.moving import Mover
+from numakube.cli.shared.connection_options import connected
+from numakube.insight.collected import SCHEDULER_CONFIG
+from numakube.insight.facts import facts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.insight.defrag import Plan
+    from numakube.insight.facts import ClusterFacts
+    from numakube.kube.client import Client
+
+GIVEN_UP: Final = 1
+_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """How a plan is to be carried out.
+
+    Attributes:
+        plan: makes the plan for a cluster.
+        show: shows a plan to the user.
+        patience: seconds that one move may take.
+        dry_run: have the API server check everything, and change nothing.
+    """
+
+    plan: Callable[[ClusterFacts], Plan]
+    show: Callable[[Plan], None]
+    patience: float
+    dry_run: bool
+
+    def run(self, cluster: ClusterOptions) -> int:
+        """Carry the plan out on *cluster*; return the exit code."""
+        try:
+            return asyncio.run(self._run(cluster))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            click.echo("interrupted: nothing stays cordoned; run it again to go on", err=True)
+            return _INTERRUPTED
+
+    async def _run(self, cluster: ClusterOptions) -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is not None:
+            # Not in threads, which get no signals. Control-C cancels the task anyway.
+            with contextlib.suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        async with connected(cluster, patient=True) as client:
+            return await self._apply(client)
+
+    async def _apply(self, client: Client) -> int:
+        mover = Mover(client, patience=self.patience, tell=click.echo, dry_run=self.dry_run)
+        await mover.lift_leftovers()
+        facts = await _look(client)
+        plan = self.plan(facts)
+        self.show(plan)
+        departure = await self._follower(client, _rehearsing(mover)).follow(plan, facts)
+        if not departure:
+            departure = await self._follower(client, mover).follow(plan, facts)
+        if departure:
+            click.echo(f"error: stopped after {_moves(mover.moved)}: {departure}", err=True)
+            return GIVEN_UP
+        return int(len(plan.nodes) < plan.wanted)
+
+    def _follower(self, client: Client, mover: Mover) -> Follower:
+        return Follower(mover=mover, look=lambda: _look(client), plan=self.plan)
+
+
+def _rehearsing(mover: Mover) -> Mover:
+    """Return one that has the server check every deed: who may not do all of it does nothing."""
+    return Mover(mover.client, patience=mover.patience, tell=lambda _: None, dry_run=True)
+
+
+def _moves(count: int) -> str:
+    return "1 move" if count == 1 else f"{count} moves"
+
+
+async def _look(client: Client) -> ClusterFacts:
+    return facts_of(await gather(client, what=SCHEDULING | {SCHEDULER_CONFIG}))

@@ -1,0 +1,76 @@
+"""Plans are carried out pod by pod, and given up where the cluster does not follow them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.apps.rebalancer.fragmented import cordon, fragmented, on
+
+from numakube.apps.rebalancer.moving import CORDONED, Mover
+from numakube.insight.defrag import Move, Step
+from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
+from numakube.kube.patches import merge_patch
+from numakube.testing import until
+from numakube_lab.testing import LabCluster
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[LabCluster]:
+    """Two nodes, and two pods on the first that could go to the second."""
+    async with fragmented() as found:
+        yield found
+
+
+def mover(world: LabCluster, told: list[str], patience: float = 120.0) -> Mover:
+    """Return one that says what it does to *told*."""
+    return Mover(world.client, patience=patience, tell=told.append)
+
+
+async def carry_out(world: LabCluster, app: str, told: list[str], patience: float = 120.0) -> str:
+    """Move the pod of *app* from the first node to the second; return why not."""
+    pods = {one.metadata.key: one for one in world.pods.store}
+    key = next(key for key, one in pods.items() if one.metadata.labels.get("app") == app)
+    step = Step("node-0", (Move(key, "node-0", "node-1"),))
+    return await mover(world, told, patience).carry_out(step, pods)
+
+
+async def cordoned(world: LabCluster) -> set[str]:
+    """Return which nodes take no pods."""
+    nodes = (await world.client.list(NODES)).items
+    return {one.metadata.name for one in nodes if one.spec.unschedulable}
+
+
+async def test_a_pod_that_may_not_leave_or_has_no_place_ends_it(world: LabCluster) -> None:
+    """In the words of the API server and of the scheduler; the pod is where it was then."""
+    selector = {"matchLabels": {"app": "a"}}
+    budget = {"metadata": {"name": "a"}, "spec": {"minAvailable": 1, "selector": selector}}
+    await world.client.create(POD_DISRUPTION_BUDGETS, budget, namespace="default")
+    departure = await carry_out(world, "a", [], patience=1.0)
+    assert "may not be evicted" in departure
+    assert "disruption budget" in departure
+    assert (on(world, "node-0"), await cordoned(world)) == ({"a", "b"}, set())
+
+    await cordon(world, "node-1", cordoned=True)
+    departure = await carry_out(world, "b", [], patience=2.0)
+    assert "has no node: 0/2 nodes are available" in departure
+    await world.until(lambda: on(world, "node-0") == {"a", "b"})
+    assert await cordoned(world) == {"node-1"}
+
+
+async def test_an_interrupted_move_leaves_no_node_cordoned(world: LabCluster) -> None:
+    """Neither by cancellation, nor, once it is run again, by the end of its process."""
+    await cordon(world, "node-1", cordoned=True)
+    told: list[str] = []
+    moving = asyncio.create_task(carry_out(world, "a", told))
+    await until(lambda: told, lambda lines: any("evicted" in line for line in lines))
+    moving.cancel()
+    await asyncio.gather(moving, return_exceptions=True)
+    assert await cordoned(world) == {"node-1"}
+    await cordon(world, "node-1", cordoned=False)
+    left = {"metadata": {"annotations": {CORDONED: "x"}}, "spec": {"unschedulable": True}}
+    await world.client.patch(NODES, "node-0", merge_patch(left))
+    assert await mover(world, told).lift_leftovers() == ["node-0"]
+    assert await cordoned(world) == set()
+    assert told[-1] == "node/node-0 uncordoned: left behind by an interrupted run"
