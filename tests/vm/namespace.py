@@ -23,8 +23,9 @@ from tests.real.api_server import free_ports
 from tests.vm.devices import FakePlugins
 from tests.vm.fake_runtime import FakeRuntime
 from tests.vm.kubelets import KubeletFile
-from tests.vm.node import NodeFailed
+from tests.vm.node import NodeFailed, WouldNotStart
 from tests.vm.programs import Program, asset
+from tests.vm.truth import truth_of
 
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.yamls import dump_yaml
@@ -154,6 +155,9 @@ class NamespaceNode:
 
         Not between two writes by which it gives out CPUs or memory: it does not start from what is
         in its files then ("please drain node and remove policy state file").
+
+        Raises:
+            WouldNotStart: that does not pass.
         """
         for _ in range(_MOST_WRITES):
             os.kill(self._kubelet.pid, signal.SIGSTOP)
@@ -162,6 +166,8 @@ class NamespaceNode:
                 break
             os.kill(self._kubelet.pid, signal.SIGCONT)
             await elapse(_WRITE_SECONDS)
+        else:
+            raise WouldNotStart
         self._kubelet.kill()
         self._kubelet.start()
 
@@ -173,11 +179,12 @@ class NamespaceNode:
     async def _would_start(self) -> bool:
         config = read_kubelet_config((self.state / "config.yaml").read_text())
         model = KubeletNode(self.machine, settings_of(config, self.machine))
+        files = await self.state_files()
         try:
-            restore(model, await self.state_files())
+            restore(model, files)
         except (KubeletStartError, InvalidValue):
             return False
-        return True
+        return not truth_of(files).groups_overlap
 
     async def restart_plugins(self) -> None:
         """End all device plugins, and start them again."""

@@ -18,6 +18,10 @@ class NodeFailed(Exception):
     """The node did not do what it was asked for; the message has the end of its log."""
 
 
+class WouldNotStart(Exception):
+    """No kubelet would surely start from what is in the state files, so this one was not killed."""
+
+
 class Node(Protocol):
     """A machine with a real kubelet, and numakube's components on it."""
 
@@ -58,7 +62,11 @@ class Node(Protocol):
         ...
 
     async def restart_kubelet(self) -> None:
-        """Kill the kubelet and start it again; returns when it has been started."""
+        """Kill the kubelet and start it again; returns when it has been started.
+
+        Raises:
+            WouldNotStart: its state files would keep it from starting.
+        """
         ...
 
     async def restart_plugins(self) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.vm.campaign import Action, Campaign
 from tests.vm.kubelets import Choice
+from tests.vm.node import WouldNotStart
 
 
 async def run_plan(
@@ -66,11 +67,17 @@ def disturbances(campaign: Campaign) -> Mapping[str, Action]:
         await node.kill("exporter")
         await node.start("exporter")
 
+    async def restart_kubelet() -> None:
+        try:
+            await node.restart_kubelet()
+        except WouldNotStart:
+            campaign.counts["kubelets left alone, which would not start from their own files"] += 1
+
     async def kill_both() -> None:
-        await asyncio.gather(node.restart_kubelet(), kill_exporter())
+        await asyncio.gather(restart_kubelet(), kill_exporter())
 
     return {
-        "kubelet restarts": node.restart_kubelet,
+        "kubelet restarts": restart_kubelet,
         "exporter kills": kill_exporter,
         "API server restarts": cluster.plane.restart,
         "kubelet and exporter restarts": kill_both,

@@ -13,7 +13,7 @@ from tests.vm.kubelets import Choice, KubeletFile, every_choice, parse_choice
 from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.reports import Settled, Version, as_held, judge, read_version
 from tests.vm.shapes import SHAPES, machine_of
-from tests.vm.truth import Held
+from tests.vm.truth import Held, Truth
 
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import config_problems, read_kubelet_config
@@ -49,6 +49,23 @@ def test_a_seed_gives_the_same_pods() -> None:
     """So that a mistake can be seen again."""
     first, second = (PodMaker(machine_of("four"), Random(3)) for _ in range(2))
     assert [first.draw(f"p{n}") for n in range(50)] == [second.draw(f"p{n}") for n in range(50)]
+
+
+def test_numa_nodes_that_pods_use_in_different_groups_are_found() -> None:
+    """No kubelet surely starts from the files that say so."""
+    truth = Truth(
+        held={
+            "a": Held(CpuSet(), (((0, 1), "memory", 1),), {}),
+            "b": Held(CpuSet(), (((0, 1), "memory", 1), ((2,), "memory", 1)), {}),
+        },
+        shared=None,
+        free={},
+        cells={},
+        registered={},
+    )
+    assert not truth.groups_overlap
+    alone = Held(CpuSet(), (((0,), "memory", 1),), {})
+    assert replace(truth, held={**truth.held, "c": alone}).groups_overlap
 
 
 def test_a_twin_asks_no_scheduler() -> None:

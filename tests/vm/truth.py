@@ -57,6 +57,20 @@ class Truth:
         """Return what the pod with that uid holds."""
         return self.held.get(uid, Held(CpuSet(), (), {}))
 
+    @property
+    def groups_overlap(self) -> bool:
+        """Whether pods use a NUMA node in different groups.
+
+        The kubelet says of such a node that it is in the group of the pod that came last; a kubelet
+        that starts works that out from its pods in random order, and gives up if it differs.
+        """
+        groups: dict[int, set[tuple[int, ...]]] = {}
+        for held in self.held.values():
+            for nodes, *_ in held.memory:
+                for number in nodes:
+                    groups.setdefault(number, set()).add(nodes)
+        return any(len(some) > 1 for some in groups.values())
+
 
 def truth_of(files: StateFiles) -> Truth:
     """Return what *files* say."""
