@@ -50,7 +50,7 @@ class Told:
         """A pod is bound."""
         self.placed.append(pod.name)
 
-    def pod_gone(self, pod: PodInfo) -> None:
+    def pod_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """A pod is gone."""
         self.gone.append(pod.name)
 

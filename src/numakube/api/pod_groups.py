@@ -49,6 +49,7 @@ class PodGroupSpec(Wire, frozen=True):
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
+    priority: int | None = None
 
 
 class PodGroup(Wire, frozen=True):

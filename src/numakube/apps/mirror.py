@@ -57,7 +57,7 @@ class Listener(Protocol):
         """A pod is bound, by us or by another scheduler."""
         ...
 
-    def pod_gone(self, pod: PodInfo) -> None:
+    def pod_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """A pod has ended or was deleted; told again when one that has ended is deleted."""
         ...
 
@@ -165,6 +165,10 @@ class Mirror:
     def is_assumed(self, uid: str) -> bool:
         """Tell whether a pod is counted on a node though the server has not said so."""
         return uid in self._assumed
+
+    def assumed_on(self, uid: str) -> str:
+        """Return the node on which a pod is counted though the server has not said so."""
+        return self._assumed.get(uid, "")
 
     @property
     def assumed_count(self) -> int:
@@ -281,12 +285,12 @@ class Mirror:
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = PodInfo(change.object)
         if isinstance(change, Removed):
-            self._pod_is_gone(pod)
+            self._pod_is_gone(pod, deleted=True)
             self.apply(self.cache.pod_gone(pod.uid))
             return
         self.apply(self.cache.pod_seen(pod))
         if pod.has_ended:
-            self._pod_is_gone(pod)
+            self._pod_is_gone(pod, deleted=False)
         elif pod.node_name:
             self._pod_is_placed(pod, change)
         elif pod.uid not in self._assumed and self.listener is not None:
@@ -304,12 +308,12 @@ class Mirror:
         elif _matters(change.old, change.object):
             self._tell(EventKind.POD_UPDATED, node=pod.node_name, pod=pod)
 
-    def _pod_is_gone(self, pod: PodInfo) -> None:
+    def _pod_is_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         self._assumed.pop(pod.uid, None)
         node = self.cluster.node_of(pod.uid)
         before = self.cluster.remove_pod(pod.uid)
         if self.listener is not None:
-            self.listener.pod_gone(pod)
+            self.listener.pod_gone(pod, deleted=deleted)
             if before is not None and pod.has_ended:
                 self.listener.pod_ended(pod)
         if node is not None:

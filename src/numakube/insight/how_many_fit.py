@@ -189,6 +189,25 @@ def book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node
     return status
 
 
+class EngineBooks:
+    """Books the places of a plan on an engine, and gives them back."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
+        """Count *pod* on the node that was chosen, unless a plugin refuses to."""
+        runtime = self._engine.runtime_for(pod.scheduler_name)
+        return book(self._engine, runtime, chosen.state, pod, chosen.node)
+
+    def give_back(self, pod: PodInfo, chosen: Chosen) -> None:
+        """Count *pod*, which was reserved for, on no node."""
+        runtime = self._engine.runtime_for(pod.scheduler_name)
+        runtime.unreserve(chosen.state, pod, chosen.node)
+        self._engine.cluster.take(pending_changes(chosen.state), self._engine.cache)
+        self._engine.cluster.remove_pod(pod.uid)
+
+
 def alike(engine: Engine, nodes: Iterable[NodeInfo]) -> Iterator[list[NodeInfo]]:
     """Yield *nodes* in groups of equals."""
     buckets: dict[object, list[tuple[object, list[NodeInfo]]]] = {}

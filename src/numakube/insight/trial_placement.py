@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.insight.how_many_fit import FirstOfEquals, book
+from numakube.insight.how_many_fit import EngineBooks, FirstOfEquals
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
 
 if TYPE_CHECKING:
@@ -142,8 +141,8 @@ def _added(engine: Engine, node: Node, report: NodeResourceTopology) -> Iterator
 
 @contextmanager
 def _booked(engine: Engine, pod: PodInfo, chosen: Chosen) -> Iterator[Trial]:
-    runtime, state = engine.runtime_for(pod.scheduler_name), chosen.state
-    status = book(engine, runtime, state, pod, chosen.node)
+    books = EngineBooks(engine)
+    status = books.reserve(pod, chosen)
     node = engine.cluster.node(chosen.node)
     if node is None or not status.ok:
         yield Trial(pod, reason=f"{status.plugin}: {status.message}")
@@ -153,6 +152,4 @@ def _booked(engine: Engine, pod: PodInfo, chosen: Chosen) -> Iterator[Trial]:
     try:
         yield Trial(pod, node.name, use)
     finally:
-        runtime.unreserve(state, pod, node.name)
-        engine.cluster.take(pending_changes(state), engine.cache)
-        engine.cluster.remove_pod(pod.uid)
+        books.give_back(pod, chosen)

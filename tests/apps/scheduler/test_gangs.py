@@ -18,6 +18,7 @@ from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     COSCHEDULING_LABEL,
+    DISRUPTION_MODE,
     MIN_LABEL,
     NAME_LABEL,
     REQUIRED_TOPOLOGY,
@@ -214,34 +215,53 @@ async def test_a_restarted_scheduler_completes_a_gang(sites: Opener) -> None:
         assert placed(world) == {"a", "b"}
 
 
-@pytest.fixture
-def group_definition() -> dict[str, Any]:
-    """Return a definition with the fields of coscheduling's PodGroup that are read."""
+def definition(group: str, version: str) -> dict[str, Any]:
+    """Return a definition that takes every PodGroup."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
-    version = {"name": "v1alpha1", "served": True, "storage": True}
+    served = {"name": version, "served": True, "storage": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"podgroups.{GROUP}",
+            "name": f"podgroups.{group}",
             "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
         },
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": names,
-            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
     }
 
 
-async def test_pods_wait_for_the_group_object_that_they_name(
-    sites: Opener, group_definition: dict[str, Any]
+async def create_group(
+    world: LabCluster, group: str, version: str, name: str, spec: dict[str, Any]
 ) -> None:
+    """Create a PodGroup of one of the APIs."""
+    groups = Resource(
+        group=group,
+        version=version,
+        plural="podgroups",
+        kind="PodGroup",
+        namespaced=True,
+        object_type=dict[str, Any],
+    )
+    document = {
+        "apiVersion": f"{group}/{version}",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    await world.client.create(groups, document, namespace="default")
+
+
+async def test_pods_wait_for_the_group_object_that_they_name(sites: Opener) -> None:
     """Coscheduling's; the object says how many are needed."""
     async with lab_cluster(2, shape=SHAPE, on=sites) as world:
-        await world.client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, group_definition)
+        kind = definition(GROUP, "v1alpha1")
+        await world.client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, kind)
         await world.start()
         metadata = {"labels": {COSCHEDULING_LABEL: "team"}}
         pods = [pod_document(name, ALMOST_A_NODE, metadata=metadata) for name in "ab"]
@@ -249,24 +269,38 @@ async def test_pods_wait_for_the_group_object_that_they_name(
         await world.runs("alone")
         assert placed(world) == {"alone"}
 
-        groups = Resource(
-            group=GROUP,
-            version="v1alpha1",
-            plural="podgroups",
-            kind="PodGroup",
-            namespaced=True,
-            object_type=dict[str, Any],
-        )
-        group = {
-            "apiVersion": f"{GROUP}/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": "team"},
-            "spec": {"minMember": 2},
-        }
-        await world.client.create(groups, group, namespace="default")
+        await create_group(world, GROUP, "v1alpha1", "team", {"minMember": 2})
 
         await world.runs("a", "b")
         assert not any(map(refusal_of, world.pods.store))
+
+
+async def test_a_gang_that_says_so_is_evicted_as_a_whole_for_a_single_pod(sites: Opener) -> None:
+    """The others of it are of no use alone."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await urgent(world)
+        await world.start()
+        await world.create(*gang("a", "b", annotations={DISRUPTION_MODE: "all"}))
+        await world.runs("a", "b")
+
+        await world.create(pod_document("first", ALMOST_A_NODE, priorityClassName="urgent"))
+
+        await world.runs("first")
+        await world.until(lambda: {pod.metadata.name for pod in world.pods.store} == {"first"})
+
+
+async def test_members_wait_no_longer_when_the_last_one_comes_with_a_node(sites: Opener) -> None:
+    """Somebody else has placed it."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await world.start()
+        first, second = gang("a", "b")
+        await world.create(first, pod_document("alone", "1"))
+        await world.runs("alone")
+        second["spec"]["nodeName"] = min(world.pool.kubelets)
+
+        await world.create(second)
+
+        await world.runs("a", "b")
 
 
 FAULTS = (

@@ -40,7 +40,7 @@ def test_a_pod_that_names_no_group_is_on_its_own() -> None:
 
 
 def test_a_group_of_kubernetes_says_what_its_gang_needs() -> None:
-    """Count, topology, and whether it is evicted as a whole."""
+    """Count, topology, priority, and whether it is evicted as a whole."""
     objects = ClusterObjects()
     member = pod(spec={"schedulingGroup": {"podGroupName": "g"}})
     assert gang_of(member, objects) == MissingGang("ns/g")
@@ -48,10 +48,11 @@ def test_a_group_of_kubernetes_says_what_its_gang_needs() -> None:
         "schedulingPolicy": {"gang": {"minCount": 3}},
         "schedulingConstraints": {"topology": [{"key": RACK}]},
         "disruptionMode": {"all": {}},
+        "priority": 7,
     }
     objects.pod_groups["ns/g"] = msgspec.convert({"spec": spec}, PodGroup)
     assert gang_of(member, objects) == Gang(
-        name="ns/g", min_count=3, required_topology=RACK, evicted_together=True
+        name="ns/g", min_count=3, required_topology=RACK, evicted_together=True, priority=7
     )
 
 
@@ -91,12 +92,33 @@ def test_members_are_counted_wherever_they_are() -> None:
     assert members.waits(labelled("b"))
     members.placed(labelled("a"))
     assert (members.of(labelled()).running, members.of(labelled()).known) == (1, 2)
-    members.gone(labelled("a", status={"phase": "Succeeded"}))
+    members.gone(labelled("a", status={"phase": "Succeeded"}), deleted=False)
     assert (members.of(labelled()).running, members.of(labelled()).known) == (1, 2)
-    members.gone(labelled("b", status={"phase": "Failed"}))
+    members.gone(labelled("b", status={"phase": "Failed"}), deleted=False)
     assert members.of(labelled()).known == 1
-    members.gone(labelled("a"))
+    members.gone(labelled("a", status={"phase": "Succeeded"}), deleted=True)
     assert len(members) == 0
+
+
+def test_a_member_counts_in_one_gang_and_as_long_as_it_stays() -> None:
+    """Its label may be changed, and it may be on its way out."""
+    members = GangMembers()
+    members.placed(labelled("a"))
+    other = pod("a", labels={"scheduling.x-k8s.io/pod-group": "other"})
+    assert members.placed(other)
+    assert (members.of(labelled()).known, members.of(other).known) == (0, 1)
+    members.placed(pod("a", labels=other.labels, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert len(members) == 0
+
+
+def test_a_gang_is_not_overdue_while_the_rest_of_it_is_under_way() -> None:
+    """Its members would be evicted at the moment when it becomes whole."""
+    members, objects = GangMembers(), ClusterObjects()
+    members.placed(labelled("a"))
+    members.waits(labelled("b"))
+    assert not list(members.incomplete(objects, 0.0, 10.0))
+    assert not list(members.incomplete(objects, 10.0, 10.0, {"b"}.__contains__))
+    assert len(list(members.incomplete(objects, 10.0, 10.0))) == 1
 
 
 def test_a_gang_is_overdue_when_too_few_have_run_for_too_long() -> None:
@@ -112,7 +134,7 @@ def test_a_gang_is_overdue_when_too_few_have_run_for_too_long() -> None:
     assert overdue(110.0) == ["ns/g"]
     members.placed(labelled("b"))
     assert overdue(200.0) == []
-    members.gone(labelled("b"))
+    members.gone(labelled("b"), deleted=True)
     assert overdue(201.0) == []
     assert overdue(211.0) == ["ns/g"]
     assert list(members.incomplete(objects, 999.0, 0.0)) == []

@@ -158,10 +158,10 @@ class Verbs:
         self.recording.placed(pod)
         self._forget(pod.uid)
 
-    def pod_gone(self, pod: PodInfo) -> None:
+    def pod_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """Forget a pod."""
         self._forget(pod.uid)
-        if not pod.has_ended:
+        if deleted and not pod.has_ended:
             self.recording.deleted(pod)
 
     def pod_ended(self, pod: PodInfo) -> None:

@@ -1,16 +1,16 @@
-"""One plan for all members of a gang: every member that it needs is reserved for, or none.
+"""Gangs in the scheduler: plans are carried out as a whole, and gangs are kept whole.
 
-When a member's turn comes, all other waiting members come with it. They are placed one after the
-other, each counting on the room that those before it leave. If the gang gets as many as it needs,
-all are bound; if not, everything is given back before anybody else has seen it. If members fit
-only after evictions, nobody is evicted before there is room for all in this way.
-
-A gang that asks for one topology domain is tried in each, those with the fewest nodes for it first.
+When a member's turn comes, all other waiting members come with it. If the plan
+(`numakube.scheduling.gang_planning`) gives the gang as many as it needs, all are bound; if not,
+everything has been given back before another pod is tried. If members fit only after evictions,
+nobody is evicted before there is room for all in this way, and all places are kept until the
+victims are gone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -18,21 +18,15 @@ import structlog
 from numakube.apps.scheduler.binding_cycle import Placement
 from numakube.apps.scheduler.preemptions import evict
 from numakube.apps.scheduler.results import surviving
-from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.plugins import Nomination
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unresolvable
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import (
-    GANG_DOMAIN,
-    GangScheduling,
-    domains_of,
-    gang_to_plan,
-)
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numakube.apps.mirror import Mirror
     from numakube.apps.scheduler.binding_cycle import BindingCycle
@@ -41,9 +35,9 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.results import Results
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.cycle import Cycle
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
-    from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
+    from numakube.scheduling.cycle import Chosen, Cycle
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
     from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
     from numakube.scheduling.queue.entries import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -54,24 +48,36 @@ _LOOK_SECONDS: Final = 1.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Where the members of a gang would go.
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The members that are tried together, and where their places are booked."""
 
-    Attributes:
-        placements: members that are reserved for.
-        nominations: members that fit once others are evicted.
-        refused: members that fit nowhere, the first one first.
-    """
-
-    placements: list[Placement] = field(default_factory=list)
-    nominations: list[tuple[QueuedPod, Nomination]] = field(default_factory=list)
-    refused: list[tuple[QueuedPod, Refused | Failed]] = field(default_factory=list)
+    gang: Gang
+    entries: Mapping[str, QueuedPod]
+    needed: int
+    engine: Engine
+    bindings: BindingCycle
+    mirror: Mirror
+    started: float
 
     @property
-    def fitting(self) -> int:
-        """How many members have a place."""
-        return len(self.placements) + len(self.nominations)
+    def pods(self) -> list[PodInfo]:
+        """The members."""
+        return [entry.pod for entry in self.entries.values()]
+
+    def placement(self, pod: PodInfo, chosen: Chosen) -> Placement:
+        """Return a member on its way to the node that was chosen."""
+        runtime = self.engine.runtimes[pod.scheduler_name]
+        return Placement(self.entries[pod.uid], runtime, chosen, self.started)
+
+    def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
+        """Count *pod* on the node that was chosen, unless a plugin refuses to."""
+        return self.bindings.reserve(self.placement(pod, chosen))
+
+    def give_back(self, pod: PodInfo, chosen: Chosen) -> None:
+        """Count *pod* on no node; it was only tried, so that nobody needs to know."""
+        with self.mirror.silently():
+            self.bindings.give_back(self.placement(pod, chosen))
 
 
 class GangCycle:
@@ -110,17 +116,52 @@ class GangCycle:
         """Place the gang of *first*, or say why it does not fit."""
         members = self._members.of(first.pod)
         entries = [first, *self._queue.waiting.take(members.waiting.keys() - {first.uid})]
-        entries = [one for one in entries if one.pod.scheduler_name in self._engine.runtimes]
-        under_way = sum(map(self._mirror.is_assumed, members.waiting))
-        needed = max(gang.min_count - members.running - under_way, 1)
-        plan = self._plan(entries, gang, needed, started)
-        self._results.metrics.gang_attempts.labels(_result(plan, needed)).inc()
-        if plan.fitting < needed:
-            self._refuse(entries, plan, gang, needed, started)
+        try:
+            self._attempt(entries, gang, members, tasks, started)
+        except Exception as error:
+            # The first one is put back by whoever catches this.
+            for entry in entries[1:]:
+                if entry.uid not in self._bindings:
+                    self._results.failed(entry, f"internal error: {reason_of(error)}", started)
+            raise
+
+    def _attempt(
+        self,
+        entries: Sequence[QueuedPod],
+        gang: Gang,
+        members: Members,
+        tasks: asyncio.TaskGroup,
+        started: float,
+    ) -> None:
+        under_way = {uid: node for uid in members.waiting if (node := self._mirror.assumed_on(uid))}
+        attempt = _Attempt(
+            gang,
+            {entry.uid: entry for entry in entries},
+            max(gang.min_count - members.running - len(under_way), 1),
+            self._engine,
+            self._bindings,
+            self._mirror,
+            started,
+        )
+        if unlike := _of_other_priority(attempt.pods, gang):
+            self._refuse(attempt, GangPlan(), unlike)
+            return
+        planner = GangPlanner(self._engine, self.cycle, attempt)
+        plan = planner.plan(
+            attempt.pods,
+            gang,
+            attempt.needed,
+            running_on=[*members.nodes, *under_way.values()],
+            may_evict=not any(map(self._preemptions.awaits_victims, attempt.pods)),
+        )
+        self._results.metrics.gang_attempts.labels(_result(plan, attempt.needed)).inc()
+        if plan.fitting < attempt.needed:
+            self._refuse(attempt, plan)
         elif plan.nominations:
-            self._make_room(entries, plan, gang, tasks, started)
+            planner.undo(plan)
+            self._make_room(attempt, plan, tasks)
         else:
-            self._carry_out(plan, tasks, started)
+            self._carry_out(attempt, plan, tasks)
 
     async def keep_whole(self) -> None:
         """Evict the members of gangs that have run with too few for too long; until cancelled."""
@@ -132,17 +173,24 @@ class GangCycle:
 
     async def _evict_overdue(self) -> None:
         now, objects = self._client.clock.monotonic(), self._engine.cluster.objects
-        for gang, members in self._members.incomplete(objects, now, self._incomplete_seconds()):
-            members.incomplete_since = now
-            running = list(members.placed.values())
-            _log.warning(
-                "gang_incomplete", gang=gang.name, running=members.running, needed=gang.min_count
-            )
-            self._results.metrics.gang_attempts.labels("released").inc()
-            for pod in running:
-                self._results.outcomes.gang_released(pod, gang.name, gang.min_count)
-            why = f"fewer than {gang.min_count} pods of gang {gang.name} ran for too long"
-            await evict(self._client, running, running[0], running[0].node_name, why)
+        overdue = self._members.incomplete(
+            objects, now, self._incomplete_seconds(), self._mirror.is_assumed
+        )
+        await asyncio.gather(*(self._release(gang, members) for gang, members in overdue))
+
+    async def _release(self, gang: Gang, members: Members) -> None:
+        """Evict the members of a gang; if that fails, it is overdue still and tried again."""
+        running = list(members.placed.values())
+        why = f"fewer than {gang.min_count} pods of gang {gang.name} ran for too long"
+        _log.warning(
+            "gang_incomplete", gang=gang.name, running=members.running, needed=gang.min_count
+        )
+        if await evict(self._client, running, running[0], running[0].node_name, why):
+            return
+        members.incomplete_since = None
+        self._results.metrics.gang_attempts.labels("released").inc()
+        for pod in running:
+            self._results.outcomes.gang_released(pod, gang.name, gang.min_count)
 
     def _incomplete_seconds(self) -> float:
         for runtime in self._engine.runtimes.values():
@@ -151,161 +199,76 @@ class GangCycle:
                 return float(plugin.args.incomplete_seconds)
         return 0.0
 
-    def _plan(self, entries: Sequence[QueuedPod], gang: Gang, needed: int, started: float) -> _Plan:
-        """Return the first plan that gives the gang what it needs, or else the one that came next.
-
-        Places without evictions go first, and domains before the whole cluster.
-        """
-        best = _Plan()
-        if len(entries) < needed:
-            return best
-        for evicting in (False, True):
-            for domain in self._domains(entries[0], gang):
-                plan = self._try(entries, needed, domain, started, evicting=evicting)
-                if plan.fitting >= needed:
-                    return plan
-                self._undo(plan)
-                best = plan if plan.fitting >= best.fitting else best
-            if not any(isinstance(one, Refused) and one.nomination for _, one in best.refused):
-                break
-        return best
-
-    def _domains(self, first: QueuedPod, gang: Gang) -> Iterator[Domain | None]:
-        key = gang.required_topology or gang.preferred_topology
-        if key:
-            rows = domains_of(self._engine.cluster.snapshot(), key)
-            for value in sorted(rows, key=lambda one: (len(rows[one]), one)):
-                yield key, value
-        if not gang.required_topology:
-            yield None
-
-    def _try(
-        self,
-        entries: Sequence[QueuedPod],
-        needed: int,
-        domain: Domain | None,
-        started: float,
-        *,
-        evicting: bool,
-    ) -> _Plan:
-        plan = _Plan()
-        for position, entry in enumerate(entries):
-            self._place(plan, entry, domain, started, evicting=evicting)
-            if plan.fitting + len(entries) - position - 1 < needed:
-                break
-        return plan
-
-    def _place(
-        self,
-        plan: _Plan,
-        entry: QueuedPod,
-        domain: Domain | None,
-        started: float,
-        *,
-        evicting: bool,
-    ) -> None:
-        runtime = self._engine.runtimes[entry.pod.scheduler_name]
-        state = CycleState()
-        if domain is not None:
-            state.write(GANG_DOMAIN, domain)
-        decision = self.cycle.decide(entry.pod, runtime, None if domain is None else state)
-        if isinstance(decision, Chosen):
-            placement = Placement(entry, runtime, decision, started)
-            status = self._bindings.reserve(placement)
-            if status.ok:
-                plan.placements.append(placement)
-            else:
-                plan.refused.append((entry, Failed(status)))
-        elif evicting and isinstance(decision, Refused) and decision.nomination is not None:
-            # Those that come next must not count on the same room.
-            self._engine.nominations.nominate(entry.pod, decision.nomination.node)
-            plan.nominations.append((entry, decision.nomination))
-        else:
-            plan.refused.append((entry, decision))
-
-    def _undo(self, plan: _Plan) -> None:
-        """Give back everything that a plan has taken; nobody needs to know."""
-        with self._mirror.silently():
-            for placement in reversed(plan.placements):
-                self._bindings.give_back(placement)
-        for entry, _ in plan.nominations:
-            self._engine.nominations.drop(entry.uid)
-
-    def _carry_out(self, plan: _Plan, tasks: asyncio.TaskGroup, started: float) -> None:
-        for placement in plan.placements:
-            self._results.decided(placement.entry, placement.decision, started)
+    def _carry_out(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
+        for pod, chosen in plan.placements:
+            placement = attempt.placement(pod, chosen)
+            self._results.decided(placement.entry, chosen, attempt.started)
             self._bindings.carry_out(placement, tasks)
-        for entry, decision in plan.refused:
-            self._put_back(entry, decision, "", started)
+        for pod, decision in plan.refused:
+            self._put_back(attempt, attempt.entries[pod.uid], decision, "")
 
-    def _make_room(
-        self,
-        entries: Sequence[QueuedPod],
-        plan: _Plan,
-        gang: Gang,
-        tasks: asyncio.TaskGroup,
-        started: float,
-    ) -> None:
+    def _make_room(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
         """Evict whoever stands in the way of the gang, and keep all its places until they go."""
-        self._undo(plan)
-        for placement in plan.placements:
-            self._preemptions.hold(placement.pod, placement.node)
+        for pod, chosen in plan.placements:
+            self._preemptions.hold(pod, chosen.node)
+        waker = plan.nominations[0][0]
         victims = 0
-        for entry, nomination in plan.nominations:
-            whole = self._with_their_gangs(nomination)
-            victims += len(whole.victims)
-            self._preemptions.follow(entry.pod, whole, tasks)
-        message = f"gang {gang.name}: waiting for {victims} evicted pods to leave"
+        for pod, nomination in plan.nominations:
+            victims += self._preemptions.follow(pod, nomination, tasks, waker=waker)
+        message = f"gang {attempt.gang.name}: waiting for {victims} evicted pods to leave"
         decision = self._nothing_tried(message)
-        for entry in entries:
-            self._put_back(entry, decision, message, started)
+        for entry in attempt.entries.values():
+            self._put_back(attempt, entry, decision, message)
 
-    def _with_their_gangs(self, nomination: Nomination) -> Nomination:
-        """Add the other members of gangs that are evicted as a whole."""
-        victims = {victim.uid: victim for victim in nomination.victims}
-        for victim in nomination.victims:
-            gang = self.gang_of(victim)
-            if gang is not None and gang.evicted_together:
-                victims |= self._members.of(victim).placed
-        return Nomination(nomination.node, tuple(victims.values()))
-
-    def _refuse(
-        self,
-        entries: Sequence[QueuedPod],
-        plan: _Plan,
-        gang: Gang,
-        needed: int,
-        started: float,
-    ) -> None:
+    def _refuse(self, attempt: _Attempt, plan: GangPlan, about: str = "") -> None:
         """Put all members back with what keeps the gang from fitting."""
-        about = f"gang {gang.name}: {plan.fitting} of {needed} needed pods fit"
+        of = f"gang {attempt.gang.name}: "
         if not plan.refused:
-            about = f"gang {gang.name}: {len(entries)} of {needed} needed pods can be tried"
-            decision: Refused | Failed = self._nothing_tried(about)
+            tried = f"{len(attempt.entries)} of {attempt.needed} needed pods can be tried"
+            message = of + (about or tried)
+            decision: Refused | Failed = self._nothing_tried(message)
         else:
-            entry, decision = plan.refused[0]
-            about += f"; {entry.pod.name}: {decision.why}"
-        for entry in entries:
-            self._preemptions.give_up(entry.pod)
-            self._put_back(entry, decision, about, started)
+            pod, decision = plan.refused[0]
+            fitting = f"{plan.fitting} of {attempt.needed} needed pods fit"
+            message = f"{of}{fitting}; {pod.name}: {decision.why}"
+        waits = any(map(self._preemptions.awaits_victims, attempt.pods))
+        for entry in attempt.entries.values():
+            if not waits:
+                self._preemptions.give_up(entry.pod)
+            self._put_back(attempt, entry, decision, message, plan.refused_by)
 
     def _nothing_tried(self, why: str) -> Refused:
         status = unresolvable(why).by(GangScheduling.name)
         return Refused(Diagnosis(total=len(self._engine.cluster.row_of), pre_filter=status))
 
     def _put_back(
-        self, entry: QueuedPod, decision: Refused | Failed, message: str, started: float
+        self,
+        attempt: _Attempt,
+        entry: QueuedPod,
+        decision: Refused | Failed,
+        message: str,
+        refused_by: frozenset[str] = frozenset(),
     ) -> None:
+        started = attempt.started
         if isinstance(decision, Failed):
             self._results.failed(entry, message or decision.why, started)
             return
         alone = Refused(decision.diagnosis, unfinished=decision.unfinished)
         message = message or alone.why
         self._results.tell_refused(entry, alone, message, started)
-        self._results.put_back(entry, alone, message, started)
+        self._results.put_back(entry, alone, message, started, refused_by)
 
 
-def _result(plan: _Plan, needed: int) -> str:
+def _of_other_priority(pods: Sequence[PodInfo], gang: Gang) -> str:
+    """Say which member has not the priority of its group; kube-scheduler 1.37 refuses it too."""
+    for pod in pods:
+        if gang.priority is not None and pod.priority != gang.priority:
+            own = f"{pod.name} has priority {pod.priority}"
+            return f"{own}, but its pod group has {gang.priority}: they have to be the same"
+    return ""
+
+
+def _result(plan: GangPlan, needed: int) -> str:
     if plan.fitting < needed:
         return "unschedulable"
     return "preempting" if plan.nominations else "scheduled"

@@ -68,31 +68,30 @@ class SchedulerListener:
         """Queue a pod of ours."""
         if pod.scheduler_name not in self._profiles or pod.is_being_deleted:
             self._queue.remove(pod.uid)
+            self._gangs.gone(pod, deleted=True)
             return
         self._preemptions.seen(pod)
         self._holds.seen(pod)
         joined = self._gangs.waits(pod)
         self._queue.add(pod)
         if joined and not self._queue.is_gated(pod.uid):
-            # It may be the one that the others have waited for; they all wait, or none does.
-            other = next((uid for uid in self._gangs.of(pod).waiting if uid != pod.uid), "")
-            if self._queue.is_gated(other):
-                self._queue.ask_gates()
+            self._ask_others(pod)
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""
         self._holds.seen(pod)
         self._preemptions.forget(pod, pod.node_name)
-        self._gangs.placed(pod)
+        if self._gangs.placed(pod):
+            self._ask_others(pod)
         self._results.recording.placed(pod)
         if pod.uid not in self._bindings:
             self._queue.remove(pod.uid)
 
-    def pod_gone(self, pod: PodInfo) -> None:
+    def pod_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """Forget a pod."""
         self._queue.remove(pod.uid)
         self._holds.gone(pod)
-        self._gangs.gone(pod)
+        self._gangs.gone(pod, deleted=deleted)
         self._results.outcomes.forget(pod.uid)
         self._preemptions.forget(pod)
         if not pod.has_ended:
@@ -116,6 +115,13 @@ class SchedulerListener:
             self._claims.claims_changed()
         if event.kind in EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED:
             self._queue.ask_gates(event.claim)
+
+    def _ask_others(self, pod: PodInfo) -> None:
+        """Ask again about the gang of *pod*, which may be the one that the others waited for."""
+        # They are all held back, or none is.
+        other = next((uid for uid in self._gangs.of(pod).waiting if uid != pod.uid), "")
+        if self._queue.is_gated(other):
+            self._queue.ask_gates()
 
     def cache_changed(self, changes: Changes) -> None:
         """Count and log what the NUMA cache found."""

@@ -18,6 +18,9 @@ from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.plugins import Nomination
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import gang_to_plan
+from numakube.scheduling.preemption.default_preemption import is_being_preempted
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.results import Results
     from numakube.kube.client import Client
-    from numakube.scheduling.framework.nominations import Nominations
-    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
@@ -39,11 +42,18 @@ class Preemptions:
     """Pods for which others make room."""
 
     def __init__(
-        self, client: Client, nominations: Nominations, queue: PodQueue, results: Results
+        self,
+        client: Client,
+        engine: Engine,
+        queue: PodQueue,
+        results: Results,
+        gangs: GangMembers,
     ) -> None:
         self._client = client
-        self._nominations = nominations
+        self._cluster = engine.cluster
+        self._nominations = engine.nominations
         self._queue = queue
+        self._gangs = gangs
         self._outcomes = results.outcomes
         self._metrics = results.metrics
         self._preemptor_of: dict[str, str] = {}
@@ -61,13 +71,36 @@ class Preemptions:
         self._queue.happened(ClusterEvent(kind=EventKind.POD_DELETED, node=node, pod=pod))
         return True
 
-    def follow(self, pod: PodInfo, nomination: Nomination | None, tasks: asyncio.TaskGroup) -> None:
-        """Make the room that was found for a refused pod; without it, keep none."""
-        if nomination is not None:
-            self._nominate(pod, nomination)
-            tasks.create_task(self._evict(pod, nomination))
-        else:
-            self.give_up(pod)
+    def follow(
+        self,
+        pod: PodInfo,
+        nomination: Nomination | None,
+        tasks: asyncio.TaskGroup,
+        *,
+        waker: PodInfo | None = None,
+    ) -> int:
+        """Make the room that was found for a refused pod; return how many pods have to go.
+
+        Without a nomination no room is kept, unless victims are on their way out already. When the
+        last victim is gone, *waker* is tried, or else the pod itself.
+        """
+        if nomination is None:
+            if not self.awaits_victims(pod):
+                self.give_up(pod)
+            return 0
+        whole = self._with_their_gangs(nomination)
+        tried_next = waker or pod
+        self._nominate(pod, whole, tried_next)
+        tasks.create_task(self._evict(pod, whole, tried_next))
+        return len(whole.victims)
+
+    def awaits_victims(self, pod: PodInfo) -> bool:
+        """Tell whether pods are on their way out to make room for *pod*."""
+        if pod.uid in self._preemptor_of.values():
+            return True
+        node = self._cluster.node(self._nominations.node_of(pod.uid) or "")
+        there = node.pods.values() if node is not None else ()
+        return any(one.priority < pod.priority and is_being_preempted(one) for one in there)
 
     def give_up(self, pod: PodInfo) -> None:
         """Keep no room for a refused pod."""
@@ -85,7 +118,16 @@ class Preemptions:
         if preemptor is not None and preemptor not in self._preemptor_of.values():
             self._queue.activate(preemptor, "the last victim is gone")
 
-    def _nominate(self, pod: PodInfo, nomination: Nomination) -> None:
+    def _with_their_gangs(self, nomination: Nomination) -> Nomination:
+        """Add the other members of gangs that are evicted as a whole."""
+        victims = {victim.uid: victim for victim in nomination.victims}
+        for victim in nomination.victims:
+            gang = gang_to_plan(victim, self._cluster.objects)
+            if gang is not None and gang.evicted_together:
+                victims |= self._gangs.of(victim).placed
+        return Nomination(nomination.node, tuple(victims.values()))
+
+    def _nominate(self, pod: PodInfo, nomination: Nomination, waker: PodInfo) -> None:
         node = nomination.node
         for loser in self._nominations.below(pod.priority, node):
             self._nominations.drop(loser.uid)
@@ -96,17 +138,17 @@ class Preemptions:
         self._metrics.preemptions.inc()
         self._metrics.victims.observe(len(nomination.victims))
         for victim in nomination.victims:
-            self._preemptor_of[victim.uid] = pod.uid
+            self._preemptor_of[victim.uid] = waker.uid
             self._outcomes.preempted(victim, pod, node)
 
-    async def _evict(self, pod: PodInfo, nomination: Nomination) -> None:
+    async def _evict(self, pod: PodInfo, nomination: Nomination, waker: PodInfo) -> None:
         problems = ["not carried out"]
         with surviving("eviction"):
             problems = await evict(self._client, nomination.victims, pod, nomination.node)
         if problems:
             for victim in nomination.victims:
                 self._preemptor_of.pop(victim.uid, None)
-            self._queue.activate(pod.uid, "an eviction failed")
+            self._queue.activate(waker.uid, "an eviction failed")
 
 
 async def evict(

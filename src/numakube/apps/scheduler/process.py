@@ -205,7 +205,7 @@ class SchedulerProcess:
         results = Results(
             queue, clock, outcomes=self._outcomes, recording=recording, metrics=metrics
         )
-        preemptions = Preemptions(self._client, engine.nominations, queue, results)
+        preemptions = Preemptions(self._client, engine, queue, results, self._members)
         bindings = BindingCycle(
             self.mirror, queue, results=results, preemptions=preemptions, permits=permits
         )

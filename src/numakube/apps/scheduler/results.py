@@ -90,12 +90,19 @@ class Results:
         if message != entry.message:
             self.outcomes.refused(entry.pod, message, again=bool(entry.message))
 
-    def put_back(self, entry: QueuedPod, decision: Refused, message: str, started: float) -> None:
-        """Let a pod that fits nowhere wait for what may help it."""
+    def put_back(
+        self,
+        entry: QueuedPod,
+        decision: Refused,
+        message: str,
+        started: float,
+        also_by: frozenset[str] = frozenset(),
+    ) -> None:
+        """Let a pod that fits nowhere wait for what may help it, or those that it needs."""
         if decision.unfinished:
             self._queue.failed(entry, message)
         else:
-            self._queue.refused(entry, decision.diagnosis.plugins(), message)
+            self._queue.refused(entry, decision.diagnosis.plugins() | also_by, message)
         self.metrics.claims.refused(decision.diagnosis)
         self._observe("unschedulable", entry, started)
 

@@ -9,7 +9,7 @@ from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -19,7 +19,7 @@ Key: TypeAlias = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Members:
-    """The members of one gang.
+    """The members of one gang; those that are being deleted do not count any more.
 
     Attributes:
         waiting: pods without a node, by uid.
@@ -43,15 +43,24 @@ class Members:
         """How many there are."""
         return self.running + len(self.waiting)
 
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of those that have one."""
+        return [pod.node_name for pod in self.placed.values()]
+
 
 class GangMembers:
     """All gangs; the program that schedules tells it of every pod."""
 
     def __init__(self) -> None:
         self._gangs: dict[Key, Members] = {}
+        self._key_of: dict[str, Key] = {}
 
     def __len__(self) -> int:
         return len(self._gangs)
+
+    def __iter__(self) -> Iterator[Members]:
+        return iter(list(self._gangs.values()))
 
     def of(self, pod: PodInfo) -> Members:
         """Return the members of the gang that *pod* belongs to."""
@@ -59,57 +68,84 @@ class GangMembers:
         return self._gangs.get(key, Members()) if key is not None else Members()
 
     def waits(self, pod: PodInfo) -> bool:
-        """Note a pod without a node; tell whether it belongs to a group and is new."""
-        members = self._taken_off(pod)
-        if members is None:
-            return False
-        new = pod.uid not in members.waiting
-        members.waiting[pod.uid] = pod
+        """Note a pod without a node; tell whether it belongs to a group and is new there."""
+        members, new = self._member(pod)
+        if members is not None:
+            members.waiting[pod.uid] = pod
         return new
 
-    def placed(self, pod: PodInfo) -> None:
-        """Note a pod that has a node."""
-        members = self._taken_off(pod)
+    def placed(self, pod: PodInfo) -> bool:
+        """Note a pod that has a node; tell whether it belongs to a group and is new there."""
+        if pod.is_being_deleted:
+            self.gone(pod, deleted=True)
+            return False
+        members, new = self._member(pod)
         if members is not None:
-            members.waiting.pop(pod.uid, None)
             members.placed[pod.uid] = pod
+        return new
 
-    def gone(self, pod: PodInfo) -> None:
-        """Note a pod that has ended or was deleted."""
-        members = self._taken_off(pod)
-        key = gang_key(pod)
-        if members is None or key is None:
-            return
-        members.waiting.pop(pod.uid, None)
+    def gone(self, pod: PodInfo, *, deleted: bool) -> None:
+        """Note a pod that has ended, or was deleted."""
         status = pod.pod.status
-        if status is not None and status.phase == "Succeeded" and not pod.is_being_deleted:
-            members.done.add(pod.uid)
-        if not members.known:
-            del self._gangs[key]
+        succeeded = status is not None and status.phase == "Succeeded"
+        if succeeded and not deleted and not pod.is_being_deleted:
+            members, _ = self._member(pod)
+            if members is not None:
+                members.done.add(pod.uid)
+        else:
+            self._forget(pod.uid)
 
     def incomplete(
-        self, objects: ClusterObjects, now: float, default_seconds: float
+        self,
+        objects: ClusterObjects,
+        now: float,
+        default_seconds: float,
+        is_under_way: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[tuple[Gang, Members]]:
-        """Yield the gangs of which too few have been running for longer than they may."""
-        for members in list(self._gangs.values()):
-            some = next(iter((*members.placed.values(),)), None)
+        """Yield the gangs of which too few have been running for longer than they may.
+
+        While pods that are under way to a node would make a gang whole, it is given that time.
+        """
+        for members in self:
+            some = next(iter(members.placed.values()), None)
             gang = gang_of(some, objects) if some is not None else None
             if not isinstance(gang, Gang) or members.running >= gang.min_count:
                 members.incomplete_since = None
                 continue
-            since = members.incomplete_since = members.incomplete_since or now
+            if members.incomplete_since is None:
+                members.incomplete_since = now
             limit = gang.timeout_seconds if gang.timeout_seconds is not None else default_seconds
-            if limit and now - since >= limit:
+            missing = gang.min_count - members.running
+            is_overdue = limit and now - members.incomplete_since >= limit
+            if is_overdue and sum(map(is_under_way, members.waiting)) < missing:
                 yield gang, members
 
-    def _taken_off(self, pod: PodInfo) -> Members | None:
+    def _member(self, pod: PodInfo) -> tuple[Members | None, bool]:
+        """Return the gang of *pod*, in which nothing is noted of it, and whether it is new."""
         key = gang_key(pod)
+        known = self._key_of.get(pod.uid)
+        if known != key:
+            self._forget(pod.uid)
         if key is None:
-            return None
+            return None, False
+        self._key_of[pod.uid] = key
         members = self._gangs.setdefault(key, Members())
-        members.placed.pop(pod.uid, None)
-        members.done.discard(pod.uid)
-        return members
+        _take_off(members, pod.uid)
+        return members, known != key
+
+    def _forget(self, uid: str) -> None:
+        key = self._key_of.pop(uid, None)
+        if key is not None:
+            members = self._gangs[key]
+            _take_off(members, uid)
+            if not members.known:
+                del self._gangs[key]
+
+
+def _take_off(members: Members, uid: str) -> None:
+    members.waiting.pop(uid, None)
+    members.placed.pop(uid, None)
+    members.done.discard(uid)
 
 
 GANG_MEMBERS: Final = Service[GangMembers]("gang-members")

@@ -3,7 +3,7 @@
 A pod names its group by ``spec.schedulingGroup`` (Kubernetes 1.37), by coscheduling's label, or by
 Volcano's annotation. Two labels without any object do as well, as in early versions of
 coscheduling. Annotations of the group, or of the pods if there is no object, ask for one value of
-a node label for all members.
+a node label for all members, and say that they are evicted together.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
 MIN_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 REQUIRED_TOPOLOGY: Final = "numakube.dev/gang-topology"
 PREFERRED_TOPOLOGY: Final = "numakube.dev/gang-preferred-topology"
+DISRUPTION_MODE: Final = "numakube.dev/gang-disruption-mode"
+"""``all`` if the gang is evicted as a whole, as `DisruptionMode` of Kubernetes' own group."""
 
 _KUBERNETES: Final = "scheduling.k8s.io"
 _COSCHEDULING: Final = "scheduling.x-k8s.io"
@@ -40,6 +42,7 @@ class Gang:
         required_topology: a node label of which all members get one value.
         preferred_topology: likewise, if that is possible.
         evicted_together: whether eviction of one member takes the others with it.
+        priority: the priority that all members must have, if the group says so.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Gang:
     required_topology: str = ""
     preferred_topology: str = ""
     evicted_together: bool = False
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ def _of_pod_group(group: PodGroup, name: str) -> Gang | None:
         required_topology=topology[0].key if topology else annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
         evicted_together=mode is not None and mode.all is not None,
+        priority=group.spec.priority,
     )
 
 
@@ -112,6 +117,7 @@ def _of_member_group(group: MemberGroup, name: str) -> Gang:
         timeout_seconds=None if timeout is None else float(timeout),
         required_topology=annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
+        evicted_together=annotations.get(DISRUPTION_MODE) == "all",
     )
 
 
@@ -125,4 +131,5 @@ def _of_labels(pod: PodInfo, name: str) -> Gang | None:
         min_count=int(text),
         required_topology=annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
+        evicted_together=annotations.get(DISRUPTION_MODE) == "all",
     )

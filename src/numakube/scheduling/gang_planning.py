@@ -1,0 +1,203 @@
+"""One plan for all members of a gang: every member that it needs gets a place, or none does.
+
+Members are placed one after the other, each counting on the room that those before it leave. If
+one does not fit because another took its only place, those that were left over go first in another
+try. A gang that asks for one topology domain is tried in each, those with the fewest nodes first;
+once members run, theirs is the only one, or the first one if the domain is only preferred. If
+members fit only after evictions, victims are chosen for all of them.
+
+A plan that gives the gang less than it needs leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
+from numakube.scheduling.snapshot.pod_equivalence import replica_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.cycle import Cycle
+    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
+    from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_OTHER_ORDERS: Final = 2
+"""How often members that are not alike are tried in another order."""
+
+
+class Books(Protocol):
+    """Where places are taken and given back."""
+
+    def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
+        """Count *pod* on the node that was chosen, unless a plugin refuses to."""
+        ...
+
+    def give_back(self, pod: PodInfo, chosen: Chosen) -> None:
+        """Count *pod*, which was reserved for, on no node."""
+        ...
+
+
+@dataclass(slots=True)
+class GangPlan:
+    """Where the members of a gang would go.
+
+    Attributes:
+        placements: members that are reserved for.
+        nominations: members that fit once others are evicted.
+        refused: members that fit nowhere, the first one first.
+        refused_by: plugins that refused a member in this try or in one before it.
+    """
+
+    placements: list[tuple[PodInfo, Chosen]] = field(default_factory=list)
+    nominations: list[tuple[PodInfo, Nomination]] = field(default_factory=list)
+    refused: list[tuple[PodInfo, Refused | Failed]] = field(default_factory=list)
+    refused_by: frozenset[str] = frozenset()
+
+    @property
+    def fitting(self) -> int:
+        """How many members have a place."""
+        return len(self.placements) + len(self.nominations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Under which conditions members are placed."""
+
+    domain: Domain | None
+    evicting: bool
+
+
+class GangPlanner:
+    """Plans gangs with the cycles of a scheduler."""
+
+    def __init__(self, engine: Engine, cycle: Cycle, books: Books) -> None:
+        self._engine = engine
+        self._cycle = cycle
+        self._books = books
+
+    def plan(
+        self,
+        pods: Sequence[PodInfo],
+        gang: Gang,
+        needed: int,
+        *,
+        running_on: Iterable[str] = (),
+        may_evict: bool = True,
+    ) -> GangPlan:
+        """Return the first plan that places *needed* of *pods*, or else what came closest to it.
+
+        Places without evictions go first, and domains before the whole cluster. Only a plan that
+        is enough has its members reserved for.
+
+        Args:
+            pods: members without a node.
+            gang: what they need.
+            needed: how many of them have to fit.
+            running_on: the nodes of members that have one.
+            may_evict: whether others may have to go.
+        """
+        best = GangPlan()
+        if len(pods) < needed:
+            return best
+        refused_by: set[str] = set()
+        for evicting in (False, True) if may_evict else (False,):
+            for domain in self._domains(gang, running_on):
+                plan = self._try_orders(pods, needed, _Trial(domain, evicting))
+                refused_by |= plan.refused_by
+                if plan.fitting >= needed:
+                    return plan
+                best = plan if plan.fitting >= best.fitting else best
+            if not any(isinstance(one, Refused) and one.nomination for _, one in best.refused):
+                break
+        best.refused_by = frozenset(refused_by)
+        return best
+
+    def undo(self, plan: GangPlan) -> None:
+        """Give back everything that *plan* has taken."""
+        for pod, chosen in reversed(plan.placements):
+            self._books.give_back(pod, chosen)
+        for pod, _ in plan.nominations:
+            self._engine.nominations.drop(pod.uid)
+
+    def _domains(self, gang: Gang, running_on: Iterable[str]) -> Iterator[Domain | None]:
+        key = gang.required_topology or gang.preferred_topology
+        if key:
+            rows = domains_of(self._engine.cluster.snapshot(), key)
+            own = self._of_running(key, running_on)
+            order = sorted(rows, key=lambda one: (-own[one], len(rows[one]), one))
+            for value in order:
+                if own[value] or not own or not gang.required_topology:
+                    yield key, value
+        if not gang.required_topology:
+            yield None
+
+    def _of_running(self, key: str, running_on: Iterable[str]) -> Counter[str]:
+        """Return how many running members each domain has."""
+        nodes = map(self._engine.cluster.node, running_on)
+        values = (one.node.metadata.labels.get(key) for one in nodes if one is not None)
+        return Counter(one for one in values if one is not None)
+
+    def _try_orders(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
+        plan = self._try(pods, needed, trial)
+        for _ in range(_OTHER_ORDERS):
+            if plan.fitting >= needed:
+                return plan
+            self.undo(plan)
+            left = {pod.uid for pod, _ in plan.refused}
+            again = sorted(pods, key=lambda one: one.uid not in left)
+            if again == list(pods) or len(set(map(replica_key, pods))) == 1:
+                return plan
+            pods, before = again, plan
+            plan = self._try(pods, needed, trial)
+            plan.refused_by |= before.refused_by
+        if plan.fitting < needed:
+            self.undo(plan)
+        return plan
+
+    def _try(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
+        plan = GangPlan()
+        try:
+            for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
+                self._place(plan, pod, trial)
+                if plan.fitting + left < needed:
+                    break
+        except Exception:
+            self.undo(plan)
+            raise
+        plan.refused_by = frozenset(
+            name
+            for _, why in plan.refused
+            if isinstance(why, Refused)
+            for name in why.diagnosis.plugins()
+        )
+        return plan
+
+    def _place(self, plan: GangPlan, pod: PodInfo, trial: _Trial) -> None:
+        state = None
+        if trial.domain is not None:
+            state = CycleState()
+            state.write(GANG_DOMAIN, trial.domain)
+        runtime = self._engine.runtimes[pod.scheduler_name]
+        decision = self._cycle.decide(pod, runtime, state)
+        if isinstance(decision, Chosen):
+            status = self._books.reserve(pod, decision)
+            if status.ok:
+                plan.placements.append((pod, decision))
+            else:
+                plan.refused.append((pod, Failed(status)))
+        elif trial.evicting and isinstance(decision, Refused) and decision.nomination is not None:
+            # Those that come next must not count on the same room.
+            self._engine.nominations.nominate(pod, decision.nomination.node)
+            plan.nominations.append((pod, decision.nomination))
+        else:
+            plan.refused.append((pod, decision))

@@ -1,0 +1,123 @@
+"""A plan places what a gang needs, or leaves everything as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from numakube.api.pod import Pod
+from numakube.insight.how_many_fit import EngineBooks, FirstOfEquals
+from numakube.scheduling.cycle import Chosen, Cycle
+from numakube.scheduling.framework.status import Status
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World, pod
+
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
+SMALL = "1 socket, 8 cores, smt 1, 16Gi"
+
+
+def world(*racks: str) -> World:
+    """Return a cluster with a node of seven free CPUs in each of *racks*, named n0, n1, ..."""
+    made = World()
+    for number, rack in enumerate(racks):
+        made.add_node(f"n{number}", machine=SMALL, labels={RACK: rack})
+    return made
+
+
+def full(*names: str, **more: Any) -> list[Pod]:
+    """Return pods that take a node each."""
+    return [pod(name, "6", **more) for name in names]
+
+
+class Planning:
+    """A planner on a cluster, and what is counted there."""
+
+    def __init__(self, cluster: World, books: type[EngineBooks] = EngineBooks) -> None:
+        self.engine = cluster.scheduler().engine
+        cycle = Cycle(self.engine.cluster, self.engine.nominations, FirstOfEquals())
+        self._planner = GangPlanner(self.engine, cycle, books(self.engine))
+
+    def plan(
+        self, *pods: Pod, running_on: Iterable[str] = (), required: str = "", preferred: str = ""
+    ) -> GangPlan:
+        """Plan a gang that needs all of *pods*."""
+        infos = [PodInfo(one) for one in pods]
+        gang = Gang(
+            name="default/g",
+            min_count=len(pods),
+            required_topology=required,
+            preferred_topology=preferred,
+        )
+        return self._planner.plan(infos, gang, len(infos), running_on=running_on)
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """The node of each pod that is counted on one."""
+        nodes = self.engine.cluster.nodes()
+        return {one.name: node.name for node in nodes for one in node.pods.values()}
+
+
+def test_a_plan_that_is_not_enough_leaves_nothing_behind() -> None:
+    """The same plan fits afterwards if it needs less."""
+    planning = Planning(world("r1", "r1"))
+    plan = planning.plan(*full("a", "b", "c"))
+    assert (plan.fitting, plan.refused[0][0].name) == (2, "c")
+    assert planning.counted == {}
+    assert planning.plan(*full("a", "b")).fitting == 2
+    assert planning.counted.keys() == {"a", "b"}
+
+
+def test_a_member_that_has_one_place_only_goes_first() -> None:
+    """Whatever the order in which they come."""
+    planning = Planning(world("r1", "r1"))
+    anywhere, only_there = *full("a"), *full("b", node_selector={HOST: "n0"})
+    assert planning.plan(anywhere, only_there).fitting == 2
+    assert planning.counted == {"a": "n1", "b": "n0"}
+
+
+def test_members_join_those_that_run() -> None:
+    """In their domain, and nowhere else if the domain is required."""
+    lonely = Planning(world("r1", "r2", "r2"))
+    assert lonely.plan(*full("a"), running_on=["n1"], required=RACK).fitting == 1
+    assert lonely.counted["a"] in {"n1", "n2"}
+    crowded = Planning(world("r1", "r2"))
+    assert crowded.plan(*full("a", "b"), running_on=["n1"], required=RACK).fitting == 1
+    assert crowded.plan(*full("a", "b"), running_on=["n1"], preferred=RACK).fitting == 2
+
+
+def test_a_gang_is_woken_by_what_helps_in_any_domain() -> None:
+    """Not only in that which came closest."""
+    cluster = world("r1")
+    cluster.add_node("n9", machine="1 socket, 2 cores, smt 1, 16Gi", labels={RACK: "r2"})
+    tainted = full("a", node_selector={RACK: "r1"})[0]
+    plan = Planning(cluster).plan(tainted, *full("b"), required=RACK)
+    assert plan.fitting < 2
+    assert plan.refused_by >= {"NodeResourcesFit", "NodeAffinity", "GangScheduling"}
+
+
+class Raising(EngineBooks):
+    """Books that break with the second reservation."""
+
+    def __init__(self, engine: object) -> None:
+        super().__init__(engine)  # type: ignore[arg-type]
+        self._count = 0
+
+    def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
+        """Fail the second time."""
+        self._count += 1
+        if self._count == 2:
+            raise RuntimeError("a bug")
+        return super().reserve(pod, chosen)
+
+
+def test_a_bug_in_the_middle_of_a_plan_leaves_nothing_behind() -> None:
+    """The room is there for others."""
+    planning = Planning(world("r1", "r1"), Raising)
+    with pytest.raises(RuntimeError, match="a bug"):
+        planning.plan(*full("a", "b"))
+    assert planning.counted == {}
