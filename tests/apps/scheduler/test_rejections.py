@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,7 +15,8 @@ from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+from numakube.scheduling.framework.status import Code
+from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, RejectionGuard
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import pod_document
@@ -29,13 +31,21 @@ GUARD = "node(s) whose kubelet rejected a pod like this"
 
 @pytest.fixture
 async def world(sites: Opener) -> AsyncIterator[LabCluster]:
-    """Two nodes with one CPU left in either zone, and exporters that say there are more."""
-    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
-        for node in ("node-0", "node-1"):
+    """Two nodes that have less room than is reported."""
+    async with misreported_cluster(2, sites) as world:
+        yield world
+
+
+@asynccontextmanager
+async def misreported_cluster(nodes: int, sites: Opener) -> AsyncIterator[LabCluster]:
+    """Nodes with one CPU left in either zone, and exporters that say there are more."""
+    async with lab_cluster(nodes, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+        names = [f"node-{number}" for number in range(nodes)]
+        for node in names:
             for cpus in ("7", "5"):
                 await world.create(pod_document(f"fills-{node}-{cpus}", cpus, nodeName=node))
-        await world.until(lambda: len(world.by_phase("Running")) == 4)
-        world.exporters.skew(["node-0", "node-1"], LIES)
+        await world.until(lambda: len(world.by_phase("Running")) == 2 * nodes)
+        world.exporters.skew(names, LIES)
         yield world
 
 
@@ -79,30 +89,39 @@ def is_kept_away(guard: RejectionGuard, pod: Pod) -> bool:
     return not guard.filter(CycleState(), rejected, node).ok
 
 
-async def test_a_replica_set_that_is_rejected_does_not_run_away(world: LabCluster) -> None:
+async def test_a_replica_set_that_is_rejected_does_not_run_away(sites: Opener) -> None:
     """A handful of failed pods, and one event on the owner though two schedulers see it."""
-    config = default_configuration(SCHEDULER_NAME)
-    leader = await world.start(config)
-    await world.until(lambda: leader.process.leading)
-    await world.start(config)
-    await lies_are_believed(world)
-    template = pod_document("any", "2")
-    labels = {"app": "runaway"}
-    spec = {
-        "replicas": 5,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
-    }
-    document = {"metadata": {"name": "runaway"}, "spec": spec}
-    await world.client.create(REPLICA_SETS, document, namespace="default")
-    (text,) = await world.some_events("PodsRejectedByKubelet")
-    assert text.startswith("kubelets keep rejecting pods of this ReplicaSet (")
-    await world.settled()
-    assert len(world.by_phase("Failed")) < 20
-    events = (await world.client.list(CORE_EVENTS)).items
-    (told,) = [one for one in events if one.reason == "PodsRejectedByKubelet"]
-    assert (told.involved_object.kind, told.involved_object.name) == ("ReplicaSet", "runaway")
-    assert (told.count or 1) == 1
+    async with misreported_cluster(OWNER_LIMIT, sites) as world:
+        config = default_configuration(SCHEDULER_NAME)
+        leader = await world.start(config)
+        await world.until(lambda: leader.process.leading)
+        await world.start(config)
+        await lies_are_believed(world)
+        await world.client.create(REPLICA_SETS, replica_set("runaway"), namespace="default")
+        (text,) = await world.some_events("PodsRejectedByKubelet")
+        assert text.startswith("kubelets keep rejecting pods of this ReplicaSet (")
+        await world.until(lambda: every_pending_pod_is_held_back(world))
+        assert len(world.by_phase("Failed")) < 20
+        events = (await world.client.list(CORE_EVENTS)).items
+        (told,) = [one for one in events if one.reason == "PodsRejectedByKubelet"]
+        assert (told.involved_object.kind, told.involved_object.name) == ("ReplicaSet", "runaway")
+        assert (told.count or 1) == 1
+
+
+def replica_set(name: str) -> dict[str, object]:
+    """Five pods of two CPUs."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod_document("any", "2")["spec"]}
+    spec = {"replicas": 5, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def every_pending_pod_is_held_back(world: LabCluster) -> bool:
+    """Tell whether no scheduler would try any of the five pods of the replica set."""
+    pending = [PodInfo(world.pod(name)) for name in world.by_phase("Pending")]
+    guards = [running.process.scheduler.engine.guard for running in world.running]
+    held = [guard.pre_enqueue(pod).code is Code.PENDING for guard in guards for pod in pending]
+    return len(pending) == 5 and all(held)
 
 
 async def lies_are_believed(world: LabCluster) -> None:

@@ -46,6 +46,9 @@ MAX_BODY_BYTES: Final = 1 << 20
 KEEP_ALIVE_SECONDS: Final = 75.0
 READ_SECONDS: Final = 10.0
 """For each of: the handshake, the head of the first request on a connection, a body."""
+LINGER_SECONDS: Final = 1.0
+"""For the rest of a body that was refused: a client that is still sending misses the answer if the
+connection is reset at once. A server that ends waits for this, too."""
 _LOOPBACK: Final = "127.0.0.1"
 _OK: Final = 200
 _FAILING: Final = 503
@@ -193,6 +196,7 @@ class Serving:
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=keep_alive_seconds,
+            lingering_time=LINGER_SECONDS,
         )
         moved = listen.elsewhere is not None and listen.elsewhere.move
         self._host, self._port = (_LOOPBACK, 0) if moved else (listen.host, listen.port)
