@@ -249,6 +249,7 @@ class ChosenWorld:
                     minor=minor,
                     numa=path.numa_node,
                     pcie=path.root,
+                    bridges=path.bridges,
                     resources=sizes[kind],
                 )
                 places.append(place)

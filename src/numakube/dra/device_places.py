@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.wire import Wire
+from numakube.kubelet.device_tree import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,11 +80,7 @@ class DevicePlaces:
         own = self._by_driver.get(driver, _AS_KNOWN)
         addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
         text = next((one.string for one in addresses if one.string), "")
-        domain, _, rest = text.lower().partition(":")
-        try:
-            return f"{int(domain, 16):04x}:{rest}"
-        except ValueError:
-            return None
+        return address_of(text) or None
 
     def pcie_root(self, device: Device, driver: str) -> str | None:
         """Return the PCIe root complex of *device*; None if its driver does not tell it."""

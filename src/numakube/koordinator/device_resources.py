@@ -31,6 +31,11 @@ def device_type_of(resource: str) -> str:
     return _TYPE_OF.get(resource, "")
 
 
+def is_chosen_by_scheduler(resource: str) -> bool:
+    """Tell whether no kubelet has devices of *resource*: it is one of Koordinator's own."""
+    return device_type_of(resource) != "" and resource not in api.WHOLE_GPUS
+
+
 def requests_by_type(requests: Amounts) -> dict[str, dict[str, int]]:
     """Return the part of *requests* that is about devices, by type, in the Device's resources."""
     wanted: dict[str, dict[str, int]] = {}

@@ -27,6 +27,7 @@ class Why(Enum):
     UNALIGNED = "Unaligned NUMA Hint"
     DEVICES = "Insufficient NUMA Scoped Devices"
     JOINT_DEVICES = "node(s) Device Joint-Allocate rules violation"
+    CLOSENESS = "devices not close enough"
     PARTITIONS = "Insufficient Partitioned GPU Devices"
     NO_PARTITIONS = "node(s) missing GPU Partition Table"
     PARTITION_SIZE = "node(s) Unsupported number of GPU requests"

@@ -106,7 +106,15 @@ def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
     if wish.cpus.bound and required and required is not facts.bind_policy:
         detail = f"the pod requires {required}, which this kubelet does not see to"
         return Refusal(why=Why.BIND_CONFLICT, detail=detail)
-    return None
+    return _unconnected(wish)
+
+
+def _unconnected(wish: PodWish) -> Refusal | None:
+    """Refuse a pod that requires close devices where the scheduler chooses none."""
+    if wish.devices is None or wish.devices.closeness is None:
+        return None
+    detail = f"{wish.devices.closeness}: the scheduler chooses no devices on this node"
+    return Refusal(why=Why.CLOSENESS, detail=detail)
 
 
 def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
@@ -126,7 +134,7 @@ def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy)
     aligned = policy.aligns or any(one.aligns_itself and not one.ignored for one in wish.containers)
     binding = _binding_for(wish, facts, scope)
     if not aligned and not _wants_devices(wish, facts) and binding == _Binding():
-        return Rule(arbiter=Arbiter.NOBODY)
+        return _unconnected(wish) or Rule(arbiter=Arbiter.NOBODY)
     if refusal := _scope_refusal(wish, facts, scope):
         return refusal
     if isinstance(binding, Refusal):

@@ -82,6 +82,16 @@ class PciPath:
         return (self.root, *self.bridges[:1]) if self.bridges else (self.address,)
 
 
+def address_of(text: str) -> str:
+    """Return an address as the kernel writes it, whatever its domain looks like; else nothing."""
+    domain, _, rest = text.strip().lower().partition(":")
+    try:
+        address = f"{int(domain, 16):04x}:{rest}"
+    except ValueError:
+        return ""
+    return address if _ADDRESS.fullmatch(address) else ""
+
+
 def path_of(parts: Iterable[str], numa_node: int | None) -> PciPath | None:
     """Return the path of which *parts* are the names in sysfs; ``None`` if it is of no function."""
     names = [part.lower() for part in parts]

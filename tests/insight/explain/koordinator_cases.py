@@ -231,6 +231,15 @@ def level_joint_devices() -> Case:
 
 
 @case
+def level_device_closeness() -> Case:
+    """The card is below another PCIe root than the GPU."""
+    found = devices(world(), [(GPU, 0), (RDMA, 0)])
+    also = {"koordinator.sh/gpu": "100", RDMA_SHARE: "100"}
+    one = pod("train", cpu="2", annotations={"numakube.dev/closeness": "same-root"}, also=also)
+    return Case(found.facts(), pod_subject(one))
+
+
+@case
 def level_no_gpu_partitions() -> Case:
     """The node gives GPUs by partitions, and its Device lists none."""
     found = partitioned()

@@ -21,6 +21,7 @@ from numakube.api.koordinator.devices import (
     DeviceHint,
 )
 from numakube.api.meta import LabelSelector
+from numakube.api.strictness import RequiredCloseness
 from numakube.koordinator.devices.choose import allot_devices
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.ledger.ledger import Ledger
@@ -258,6 +259,23 @@ def test_a_pod_that_insists_gets_gpus_where_cards_are_free() -> None:
     """The first switch has free GPUs but its card is taken."""
     answer = allot(big(), together(2, same_pcie=True), *whole(0, kind=RDMA))
     assert (minors(answer), minors(answer, RDMA)) == ([2, 3], [1])
+
+
+def test_containers_with_a_type_each_are_paired_with_each_other() -> None:
+    """The card's container comes second; its devices must be close to the GPU of the first."""
+    parts = {"a": {GPU: gpus(1)}, "b": {RDMA: {RDMA_SHARE: 100}}}
+    wanted = wish(
+        {GPU: gpus(1), RDMA: {RDMA_SHARE: 100}},
+        by_container=parts,
+        joint=(GPU, RDMA),
+        closeness=RequiredCloseness.SAME_ROOT,
+    )
+    node = ledger([gpu(0, 0, "a"), nic(0, 0, "b")])
+    first = allot_devices(node, wanted, mask=None, container="a")
+    assert minors(first) == [0]
+    assert not isinstance(first, Refusal)
+    second = allot_devices(node, wanted, mask=None, container="b", taken=first)
+    assert refused(second, Why.CLOSENESS).detail == "same-root: rdma and gpu would be NODE"
 
 
 def test_a_pod_that_insists_is_refused_where_they_are_not_together() -> None:

@@ -16,9 +16,12 @@ from numakube.koordinator.devices.wanted_devices import Want
 from numakube.koordinator.node.node_facts import DevicePlace
 
 
-def device(kind: str, minor: int, numa: int, switch: int, *, in_use: bool = False) -> Left:
+def device(
+    kind: str, minor: int, numa: int, switch: int, *bridges: str, in_use: bool = False
+) -> Left:
     """Return a device with nothing taken of it."""
-    place = DevicePlace(type=kind, minor=minor, numa=numa, pcie=f"{numa}-{switch}")
+    pcie = f"{numa}-{switch}"
+    place = DevicePlace(type=kind, minor=minor, numa=numa, pcie=pcie, bridges=bridges)
     return Left(place=place, amounts={}, vfs=(), in_use=in_use)
 
 
@@ -65,8 +68,37 @@ def test_gpus_go_where_a_card_is_free_though_the_pod_does_not_insist() -> None:
     """The first GPU's switch has no card left."""
     gpus = [device(GPU, 0, 0, 0), device(GPU, 1, 0, 1)]
     cards = [device(RDMA, 1, 0, 1)]
-    wants = [Want(type=GPU, count=1, each={}), Want(type=RDMA, count=1, each={})]
+    assert paired(gpus, cards, 1) == [1, 1]
+
+
+def test_of_devices_below_one_root_those_behind_one_switch_go_together() -> None:
+    """And of these the ones behind the same of several cascaded switches."""
+    gpus = [
+        device(GPU, 0, 0, 0, "port0", "up", "down0"),
+        device(GPU, 1, 0, 0, "port1", "up0", "down0", "up1", "down1"),
+    ]
+    cards = [
+        device(RDMA, 0, 0, 0, "port2", "up", "down0"),
+        device(RDMA, 1, 0, 0, "port1", "up0", "down2"),
+        device(RDMA, 2, 0, 0, "port1", "up0", "down0", "up1", "down2"),
+    ]
+    assert paired(gpus, cards, 1) == [1, 2]
+    assert paired(gpus, cards[:2], 1) == [1, 1]
+
+
+def test_many_devices_are_paired_as_well() -> None:
+    """Every third GPU has a card behind its switch; all choices would be thousands."""
+    gpus = [device(GPU, number, number // 10, number) for number in range(20)]
+    cards = [device(RDMA, number, number // 10, 3 * number) for number in range(7)]
+    cards[4:] = [device(RDMA, number, 1, 3 * number) for number in range(4, 7)]
+    chosen = paired(gpus, cards, 7)
+    assert sorted(chosen[:7]) == [0, 3, 6, 9, 12, 15, 18]
+
+
+def paired(gpus: list[Left], cards: list[Left], count: int) -> list[int]:
+    """Return the GPUs and cards that are taken together, by their minors."""
+    wants = [Want(type=GPU, count=count, each={}), Want(type=RDMA, count=count, each={})]
     ways = partial(selections, all_left=[*gpus, *cards])
     chosen = together(wants, {GPU: gpus, RDMA: cards}, ways, strictly=False, freely=True)
     assert chosen is not None
-    assert [one.place.minor for _, devices in chosen for one in devices] == [1, 1]
+    return [one.place.minor for _, devices in chosen for one in devices]

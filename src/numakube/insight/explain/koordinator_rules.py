@@ -46,6 +46,7 @@ _MEANINGS: Final = {
     Why.UNALIGNED: "There is enough on the node, but not in one place.",
     Why.DEVICES: "Too few devices are left that are healthy and match.",
     Why.JOINT_DEVICES: "Devices that belong together cannot be had together.",
+    Why.CLOSENESS: "The devices that are left are farther apart than the pod allows.",
     Why.PARTITIONS: "No set of GPUs that can be linked is free and as good as the pod wants.",
     Why.NO_PARTITIONS: "GPUs must be given as a partition, and its Device lists none.",
     Why.PARTITION_SIZE: "It has no partition of that many GPUs.",

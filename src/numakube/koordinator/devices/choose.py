@@ -12,10 +12,10 @@ placed as one that does not.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.devices.groups import Left, pcie_of
-from numakube.koordinator.devices.joint import together
+from numakube.koordinator.devices.joint import closeness_of, together
 from numakube.koordinator.devices.partitions import (
     must_be_partition,
     partition_refusal,
@@ -24,15 +24,19 @@ from numakube.koordinator.devices.partitions import (
 )
 from numakube.koordinator.devices.wanted_devices import Want, wants_of
 from numakube.koordinator.refusals import Refusal, Why
+from numakube.kubelet.device_pairs import WITHIN
+from numakube.kubelet.device_tree import Closeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.koordinator.ledger.holdings import HeldDevice
     from numakube.koordinator.ledger.ledger import Ledger
-    from numakube.koordinator.node.node_facts import NodeFacts
+    from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
     from numakube.koordinator.wish.pod_wish import DeviceWish
     from numakube.values.numamask import NumaMask
+
+_PAIR: Final = 2
 
 
 def allot_devices(
@@ -53,12 +57,15 @@ def allot_devices(
         container: whose part of the wish; empty for the pod as a whole.
         taken: what containers before it have been given in the same trial.
     """
-    if not ledger.facts.devices:
+    if not ledger.facts.devices and wish.closeness is None:
         return ()
     wants = _wants(ledger, wish, container)
     if isinstance(wants, Refusal):
         return wants
-    return _allot(wants, wish, _left(ledger, taken), ledger.facts, mask, container)
+    given = _allot(wants, wish, _left(ledger, taken), ledger.facts, mask, container)
+    if isinstance(given, Refusal):
+        return given
+    return _too_far(ledger, wish, given, taken, container) or given
 
 
 def _wants(ledger: Ledger, wish: DeviceWish, container: str) -> tuple[Want, ...] | Refusal:
@@ -138,6 +145,41 @@ def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container
 def _not_in_scope(want: Want, container: str) -> Refusal:
     detail = f"no {want.scope} has {want.count} of them to give"
     return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
+
+
+def _too_far(
+    ledger: Ledger,
+    wish: DeviceWish,
+    given: Sequence[HeldDevice],
+    taken: Sequence[HeldDevice],
+    container: str,
+) -> Refusal | None:
+    """Refuse devices that are farther apart than the pod allows.
+
+    Where each container has devices of one type, those of all containers are paired.
+    """
+    if wish.closeness is None:
+        return None
+    alone = container and all(len(types) < _PAIR for types in wish.by_container.values())
+    groups = _by_type(ledger, (*given, *taken) if alone else given)
+    level = closeness_of(list(groups.values())) if len(groups) >= _PAIR else Closeness.SELF
+    if level is not None and level <= WITHIN[wish.closeness]:
+        return None
+    kinds = " and ".join(groups)
+    told = (
+        f"not known how {kinds} are connected"
+        if level is None
+        else f"{kinds} would be {level.name}"
+    )
+    return Refusal(why=Why.CLOSENESS, container=container, detail=f"{wish.closeness}: {told}")
+
+
+def _by_type(ledger: Ledger, given: Iterable[HeldDevice]) -> dict[str, list[DevicePlace]]:
+    places = {(place.type, place.minor): place for place in ledger.facts.devices}
+    groups: dict[str, list[DevicePlace]] = {}
+    for held in given:
+        groups.setdefault(held.type, []).append(places[held.type, held.minor])
+    return groups
 
 
 def _not_together(wants: Sequence[Want], container: str, *, strictly: bool) -> Refusal:

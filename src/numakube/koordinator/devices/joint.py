@@ -1,11 +1,12 @@
 """Devices of several types that are placed together, as close as any choice of them can be.
 
 The leading type is chosen first, the others beside it: behind the PCIe switch of a leading device
-that has none yet, else on its NUMA node, else anywhere. A choice of leading devices is judged by
-how many of the scarcer devices then miss a partner on the NUMA node, and how many behind the
-switch. The first one that misses nothing is taken, and of those that miss something the best. All
-choices are looked at, those that keep branches of the tree whole (`groups`) first; where there are
-more than `_MOST`, only those.
+that has none yet, else below its PCIe root, else on its NUMA node, else anywhere. A choice of
+leading devices is judged by how many of the scarcer devices then miss a partner on the NUMA node,
+below the root, and behind the switch. The first one that misses nothing is taken, and of those that
+miss something the best. All choices are looked at, those that keep branches of the tree whole
+(`groups`) first. Where there are more than `_MOST`, only those are, and the one that takes the
+closest pairs one after the other: places are nested, so that none misses less with two types.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.devices.groups import in_scope, pcie_of
+from numakube.kubelet.device_pairs import pairing
+from numakube.kubelet.device_tree import DeviceTree, PciPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.koordinator.devices.groups import Left
     from numakube.koordinator.devices.wanted_devices import Want
+    from numakube.koordinator.node.node_facts import DevicePlace
+    from numakube.kubelet.device_tree import Closeness
 
     Ways = Callable[[Want, Sequence[Left]], Iterator[list[Left]]]
     Chosen = list[tuple[Want, list[Left]]]
@@ -54,8 +59,9 @@ def together(
         candidates = [
             one for one in candidates if all(pcie_of(one.place) in those for those in switches)
         ]
-    best: tuple[tuple[int, int], Chosen] | None = None
-    for leaders in chain(ways(leading, candidates), _others(leading, candidates, freely=freely)):
+    best: tuple[tuple[int, ...], Chosen] | None = None
+    more = _others(leading, candidates, offers[others[0].type]) if freely else ()
+    for leaders in chain(ways(leading, candidates), more):
         chosen = _with_others(leading, leaders, others, offers, strictly=strictly)
         if chosen is None:
             continue
@@ -67,13 +73,31 @@ def together(
     return None if best is None else best[1]
 
 
-def _others(want: Want, candidates: Sequence[Left], *, freely: bool) -> Iterator[list[Left]]:
-    """Yield every choice of devices, if there are not too many."""
-    if not freely or comb(len(candidates), want.count) > _MOST:
-        return
-    for chosen in combinations(sorted(candidates, key=lambda one: one.place.minor), want.count):
-        if in_scope(want, chosen):
-            yield list(chosen)
+def _others(
+    want: Want, candidates: Sequence[Left], partners: Sequence[Left]
+) -> Iterator[list[Left]]:
+    """Yield every choice of devices, or the one closest to *partners* if there are too many."""
+    ordered = sorted(candidates, key=lambda one: one.place.minor)
+    if comb(len(candidates), want.count) > _MOST:
+        choices: Iterable[Sequence[Left]] = [_closest(want, ordered, partners)]
+    else:
+        choices = combinations(ordered, want.count)
+    yield from (list(chosen) for chosen in choices if in_scope(want, chosen))
+
+
+def _closest(want: Want, candidates: Sequence[Left], partners: Sequence[Left]) -> list[Left]:
+    """Return the devices that have a partner of their own, the closest pairs first."""
+    chosen: list[Left] = []
+    used: list[Left] = []
+    for place in _PLACES:
+        free = [one for one in partners if one not in used]
+        for one in candidates:
+            partner = next((other for other in free if place(other) == place(one)), None)
+            if one not in chosen and partner is not None and len(chosen) < want.count:
+                chosen.append(one)
+                used.append(partner)
+                free.remove(partner)
+    return [*chosen, *(one for one in candidates if one not in chosen)][: want.count]
 
 
 def _with_others(
@@ -99,7 +123,7 @@ def _beside(
     """Return the devices closest to *leaders*, each of whom counts once as a partner."""
     ranked = sorted(offers, key=_turns(offers, leaders))
     chosen: list[Left] = []
-    for place in (pcie_of_left, numa_of_left):
+    for place in _PLACES:
         room = Counter(map(place, leaders))
         room.subtract(map(place, chosen))
         for one in ranked:
@@ -135,23 +159,49 @@ def _turns(
 
 
 def pcie_of_left(one: Left) -> Hashable:
-    """Return the PCIe switch of a device."""
+    """Return the PCIe switch or root of a device, as its Device tells it."""
     return pcie_of(one.place)
 
 
-def numa_of_left(one: Left) -> Hashable:
-    """Return the NUMA node of a device."""
+def _of_switch(one: Left) -> Hashable:
+    return *pcie_of(one.place), *one.place.bridges[:1]
+
+
+def _of_inner_switch(one: Left) -> Hashable:
+    """Return the switch right above a device, of several that are cascaded."""
+    return *pcie_of(one.place), *(one.place.bridges[:-1] or one.place.bridges)
+
+
+def _of_numa_node(one: Left) -> Hashable:
     return one.place.numa
 
 
-def _misses(chosen: Chosen) -> tuple[int, int]:
-    """Return how many devices miss a partner on their NUMA node, and behind their switch."""
+_PLACES: Final = (_of_inner_switch, _of_switch, pcie_of_left, _of_numa_node)
+"""What a device shares with others, each place within the next."""
+
+
+def _misses(chosen: Chosen) -> tuple[int, ...]:
+    """Return how many devices miss a partner on their NUMA node, and in each place within."""
     (_, leaders), *others = chosen
-    numa = sum(_unpaired(leaders, devices, numa_of_left) for _, devices in others)
-    switch = sum(_unpaired(leaders, devices, pcie_of_left) for _, devices in others)
-    return numa, switch
+    return tuple(
+        sum(_unpaired(leaders, devices, place) for _, devices in others)
+        for place in reversed(_PLACES)
+    )
 
 
 def _unpaired(one: Sequence[Left], other: Sequence[Left], place: Callable[[Left], Hashable]) -> int:
     paired = Counter(map(place, one)) & Counter(map(place, other))
     return min(len(one), len(other)) - paired.total()
+
+
+def closeness_of(groups: Sequence[Sequence[DevicePlace]]) -> Closeness | None:
+    """Return how close the worst pair of devices of different types is; ``None`` if not known."""
+    paths = [tuple(map(_path, places)) for places in groups]
+    tree = DeviceTree({path.address: path for some in paths for path in some})
+    return pairing(tree, [tuple(path.address for path in some) for some in paths])
+
+
+def _path(place: DevicePlace) -> PciPath:
+    """Return where a device is; one that does not tell its root shares it with no other."""
+    name = f"{place.type} {place.minor}"
+    return PciPath(name, place.pcie or f"of {name}", place.bridges, place.numa)

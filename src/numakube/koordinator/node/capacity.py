@@ -125,7 +125,8 @@ def sorted_zones(zones: Mapping[int, Amounts]) -> list[tuple[int, list[tuple[str
 
 def _plain_device(device: DevicePlace) -> tuple[object, ...]:
     return (
-        device.type, device.minor, device.id, device.numa, device.pcie, device.healthy,
+        device.type, device.minor, device.id, device.numa, device.pcie, device.bridges,
+        device.healthy,
         _sorted_items(device.resources.items()), _sorted_items(device.labels.items()), device.vfs,
         [(vf, _sorted_items(labels.items())) for vf, labels in sorted(device.vf_labels.items())],
     )  # fmt: skip

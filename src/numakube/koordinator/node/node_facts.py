@@ -99,6 +99,8 @@ class DevicePlace:
         type: ``gpu``, ``rdma`` or ``fpga``.
         numa: its NUMA node; ``None`` if it is close to all of them.
         pcie: what devices behind one PCIe switch or root complex have in common.
+        bridges: addresses of the PCI bridges above it, the root port first, as far as the node's
+            exact report knows them.
         resources: what it has of each device resource, such as 100 of ``koordinator.sh/gpu-core``.
         labels: for selectors of pods.
         vfs: bus ids of its virtual functions, ascending.
@@ -110,6 +112,7 @@ class DevicePlace:
     id: str = ""
     numa: int | None = None
     pcie: str = ""
+    bridges: tuple[str, ...] = ()
     healthy: bool = True
     resources: Amounts = field(default_factory=lambda: MappingProxyType({}))
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

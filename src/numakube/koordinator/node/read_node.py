@@ -34,6 +34,7 @@ from numakube.koordinator.node.read_cpus import (
 from numakube.koordinator.node.read_partitions import honors_partitions, partitions_of
 from numakube.koordinator.node.read_zones import zones_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
+from numakube.kubelet.device_tree import address_of
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.resources import amounts_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.koordinator.node.node_facts import CpuLayout
+    from numakube.kubelet.device_tree import PciPath
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology
     from numakube.values.cpuset import CpuMask
@@ -102,7 +104,7 @@ def facts_of(
         binds_all=labels.bind is not BindPolicy.NONE,
         strategy=labels.strategy,
         ratios=read_ratios(told, of_nrt) or read_ratios(node.metadata.annotations, of_node),
-        devices=devices_of(device, of_device) if device is not None else (),
+        devices=devices_of(device, of_device, report) if device is not None else (),
         gpu_partitions=partitions_of(device, of_device) if device is not None else (),
         honors_partitions=honors_partitions(
             node.metadata.labels, device.metadata.labels if device is not None else {}
@@ -189,27 +191,37 @@ def read_ratios(annotations: Mapping[str, str], problems: list[str]) -> dict[str
     return {name: ratio for name, ratio in ratios.items() if 1 < ratio <= _LARGEST_RATIO}
 
 
-def devices_of(device: DeviceCr, problems: list[str]) -> tuple[DevicePlace, ...]:
-    """Return the devices by type and minor; of two with the same the first counts."""
+def devices_of(
+    device: DeviceCr, problems: list[str], report: ExactReport | None = None
+) -> tuple[DevicePlace, ...]:
+    """Return the devices by type and minor; of two with the same the first counts.
+
+    A Device tells PCIe roots; which switches are below them, the *report* of the node may know.
+    """
+    paths = report.tree.paths if report is not None else {}
     places: dict[tuple[str, int], DevicePlace] = {}
     for index, info in enumerate(device.spec.devices):
         place = f"spec.devices[{index}]"
         if (info.type, info.minor) in places:
             problems.append(f"{place}: {info.type} {info.minor} is listed twice")
             continue
-        places[info.type, info.minor] = _place_of(info, _amounts(info, place, problems))
+        bus_id = info.topology.bus_id if info.topology is not None else ""
+        amounts = _amounts(info, place, problems)
+        places[info.type, info.minor] = _place_of(info, amounts, paths.get(address_of(bus_id)))
     return tuple(places[key] for key in sorted(places))
 
 
-def _place_of(info: DeviceInfo, amounts: Amounts) -> DevicePlace:
+def _place_of(info: DeviceInfo, amounts: Amounts, path: PciPath | None) -> DevicePlace:
     topology = info.topology
+    pcie = topology.pcie_id if topology is not None else ""
     numa = topology.node_id if topology is not None else -1
     return DevicePlace(
         type=info.type,
         minor=info.minor,
         id=info.id,
         numa=numa if 0 <= numa <= MAX_NODE_ID else None,
-        pcie=topology.pcie_id if topology is not None else "",
+        pcie=pcie or (path.root if path is not None else ""),
+        bridges=path.bridges if path is not None else (),
         healthy=info.health,
         resources=amounts,
         labels=info.labels,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.koordinator.devices import DeviceHint
+    from numakube.api.strictness import RequiredCloseness
     from numakube.kubelet.demand import Role
     from numakube.values.resources import Amounts
 
@@ -136,6 +137,7 @@ class DeviceWish:
     Attributes:
         joint: device types that are placed together, the leading one first.
         same_pcie: whether each leading device needs the others on its own PCIe switch.
+        closeness: how close devices of different types must be; ``None`` if the pod does not say.
         requests: by device type and resource, for the pod as a whole; whole GPUs of a vendor and
             percents of GPUs are given as core and memory ratio.
         by_container: the same by container name, for containers that want any.
@@ -149,5 +151,6 @@ class DeviceWish:
     )
     joint: tuple[str, ...] = ()
     same_pcie: bool = False
+    closeness: RequiredCloseness | None = None
     hints: Mapping[str, DeviceHint] = field(default_factory=lambda: MappingProxyType({}))
     partition: PartitionWish | None = None

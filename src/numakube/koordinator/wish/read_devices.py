@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.koordinator import devices as api
 from numakube.api.koordinator import keys
 from numakube.api.selectors import selector_of
+from numakube.api.strictness import strictness_of
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.device_resources import (
@@ -76,11 +77,16 @@ def device_wish_of(
     else:
         _check(requests, hints, "spec.containers", problems)
     together = tuple(kind for kind in joint.device_types if kind in wanted)
+    same_pcie = joint.required_scope == "SamePCIe" and len(together) > 1
+    closeness = strictness_of(annotations).closeness if len(wanted) > 1 else None
+    if closeness is not None and not same_pcie:
+        together += tuple(kind for kind in TYPES if kind in wanted and kind not in together)
     return DeviceWish(
         requests=wanted,
         by_container=parts,
         joint=together if len(together) > 1 else (),
-        same_pcie=joint.required_scope == "SamePCIe" and len(together) > 1,
+        same_pcie=same_pcie,
+        closeness=closeness,
         hints=hints,
         partition=partition,
     )

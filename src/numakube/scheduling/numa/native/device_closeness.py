@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.api.strictness import Leniency
+from numakube.koordinator.device_resources import is_chosen_by_scheduler
 from numakube.kubelet.device_pairs import WITHIN, foresee
 from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.outcome import Admitted
@@ -50,13 +51,14 @@ _PAIR: Final = 2
 
 
 def wants_pairs(pod: PodInfo) -> bool:
-    """Tell whether *pod* asks for devices of several resources."""
+    """Tell whether *pod* asks kubelets for devices of several resources."""
     return pod.memo("device-pairs", _wants_pairs)
 
 
 def _wants_pairs(pod: Pod) -> bool:
     steps = wants_of(pod).steps
-    return len({name for step in steps for name, _ in step.want.devices}) >= _PAIR
+    names = {name for step in steps for name, _ in step.want.devices}
+    return sum(not is_chosen_by_scheduler(name) for name in names) >= _PAIR
 
 
 class DeviceForecasts:
