@@ -40,10 +40,11 @@ class Tree:
         text = f"Model: \t\t NVIDIA H100\nIRQ:   \t\t 44\nGPU UUID: \t {uuid}\nBus Type: \t PCIe"
         self.write(self.proc / "driver/nvidia/gpus" / address / "information", text)
 
-    def kfd(self, node: int, location: int, links: dict[int, int]) -> None:
+    def kfd(self, node: int, location: int, links: dict[int, int], *, render: int = 0) -> None:
         """Let AMD's driver tell of a GPU, or of a CPU, and of its links: type by neighbour."""
         folder = self.sys / KFD_NODES / str(node)
-        self.write(folder / "properties", f"simd_count 304\nlocation_id {location}\ndomain 0")
+        text = f"simd_count 304\nlocation_id {location}\ndomain 0\ndrm_render_minor {render}"
+        self.write(folder / "properties", text)
         for number, (to, kind) in enumerate(links.items()):
             text = f"type {kind}\nnode_from {node}\nnode_to {to}\nweight 15"
             self.write(folder / f"io_links/{number}/properties", text)
@@ -84,10 +85,48 @@ def test_a_gpu_and_the_virtual_functions_beside_it_are_behind_one_switch(tree: T
     assert words == {("0000:18:00.0", "0000:19:00.0"): "PIX"}
 
 
+def test_names_of_the_kernel_lead_to_the_function(tree: Tree) -> None:
+    """RDMA devices, network interfaces and subfunctions; of a virtual function, to its card."""
+    tree.function(f"{SWITCH}/0000:17:01.0/0000:19:00.0")
+    tree.function(f"{SWITCH}/0000:17:01.0/0000:19:00.2", physical="0000:19:00.0")
+    devices = tree.sys / "bus/pci/devices"
+    for name, address in (
+        ("class/infiniband/mlx5_2", "0000:19:00.2"),
+        ("class/net/ens1f0np0", "0000:19:00.0"),
+    ):
+        (tree.sys / name).mkdir(parents=True)
+        (tree.sys / name / "device").symlink_to(devices / address)
+    subfunction = devices.resolve() / "0000:19:00.0/mlx5_core.sf.4"
+    subfunction.mkdir()
+    (tree.sys / "bus/auxiliary/devices").mkdir(parents=True)
+    (tree.sys / "bus/auxiliary/devices/mlx5_core.sf.4").symlink_to(subfunction)
+    names = ("mlx5_2", "ens1f0np0", "mlx5_core.sf.4")
+    functions, _ = tree.read(*names, "mlx5_3", "0", "../net/ens1f0np0")
+    assert functions == dict.fromkeys(names, "0000:19:00.0")
+
+
+def test_partitions_of_amds_gpus_are_where_the_gpu_is(tree: Tree) -> None:
+    """The kernel makes platform devices of them; kfd knows their render nodes."""
+    tree.function("pci0000:00/0000:00:01.1/0000:0c:00.0", kind="0x038000")
+    tree.kfd(1, 0x0C00, {}, render=128)
+    tree.kfd(2, 0x1000_0C00, {}, render=129)
+    (tree.sys / "devices/platform/amdgpu_xcp_0/drm/renderD129").mkdir(parents=True)
+    (tree.sys / "devices/platform/amdgpu_xcp_1/drm/renderD130").mkdir(parents=True)
+    functions, _ = tree.read("amdgpu_xcp_0", "amdgpu_xcp_1", "amdgpu_xcp_2")
+    assert functions == {"amdgpu_xcp_0": "0000:0c:00.0"}
+
+
 def test_ids_that_tell_no_function_stay_unknown(tree: Tree) -> None:
     """Whether the plugin made them up or the function is gone."""
     tree.nvidia("0000:18:00.0", UUID)
-    ids = ("kvm-3", "MIG-8a56a4bc-0000-1111-2222-333344445555", "0000:ff:00.0", UUID, "card0-1")
+    ids = (
+        "kvm-3",
+        "7",
+        "MIG-8a56a4bc-0000-1111-2222-333344445555",
+        "0000:ff:00.0",
+        UUID,
+        "card0-1",
+    )
     assert tree.read(*ids) == ({}, {})
 
 

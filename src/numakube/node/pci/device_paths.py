@@ -7,10 +7,14 @@ The kubelet knows a device by an id that its plugin made up. Some ids tell the f
                             /proc/driver/nvidia which function has it
     MIG-GPU-8a56.../1/0     a part of that function, as older drivers name parts
     card0-3                 Intel's GPU plugin: a card of the direct rendering manager, and a share
+    amdgpu_xcp_3            AMD: a partition of a GPU, a platform device whose render node kfd knows
+    mlx5_2, eth0,           the kernel's names of RDMA devices, network interfaces and
+    mlx5_core.sf.4          subfunctions, which lie below their function
 
-Of other ids, such as newer MIG uuids, nothing is known, and nothing is guessed. The real path of a
-function in sysfs is its chain of bridges. Links between AMD's GPUs (xGMI) are in the topology of
-their driver, kfd; NVIDIA's driver tells of NVLink through its own library only.
+Of other ids nothing is known, and nothing is guessed: no file says which GPU a newer MIG uuid is
+part of, and plugins of shared RDMA devices count from 0. The real path of a function in sysfs is
+its chain of bridges. Links between AMD's GPUs (xGMI) are in the topology of their driver, kfd;
+NVIDIA's driver tells of NVLink through its own library only.
 """
 
 from __future__ import annotations
@@ -43,10 +47,14 @@ if TYPE_CHECKING:
 _NVIDIA: Final = re.compile(r"(?:MIG-)?(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:$|[/:])")
 _NVIDIA_UUID: Final = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
 _CARD: Final = re.compile(r"(card[0-9]+)-[0-9]+")
+_PARTITION: Final = re.compile(r"amdgpu_xcp_[0-9]+")
+_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
+_NAMED: Final = ("class/infiniband/{}/device", "class/net/{}/device", "bus/auxiliary/devices/{}")
 _NOTABLE: Final = (NETWORK, DISPLAY, ACCELERATOR)
 _CPU: Final = re.compile(r"cpu[0-9]+")
 _XGMI: Final = "11"
 """HSA_IOLINK_TYPE_XGMI of the kernel's kfd."""
+_RENDER: Final = "drm_render_minor"
 
 GPUS: Final = "driver/nvidia/gpus"
 KFD_NODES: Final = "class/kfd/kfd/topology/nodes"
@@ -132,7 +140,10 @@ class DevicePaths:
             return self._nvidia().get(match[1], "")
         if match := _CARD.fullmatch(id_):
             return nearest_address(self._sysfs / "class/drm" / match[1] / "device")
-        return ""
+        if _PARTITION.fullmatch(id_):
+            return _partitioned(self._sysfs, id_)
+        places = (self._sysfs / one.format(id_) for one in _NAMED if _NAME.fullmatch(id_))
+        return next(filter(None, map(nearest_address, places)), "")
 
     def _nvidia(self) -> Mapping[str, str]:
         """Return the addresses of NVIDIA's GPUs by uuid."""
@@ -178,6 +189,17 @@ def _xgmi_neighbours(node: Path) -> Iterator[str]:
         properties = _properties(node / "io_links" / link / "properties")
         if properties.get("type") == _XGMI:
             yield properties.get("node_to", "")
+
+
+def _partitioned(sysfs: Path, partition: str) -> str:
+    """Return the address of the GPU that *partition* is a part of; they share kfd's location."""
+    minors = {
+        name.removeprefix("renderD")
+        for name in names_in(sysfs / "devices/platform" / partition / "drm")
+    }
+    nodes = (sysfs / KFD_NODES / name for name in names_in(sysfs / KFD_NODES))
+    own = (one for one in nodes if _properties(one / "properties").get(_RENDER) in minors)
+    return next(map(_kfd_address, own), "")
 
 
 def _kfd_address(node: Path) -> str:
