@@ -27,6 +27,7 @@ from numakube.kube.served_topologies import topology_reflector
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Mirror:
         self.reported_at: dict[str, float] = {}
         """When the latest report of each node came, by the monotonic clock."""
         self._client = client
+        self._infos = PodInfos()
         self.unusable = UnusableObjects()
         """What could not be taken over, and why."""
         guarding = self.unusable.guarding
@@ -283,7 +285,7 @@ class Mirror:
         self._tell(EventKind.NAMESPACE_CHANGED)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        pod = PodInfo(change.object)
+        pod = self._infos.of(change.object)
         if isinstance(change, Removed):
             self._pod_is_gone(pod, deleted=True)
             self.apply(self.cache.pod_gone(pod.uid))

@@ -21,7 +21,7 @@ from numakube.scheduling.framework.isolating import checked, judged, rated, with
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.snapshot.belief import Extensible
-from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.recorder.condensing import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
 
 CONFIRMED: Final = 2
 """Nodes that the model is asked about in any case."""
@@ -116,13 +117,14 @@ class Judge:
         self._ratings: OrderedDict[str, _Ratings] = OrderedDict()
         self._asked: OrderedDict[int, _Asked] = OrderedDict()
         self._infos: OrderedDict[str, PodInfo] = OrderedDict()
+        self._kinds = PodInfos()
 
     def info_of(self, pod: Pod) -> PodInfo:
         """Return what is known of *pod*, with all that was worked out when it was asked about."""
         uid = pod.metadata.uid
         known = self._infos.get(uid)
         if known is None or not (known.pod is pod or known.pod == pod):
-            known = self._infos[uid] = PodInfo(pod)
+            known = self._infos[uid] = self._kinds.of(pod)
             if len(self._infos) > _REMEMBERED_PODS:
                 self._infos.popitem(last=False)
         return known

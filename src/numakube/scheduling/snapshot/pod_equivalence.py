@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from numakube.scheduling.snapshot.pods import PodInfo
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube.scheduling.snapshot.pods import PodInfo
 
 
 PodKey: TypeAlias = bytes
@@ -31,12 +32,48 @@ _OWN_KEYS: Final = frozenset(
 )
 """Labels and annotations by which StatefulSets and indexed Jobs tell their pods apart."""
 
+_SCHEDULING_KEY: Final = "scheduling-key"
+_KINDS_KEPT: Final = 1024
+"""Kinds of pods for which is remembered what was worked out about them."""
+
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+class PodInfos:
+    """Makes `PodInfo`s; what is worked out about one pod, its replicas know too."""
+
+    def __init__(self) -> None:
+        self._known: dict[PodKey, PodInfo] = {}
+
+    def of(self, pod: Pod) -> PodInfo:
+        """Return *pod* with what is known of pods like it."""
+        if not _is_told_by_spec(pod):
+            return PodInfo(pod)
+        key = _scheduling_key(pod)
+        known = self._known.get(key)
+        if known is not None:
+            return known.sibling(pod)
+        if len(self._known) >= _KINDS_KEPT:
+            self._known.clear()
+        info = self._known[key] = PodInfo(pod)
+        info.memo(_SCHEDULING_KEY, lambda _: key)
+        return info
+
+
+def _is_told_by_spec(pod: Pod) -> bool:
+    """Tell whether the status of *pod* adds nothing to what it asks for."""
+    status = pod.status
+    return status is None or not (
+        status.container_statuses
+        or status.init_container_statuses
+        or status.extended_resource_claim_status
+        or status.node_allocatable_resource_claim_statuses
+    )
 
 
 def scheduling_key(pod: PodInfo) -> PodKey:
     """Return all of *pod* that a scheduler looks at: pods with equal keys fit the same nodes."""
-    return pod.memo("scheduling-key", _scheduling_key)
+    return _with_claims(pod, pod.memo(_SCHEDULING_KEY, _scheduling_key))
 
 
 def kubelet_key(pod: PodInfo) -> PodKey:
@@ -51,7 +88,9 @@ def replica_key(pod: PodInfo) -> PodKey:
     terms of others.
     """
     own = _OWN_KEYS & (pod.labels.keys() | pod.pod.metadata.annotations.keys())
-    return pod.memo("replica-key", _replica_key) if own else scheduling_key(pod)
+    if not own:
+        return scheduling_key(pod)
+    return _with_claims(pod, pod.memo("replica-key", _replica_key))
 
 
 def depends_on_pods(pod: PodInfo) -> bool:
@@ -62,6 +101,12 @@ def depends_on_pods(pod: PodInfo) -> bool:
         affinity is not None
         and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
     )
+
+
+def _with_claims(pod: PodInfo, key: PodKey) -> PodKey:
+    """Return *key* with the claims of *pod*, in which alone replicas may differ."""
+    claims = pod.pod.spec.resource_claims
+    return key + _encode(claims) if claims else key
 
 
 def _scheduling_key(pod: Pod) -> PodKey:
@@ -88,7 +133,7 @@ def _encoded(pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]
             [_container(one) for one in (*spec.init_containers, *spec.containers)],
             (spec.resources, spec.overhead, volumes, spec.priority),
             (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
-            (spec.topology_spread_constraints, spec.host_network, spec.resource_claims),
+            (spec.topology_spread_constraints, spec.host_network),
             (spec.scheduler_name, spec.host_users),
         )
     )

@@ -118,7 +118,10 @@ class PodInfo:
         return self._as(replace(self.pod, metadata=metadata), {})
 
     def sibling(self, pod: Pod) -> PodInfo:
-        """Return *pod*, which differs by its name, uid or node alone; what is known is shared."""
+        """Return *pod*, which differs by its name, uid, node, claims or state alone.
+
+        What is known is shared.
+        """
         return self._as(pod, self._memo)
 
     def _as(self, pod: Pod, memo: dict[object, object]) -> PodInfo:
@@ -130,7 +133,10 @@ class PodInfo:
         return copy
 
     def memo(self, key: object, make: Callable[[Pod], T]) -> T:
-        """Return ``make(pod)``, computed once for this pod under *key*."""
+        """Return ``make(pod)``, computed once under *key* for this pod and its replicas.
+
+        *make* must not look at what tells replicas apart: name, uid, node, claims and state.
+        """
         # Not by catching a KeyError: whatever *make* raises would be reported as its consequence.
         if key not in self._memo:
             self._memo[key] = make(self.pod)
