@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
+from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.kubelet.settings import KubeletSettings
@@ -96,3 +97,27 @@ def reject(node: KubeletNode, one: Pod, trace: AdmissionTrace | None = None) -> 
 def cpus(outcome: Admitted) -> dict[str, str]:
     """Return each container's exclusive CPUs as text."""
     return {name: str(placement.cpus) for name, placement in outcome.containers.items()}
+
+
+def split_group() -> tuple[KubeletNode, list[dict[int, tuple[tuple[int, ...], int]]]]:
+    """A node with a pod in a group of NUMA nodes, one of which a rejected pod has had alone.
+
+    Returns:
+        The node, and after each pod the group of every NUMA node and how many blocks it has.
+    """
+    reserved = {number: {"memory": 128 << 20} for number in range(2)}
+    settings = static_settings(
+        "best-effort", topology_scope="pod", memory_policy="Static", reserved_memory=reserved
+    )
+    node = start(from_shape("2 sockets, 4 cores, 1536Mi, hugepages-2Mi 64"), settings)
+    groups = []
+    for uid, containers in (
+        ("wide", (guaranteed("a", "3", "1600Mi"),)),
+        ("narrow", (guaranteed("a", "1", "640Mi"), guaranteed("b", "1", "426Mi"))),
+        ("last", (guaranteed("a", "2", "1600Mi"),)),
+    ):
+        node.admit(pod(*containers, uid=uid))
+        assert node.memory is not None
+        books = node.memory.books
+        groups.append({number: (one.cells, one.assignments) for number, one in books.items()})
+    return node, groups

@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import msgspec
 import pytest
 from hypothesis import assume, given
-from tests.kubelet.build import admit, guaranteed, pod, reject, start, static_settings
+from tests.kubelet.build import admit, guaranteed, pod, reject, split_group, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 from tests.kubelet.scenarios import workloads
 
-from numakube.api.checkpoints import (
-    MemoryBlock,
-    MemoryManagerState,
-    peek_memory_manager_state,
-    write_memory_manager_state,
-)
 from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint, KubeletStartError
 from numakube.kubelet.machine import Device, Machine
@@ -154,31 +147,19 @@ def test_files_that_do_not_fit_the_node_any_more_are_refused(
         restore(start(machine, settings), files)
 
 
-def test_a_group_that_half_of_its_nodes_do_not_know_is_refused() -> None:
-    """A real kubelet 1.35 has been seen to write it, and not to start from it again."""
-    block = MemoryBlock(numa_affinity=(0, 1), type="memory", size=GIB)
-    node = start(dual_socket_ht(), busy_settings())
-    state = peek_memory_manager_state(save(node).memory or b"")
-    machine = {
-        number: msgspec.structs.replace(one, cells=(0, 1), number_of_assignments=1)
-        for number, one in state.machine_state.items()
-    }
-    table = machine[0].memory_map["memory"]
-    charged = msgspec.structs.replace(table, reserved=GIB, free=table.free - GIB)
-    machine[0] = msgspec.structs.replace(
-        machine[0], memory_map={**machine[0].memory_map, "memory": charged}
-    )
-    whole = msgspec.structs.replace(
-        state, machine_state=machine, entries={"uid": {"main": (block,)}}
-    )
-    restore(start(dual_socket_ht(), busy_settings()), _memory_file(whole))
-    machine[0] = msgspec.structs.replace(machine[0], cells=(0,))
+def test_groups_of_numa_nodes_and_their_refusal_are_those_of_a_real_kubelet() -> None:
+    """Recorded from Kubernetes 1.35.7: what a rejected pod leaves keeps it from starting again."""
+    node, groups = split_group()
+    assert groups == [
+        {0: ((0, 1), 1), 1: ((0, 1), 1)},
+        {0: ((0, 1), 1), 1: ((1,), 2)},
+        {0: ((0, 1), 1), 1: ((1,), 1)},
+    ]
     with pytest.raises(KubeletStartError, match="expected machine state is different"):
-        restore(start(dual_socket_ht(), busy_settings()), _memory_file(whole))
-
-
-def _memory_file(state: MemoryManagerState) -> StateFiles:
-    return StateFiles(memory=write_memory_manager_state(state, version=1))
+        restore(start(node.machine, node.settings), save(node))
+    node.remove("wide")
+    node.collect_garbage()
+    restore(start(node.machine, node.settings), save(node))
 
 
 def test_no_files_is_a_first_start() -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pytest
+from tests.apps.exporter.build import configuration
 from tests.apps.exporter.test_sources import Kubelet, reader
+from tests.kubelet.build import split_group, start
+from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.api.checkpoints import CpuManagerState
-from numakube.apps.exporter.inputs import PodName
-from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.inputs import KubeletFacts, PodName
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.kubelet_readiness import start_trouble
 from numakube.apps.exporter.node_scan import NodeReader
-from numakube.errors import KubeletNotReady, KubeletUnavailable
+from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
+from numakube.kubelet.state_files import save
 from numakube.node.podresources import AllocatableResources, ContainerResources, PodResources
 from numakube.values.cpuset import CpuSet
+from numakube_lab.nodes.held_resources import allocatable_resources
 
 
 class Book:
@@ -173,3 +180,37 @@ async def test_without_the_api_the_cpu_manager_tells_who_is_missing() -> None:
     assert await counted(node) == {"a"}
     files.now = Checkpoints(cpu=static("u", "v"))
     assert await counted(node) == {"a"}
+
+
+async def test_groups_that_no_kubelet_starts_from_are_told_while_it_runs() -> None:
+    """So that the pods in them can be ended before its next restart, and once it is away."""
+
+    class WithMemory(Kubelet):
+        async def allocatable(self) -> AllocatableResources:
+            return allocatable_resources(node)
+
+    node, _ = split_group()
+    kubelet = WithMemory()
+    files = Files(memory=read_checkpoints(save(node)).memory)
+    scans = reader(kubelet, checkpoints=files)
+    text = (
+        "memory_manager_state has NUMA node 1 in group 1, while pods use its memory in group 0-1: "
+        "until they have ended, no kubelet starts from it"
+    )
+    assert (await scans.read()).kubelet.state_trouble == text
+    kubelet.away = True
+    with pytest.raises(KubeletWillNotStart, match=text):
+        await scans.read()
+
+
+def test_files_that_keep_a_kubelet_from_starting_are_told_in_its_words() -> None:
+    """It was killed between two writes, for instance."""
+    node = start(dual_socket_ht())
+    facts = KubeletFacts(config=configuration(node.settings), version="v1.35.7")
+    assert start_trouble(facts, node.machine, save(node)) == ""
+    assert node.cpus is not None
+    node.cpus.shared &= ~0b110
+    assert start_trouble(facts, node.machine, save(node)).startswith(
+        'current set of available CPUs "0-11" doesn\'t match with CPUs in state "0,3-11"'
+    )
+    assert start_trouble(replace(facts, config=None), node.machine, save(node)) == ""

@@ -68,6 +68,7 @@ class Checkpoints:
         allocated: the uids of the pods that the kubelet has admitted, and perhaps of some that are
             gone; empty if it does not keep them.
         choices: how device plugins of ours choose, by resource.
+        files: the files themselves.
     """
 
     cpu: CpuManagerState | None = None
@@ -76,6 +77,7 @@ class Checkpoints:
     allocated: frozenset[str] = frozenset()
     choices: Mapping[str, PluginChoice] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
+    files: StateFiles = field(default_factory=StateFiles)
 
 
 def read_checkpoints(
@@ -90,6 +92,7 @@ def read_checkpoints(
         allocated=_try(peek_allocated_pods, files.allocated, problems) or frozenset(),
         choices=choices or {},
         problems=tuple(problems),
+        files=files,
     )
 
 
@@ -180,7 +183,7 @@ def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> 
     if not all(_agrees(state, uid, pod) for uid, pod in pods.items()):
         return None
     books = {number: _node_memory(one) for number, one in state.machine_state.items()}
-    for uid, blocks in _blocks_by_pod(state):
+    for uid, blocks in blocks_by_pod(state):
         if any(numa not in books for block in blocks for numa in block.numa_nodes):
             return None
         if uid not in pods:
@@ -188,7 +191,7 @@ def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> 
     return books
 
 
-def _blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[MemoryBlock]]]:
+def blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[MemoryBlock]]]:
     """Yield what each pod gives back when it goes, in the order of the file."""
     for uid in dict.fromkeys((*state.entries, *state.pod_entries)):
         whole = state.pod_entries.get(uid)
@@ -222,7 +225,7 @@ def _lacks_blocks(state: MemoryManagerState | None) -> bool:
     amounts: Counter[str] = Counter()
     for node in state.machine_state.values():
         amounts.update({kind: table.reserved for kind, table in node.memory_map.items()})
-    for _, blocks in _blocks_by_pod(state):
+    for _, blocks in blocks_by_pod(state):
         for block in blocks:
             amounts[block.type] -= block.size_bytes
     return any(amounts.values())

@@ -21,12 +21,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.checkpoints import CPU_STATE, MEMORY_STATE
+from numakube.apps.exporter.kubelet_checkpoints import blocks_by_pod
+from numakube.errors import CorruptCheckpoint, KubeletStartError, NumakubeError
+from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from numakube.api.checkpoints import CpuManagerState
+    from numakube.api.checkpoints import CpuManagerState, MemoryManagerState
     from numakube.apps.exporter.inputs import KubeletFacts, PodName
+    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources import AllocatableResources, PodResources
 
 _MOST_NAMED: Final = 3
@@ -75,6 +80,51 @@ def state_trouble(kubelet: KubeletFacts) -> str:
         if was is not None and was != wanted
     ]
     return "; ".join(differing) + _UNLESS if differing else ""
+
+
+def group_trouble(state: MemoryManagerState | None) -> str:
+    """Return which NUMA nodes are said to be in a group that no pod uses.
+
+    A pod may get memory of a single NUMA node that is in a group already. The kubelet says of the
+    node then that it is alone, and goes on saying so when that pod has gone. A kubelet that starts
+    works groups out from its pods, and gives up where they differ (Kubernetes 1.35,
+    ``validateState`` in ``pkg/kubelet/cm/memorymanager/policy_static.go``).
+    """
+    if state is None:
+        return ""
+    used: dict[int, set[tuple[int, ...]]] = {}
+    for _, blocks in blocks_by_pod(state):
+        for block in blocks:
+            for number in block.numa_nodes:
+                used.setdefault(number, set()).add(block.numa_nodes)
+    odd = [
+        f"NUMA node {number} in group {CpuSet.of(node.cells)}, while pods use its memory in group "
+        + " and ".join(str(CpuSet.of(group)) for group in sorted(used[number]))
+        for number, node in state.machine_state.items()
+        if number in used and node.cells not in used[number]
+    ]
+    if not odd:
+        return ""
+    return f"{MEMORY_STATE} has {'; '.join(odd)}: until they have ended, no kubelet starts from it"
+
+
+def start_trouble(kubelet: KubeletFacts, machine: Machine | None, files: StateFiles) -> str:
+    """Return why a kubelet would not start from *files*, in its own words; empty if it would."""
+    if kubelet.config is None or machine is None or kubelet.version is None:
+        return ""
+    # While the kubelet is there, an exporter does without the model and its memory.
+    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.settings_from_config import settings_of
+    from numakube.kubelet.state_files import restore
+
+    try:
+        settings = settings_of(kubelet.config, machine)
+        restore(KubeletNode(machine, settings, kubernetes=kubelet.version), files)
+    except (KubeletStartError, CorruptCheckpoint) as error:
+        return f"{error}{_UNLESS}"
+    except NumakubeError:
+        return ""
+    return ""
 
 
 def pods_not_loaded(expected: Collection[PodName], pods: Sequence[PodResources]) -> str:

@@ -18,8 +18,10 @@ from numakube.apps.exporter.kubelet_config import FirstOf
 from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
     cpus_not_loaded,
+    group_trouble,
     managers_down,
     pods_not_loaded,
+    start_trouble,
     state_trouble,
 )
 from numakube.apps.exporter.pod_book import NoPods, PodBook
@@ -174,7 +176,7 @@ class NodeReader:
         except KubeletNotReady:
             raise
         except KubeletUnavailable:
-            await self._require_usable_state()
+            await self._require_usable_state(hardware)
             raise
         checkpoints = with_api_uids(answers.checkpoints, self.pods.aliases())
         kubelet = await self._facts(checkpoints)
@@ -208,18 +210,26 @@ class NodeReader:
         facts = await self._known(checkpoints)
         trouble = state_trouble(facts)
         self._agreed = self._agreed or not trouble
+        told = trouble if self._agreed else ""
+        facts = replace(facts, state_trouble=told or group_trouble(checkpoints.memory))
         if self._agreed or not isinstance(self.config, FirstOf):
-            return replace(facts, state_trouble=trouble if self._agreed else "")
+            return facts
         # The file is not the whole truth: flags win over it.
         return replace(facts, config=await self.config.running() or facts.config)
 
-    async def _require_usable_state(self) -> None:
+    async def _require_usable_state(self, hardware: Hardware) -> None:
         """Look whether the kubelet, which is away, can start again.
 
         Raises:
-            KubeletWillNotStart: its state files are of other policies.
+            KubeletWillNotStart: it cannot, for its state files.
         """
-        trouble = state_trouble(await self._known(self.checkpoints.read()))
+        checkpoints = self.checkpoints.read()
+        facts = await self._known(checkpoints)
+        trouble = (
+            state_trouble(facts)
+            or group_trouble(checkpoints.memory)
+            or start_trouble(facts, hardware.machine, checkpoints.files)
+        )
         if trouble:
             raise KubeletWillNotStart(nrt_names.WILL_NOT_START + trouble)
 

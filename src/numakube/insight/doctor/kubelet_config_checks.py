@@ -135,10 +135,10 @@ SLOW_RECONCILE: Final = Rule(
 STATE_FILES: Final = Rule(
     id="NUMA-KUBELET-STATE-FILES",
     severity=Severity.ERROR,
-    title="State files will keep a reconfigured kubelet from starting",
+    title="State files will keep a kubelet from starting",
     why=(
-        "A kubelet gives up when it finds a state file of another policy than the configured one."
-        " It will not come back from its next restart."
+        "A kubelet gives up when it finds a state file of another policy than the configured one,"
+        " or one that contradicts itself. It will not come back from its next restart."
     ),
     fix=(
         "kubectl drain NODE --ignore-daemonsets\n"
