@@ -8,6 +8,7 @@ from itertools import combinations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kubelet.paired_machines import MACHINES, free
 
 from numakube.api.koordinator.devices import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, RDMA_SHARE
 from numakube.api.strictness import RequiredCloseness
@@ -20,17 +21,6 @@ from numakube.kubelet.device_pairs import WITHIN, pairing
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 
-MACHINES = {
-    "dgx-h100": ("nvidia.com/gpu", "nvidia.com/hostdev"),
-    "dgx-h200": ("nvidia.com/gpu", "nvidia.com/hostdev"),
-    "dgx-b200": ("nvidia.com/gpu", "nvidia.com/hostdev"),
-    "hgx-b200": ("nvidia.com/gpu", "nvidia.com/hostdev"),
-    "gb300": ("nvidia.com/gpu", "nvidia.com/hostdev"),
-    "mi300x": ("amd.com/gpu", "amd.com/nic"),
-    "mi300x-8": ("amd.com/gpu", "amd.com/nic"),
-    "telco-2s": ("intel.com/acc100", "intel.com/sriov"),
-}
-"""Resources whose devices belong together; the first are taken for GPUs."""
 SIZES = {GPU: {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, RDMA: {RDMA_SHARE: 100}}
 
 
@@ -45,11 +35,6 @@ def place(machine: Machine, kind: str, minor: int, device: Device) -> DevicePlac
         bridges=path.bridges,
         resources=SIZES[kind],
     )
-
-
-def free(data: st.DataObject, devices: tuple[Device, ...]) -> list[Device]:
-    """Draw the devices that are left, anywhere on the machine."""
-    return data.draw(st.lists(st.sampled_from(devices), min_size=1, max_size=6, unique=True))
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -23,6 +23,7 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.kubelet.device_tree import PciPath, tree_of
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.cycle import Refused
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import asker_of
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -74,6 +75,15 @@ def test_pairs_share_roots_though_no_root_has_all_devices() -> None:
     nics = [at("n0", 0, "d"), at("n1", 0, "c"), at("n2", 0, "b")]
     world = world_with(gpus, nics, gpu=2, nic=2)
     assert sorted(names(decide(world, claiming("p", "gpu", "nic")))) == ["g1", "g2", "n1", "n2"]
+
+
+def test_pairs_are_looked_for_on_all_numa_nodes_if_the_pod_is_on_none() -> None:
+    """NUMA node 0 is the fuller one, but its GPU and its card are below different roots."""
+    gpus = [at("g0", 0, "a"), at("g1", 1, "c"), at("g2", 1, "d")]
+    nics = [at("n0", 0, "b"), at("n1", 1, "d"), at("n2", 1, "e")]
+    world = world_with(gpus, nics, gpu=1, nic=1)
+    world.add_node("n", machine=SHAPE, settings=KubeletSettings())
+    assert names(decide(world, claiming("p", "gpu", "nic"))) == ["g2", "n1"]
 
 
 def test_devices_that_cannot_all_be_near_the_cpus_are_near_each_other() -> None:

@@ -14,6 +14,7 @@ that the exact allocator has made, among fewer devices (`near_devices`).
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.device_pairs import certain_functions
@@ -27,7 +28,9 @@ from numakube.values.numamask import nodes_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from numakube.api.resource_claims import AllocationResult
     from numakube.kubelet.device_pairs import Functions
+    from numakube.kubelet.device_tree import Closeness
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import ContainerPlacement
     from numakube.scheduling.framework.allotting import Allots, Allotted, Places
@@ -90,7 +93,8 @@ class ClaimAlignment:
     def _paired(self, found: NodeAllocation, near: Near) -> tuple[NodeAllocation, Status]:
         """Return devices of different drivers that are as close to each other as can be.
 
-        They stay on the NUMA nodes of the containers, or else on those of the devices in *found*.
+        They stay on the NUMA nodes of the containers. Where there are none, those of the devices in
+        *found* come first, and others if pairs are closer there.
         """
         if not found.allocations:
             return found, SUCCESS
@@ -102,12 +106,20 @@ class ClaimAlignment:
             for index, _ in self._known.to_allocate()
             if (nodes := near.get(index) or here)
         }
-        for better in pairs.closer_than(level):
-            closest = self._devices.allocate(found, around, pairs.within(better))
-            if closest is not None:
-                found = replace(found, allocations=closest, is_alike=False)
-                break
+        tries = product(pairs.closer_than(level), (around,) if around == near else (around, near))
+        closer = (self._closer(found, pairs, better, area) for better, area in tries)
+        closest = next((one for one in closer if one is not None), None)
+        if closest is not None:
+            found = replace(found, allocations=closest, is_alike=False)
         return found, pairs.verdict(devices_of(found.allocations), self._pod)
+
+    def _closer(
+        self, found: NodeAllocation, pairs: ClaimPairs, level: Closeness, near: Near
+    ) -> tuple[AllocationResult, ...] | None:
+        """Return devices that are within *level* of each other, if there are any."""
+        free = self._devices.available()
+        lonely = pairs.lonely(level, devices_of(found.allocations), free)
+        return self._devices.allocate(found, near, pairs.within(level), lonely)
 
     def _given(self) -> tuple[Functions, ...]:
         """Return the PCI functions that device plugins will give the pod, as far as certain."""

@@ -8,6 +8,7 @@ pod for certain is paired with the claims' devices, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Final
 
@@ -79,6 +80,31 @@ class ClaimPairs:
             return found is not None and found <= level
 
         return accepts
+
+    def lonely(
+        self, level: Closeness, wanted: Iterable[DeviceId], free: Iterable[DeviceId]
+    ) -> frozenset[DeviceId]:
+        """Return those of *free* that need not be tried to have devices within *level*.
+
+        They have no partner that close, and are of a driver that no more are *wanted* of than of
+        the other: each of its devices needs one.
+        """
+        counts = Counter(one.driver for one in wanted)
+        offers = {driver: [one for one in free if one.driver == driver] for driver in counts}
+        groups = [(offers[driver], counts[driver]) for driver in counts]
+        others = [*groups, *((given, len(given)) for given in self._given)]
+        return frozenset(
+            one
+            for some, count in groups
+            for partners, partner_count in others
+            if partners is not some and count <= partner_count
+            for one in some
+            if not any(self._is_within(level, str(one), str(other)) for other in partners)
+        )
+
+    def _is_within(self, level: Closeness, one: str, other: str) -> bool:
+        connection = self._tree.between(one, other)
+        return connection is not None and connection.closeness <= level
 
     def verdict(self, devices: Iterable[DeviceId], pod: PodInfo) -> Status:
         """Refuse the node if *devices* are farther apart than *pod* allows."""

@@ -12,7 +12,7 @@ from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.requests import asks_for_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
     from numakube.dra.allocator import Accepts, Within
@@ -45,7 +45,11 @@ class NearDevices:
         self._numa_nodes: dict[int, int | None] = {}
 
     def allocate(
-        self, found: NodeAllocation, near: Near, accepts: Accepts | None = None
+        self,
+        found: NodeAllocation,
+        near: Near,
+        accepts: Accepts | None = None,
+        without: Container[DeviceId] = (),
     ) -> tuple[AllocationResult, ...] | None:
         """Return allocations on the NUMA nodes *near* for the claims that have none.
 
@@ -57,6 +61,8 @@ class NearDevices:
             return found.allocations
 
         def within(position: int, candidate: Candidate) -> bool:
+            if candidate.id in without:
+                return False
             at, nodes = self._numa_node(candidate), near.get(positions[position])
             return at is None or nodes is None or at in nodes
 
@@ -67,6 +73,14 @@ class NearDevices:
         places = zip(positions, map(self._places, closest), strict=True)
         are_near = all(at <= near.get(index, at) for index, at in places)
         return closest if are_near else None
+
+    def available(self) -> list[DeviceId]:
+        """Return the devices of the node that a claim may get."""
+        allocator = self._known.allocator
+        devices = allocator.devices(self._node.node) if allocator is not None else ()
+        return [
+            one.id for one, is_free in devices if is_free or one.device.allow_multiple_allocations
+        ]
 
     def numa_nodes(self, found: NodeAllocation) -> Nodes:
         """Return the NUMA nodes of the devices in *found*."""
