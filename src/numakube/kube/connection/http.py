@@ -1,4 +1,4 @@
-"""The transport over HTTP and HTTPS, on aiohttp.
+"""The transport over HTTP and HTTPS: writes by `KeptConnections`, everything else by aiohttp.
 
 Three of aiohttp's defaults would hurt and are undone here: a total limit of five minutes that cuts
 watches, one pool of connections in which watches starve requests (streams have their own), and
@@ -7,11 +7,13 @@ cookies. After a 401 the credentials are looked up again and the request is repe
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import socket
 import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,6 +22,12 @@ from yarl import URL
 
 from numakube.errors import ClusterUnreachable, ConfigError, UntrustedServer
 from numakube.kube.connection.credentials import REREAD_SECONDS, Credentials
+from numakube.kube.connection.kept_connections import (
+    KeptConnections,
+    NoConnection,
+    check_line,
+    head_lines,
+)
 from numakube.kube.connection.proxies import is_loopback
 from numakube.kube.connection.tls import CertificatePair, client_context
 from numakube.kube.connection.transport import Body, Request, Response
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 
     from aiohttp.client import _RequestOptions
+    from multidict import MultiMapping
 
     from numakube.kube.clock import Clock
     from numakube.kube.connection.cluster_config import ClusterConfig
@@ -108,12 +117,17 @@ class HttpTransport:
         self._warnings: set[str] = set()
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
+        self._writes: KeptConnections | None = None
+        self._path = urlsplit(config.server).path
+        self._head: tuple[Credentials | None, bytes] = (None, b"")
         _check_proxy(config.proxy_url)
 
     async def send(self, request: Request) -> Response:
         """Return the whole answer to *request*."""
         if self._request_seconds is not None:
             request = replace(request, timeout=self._within(request.timeout))
+        if request.body is not None and request.idle_timeout is None and not self._config.proxy_url:
+            return await self._written(request)
         if self._requests is None:
             self._requests = _session(limit=MAX_REQUEST_CONNECTIONS)
         async with self._answer(self._requests, request) as response:
@@ -135,6 +149,54 @@ class HttpTransport:
             if session is not None:
                 await session.close()
         self._requests = self._streams = None
+        if self._writes is not None:
+            self._writes.close()
+            self._writes = None
+            await asyncio.sleep(0)  # in which the sockets are closed
+
+    async def _written(self, request: Request) -> Response:
+        """Return the answer to a write; after a 401, the one to other credentials if any."""
+        credentials = await self._credentials()
+        response = await self._write(request, credentials)
+        if response.status == UNAUTHORIZED and self._auth.rejected(credentials):
+            response = await self._write(request, await self._credentials())
+        self._report_warnings(cast("MultiMapping[str]", response.headers))
+        return response
+
+    async def _write(self, request: Request, credentials: Credentials) -> Response:
+        host, port = self._base.host or "", self._base.port or 0
+        if self._writes is None:
+            self._writes = KeptConnections(
+                host, port, server_name=self._config.tls.server_name, limit=MAX_REQUEST_CONNECTIONS
+            )
+        secure = self._base.scheme == "https"
+        try:
+            with _translated(request):
+                return await self._writes.exchange(
+                    self._bytes_of(request, credentials),
+                    tls=self._tls.context_for(credentials.pair) if secure else None,
+                    connect_seconds=self._within(CONNECT_SECONDS),
+                    timeout_seconds=request.timeout,
+                )
+        except NoConnection as failure:
+            raise _unconnected(request, failure.__cause__, host, port) from failure.__cause__
+
+    def _bytes_of(self, request: Request, credentials: Credentials) -> bytes:
+        """Return all of a request with a body, as it is sent."""
+        if self._head[0] is not credentials:
+            usual = (
+                ("Host", self._base.host_port_subcomponent or ""),
+                ("User-Agent", self._user_agent),
+                ("Accept-Encoding", "identity"),
+                *credentials.headers,
+            )
+            self._head = credentials, head_lines(usual)
+        body = request.body or b""
+        first = f"{request.method} {self._path}{request.target} HTTP/1.1"
+        check_line(first)
+        own = f"Accept: {request.accept}\r\nContent-Type: {request.content_type}"
+        head = f"{first}\r\n{own}\r\nContent-Length: {len(body)}\r\n".encode("ascii")
+        return b"".join((head, self._head[1], head_lines(request.headers), b"\r\n", body))
 
     @contextlib.asynccontextmanager
     async def _answer(
@@ -165,15 +227,15 @@ class HttpTransport:
         url = URL(f"{self._config.server}{request.target}", encoded=True)
         with _translated(request):
             response = await session.request(request.method, url, **options)
-        for warning in response.headers.getall("Warning", ()):
-            self._report_warning(warning)
+        self._report_warnings(response.headers)
         return response
 
-    def _report_warning(self, warning: str) -> None:
+    def _report_warnings(self, headers: MultiMapping[str]) -> None:
         """Log what the server warns of, such as a deprecated API; each text once."""
-        if warning not in self._warnings and len(self._warnings) < MAX_WARNINGS:
-            self._warnings.add(warning)
-            _log.warning("server_warning", text=warning)
+        for warning in headers.getall("Warning", ()):
+            if warning not in self._warnings and len(self._warnings) < MAX_WARNINGS:
+                self._warnings.add(warning)
+                _log.warning("server_warning", text=warning)
 
     def _options(self, request: Request, credentials: Credentials) -> _RequestOptions:
         headers = [
@@ -283,10 +345,7 @@ def _translated(request: Request) -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as exc:
-        raise UntrustedServer(
-            f"{request}: TLS handshake failed: {exc}; check certificate-authority, the server's "
-            "name and the client certificate"
-        ) from exc
+        raise _untrusted(request, exc) from exc
     except aiohttp.ClientConnectorError as exc:
         refused = isinstance(exc.os_error, ConnectionRefusedError)
         raise ClusterUnreachable(f"{request}: {_reason(exc)}", refused=refused) from exc
@@ -299,6 +358,33 @@ def _translated(request: Request) -> Iterator[None]:
     except (aiohttp.ClientError, OSError) as exc:
         detail = str(exc) or type(exc).__name__
         raise ClusterUnreachable(f"{request}: {detail}", sent=True) from exc
+
+
+def _untrusted(request: Request, failure: Exception) -> UntrustedServer:
+    return UntrustedServer(
+        f"{request}: TLS handshake failed: {failure}; check certificate-authority, the server's "
+        "name and the client certificate"
+    )
+
+
+def _unconnected(
+    request: Request, failure: BaseException | None, host: str, port: int
+) -> ClusterUnreachable:
+    """Return the error of a request that could not be sent; as `_translated` has it."""
+    match failure:
+        case TimeoutError():
+            return ClusterUnreachable(f"{request}: no connection in time")
+        case ssl.SSLError():
+            return _untrusted(request, failure)
+        case ConnectionRefusedError():
+            reason = f"{host}:{port} refused the connection"
+            return ClusterUnreachable(f"{request}: {reason}", refused=True)
+        case socket.gaierror():
+            return ClusterUnreachable(f"{request}: the name {host} is not known")
+        case OSError(errno=int(number)) if number > 0:
+            return ClusterUnreachable(f"{request}: {os.strerror(number)}")
+        case _:
+            return ClusterUnreachable(f"{request}: {failure}")
 
 
 def _reason(failure: aiohttp.ClientConnectorError) -> str:
