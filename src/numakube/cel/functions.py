@@ -31,7 +31,6 @@ from numakube.cel.conversions import (
     to_uint,
 )
 from numakube.cel.named_formats import NAMED_FORMATS, named, validate
-from numakube.cel.runtime_types import matches_overload
 from numakube.cel.signatures import OVERLOADS
 from numakube.cel.text_format import formatted
 from numakube.cel.values import (
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from numakube.cel.attributes import Frame, Step
     from numakube.cel.signatures import Overload
+    from numakube.cel.value_types import CelType
 
 CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
@@ -63,6 +63,12 @@ _UNGUARDED: Final = frozenset(
 )
 """Functions that look at their operands themselves."""
 
+_RUNTIME_NAMES: Final = {
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "null": "null_type",
+}
+
 
 def function_of(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     """Return the function *name*; *overloads* are those that the checker found possible."""
@@ -73,12 +79,29 @@ def function_of(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     candidates = overloads if len(overloads) == 1 else OVERLOADS[name]
 
     def guarded(*args: CelValue) -> CelValue:
-        if not any(matches_overload(overload, args) for overload in candidates):
+        if not any(_matches(overload, args) for overload in candidates):
             shown = ", ".join(map(type_name, args))
             raise EvaluationError(f"no such overload: {name}({shown})")
         return act(*args)
 
     return guarded
+
+
+def _matches(overload: Overload, args: tuple[CelValue, ...]) -> bool:
+    """Tell whether *args* are of the types of *overload*; of lists the first element counts."""
+    return len(overload.args) == len(args) and all(map(_is_of, args, overload.args))
+
+
+def _is_of(value: CelValue, kind: CelType) -> bool:
+    if kind.name == "dyn" or kind.name.startswith("$"):
+        return True
+    if type_name(value) != _RUNTIME_NAMES.get(kind.name, kind.name):
+        return False
+    if isinstance(value, list) and value:
+        return _is_of(value[0], kind.params[0])
+    if isinstance(value, dict) and value:
+        return all(map(_is_of, next(iter(value.items())), kind.params))
+    return True
 
 
 def _value(optional: Optional) -> CelValue:

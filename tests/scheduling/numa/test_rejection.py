@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numakube.kubelet.demand import Role
-from numakube.scheduling.numa.rejection import Kind, Rejection, closest, summarize
+from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup, closeness
 
 GIB = 1 << 30
 
@@ -59,11 +59,10 @@ def test_messages_are_short_and_in_human_units(rejection: Rejection, message: st
 
 def test_refusals_that_differ_in_numbers_only_are_one_line() -> None:
     """The line has the numbers of the node that came closest."""
-    refusals = [short(2000), short(6000), short(4000), short(0, wanted=1, resource="a.b/gpu")]
-    groups = summarize(refusals)
-    assert [group.message for group in groups] == [
-        "3 cannot align container (cpu: best zone has 6 of 8)",
-        "1 cannot align container (a.b/gpu: best zone has 0 of 1)",
-    ]
-    assert groups[0].closest is closest(refusals) is refusals[1]
-    assert refusals[1].missing == 2000
+    refusals = [short(2000), short(6000), short(4000)]
+    assert len({one.key for one in refusals}) == 1
+    assert short(0, wanted=1, resource="a.b/gpu").key != refusals[0].key
+    closest = min(refusals, key=closeness)
+    assert (closest, closest.missing) == (refusals[1], 2000)
+    line = RejectionGroup(3, closest).message
+    assert line == "3 cannot align container (cpu: best zone has 6 of 8)"

@@ -8,10 +8,7 @@ looks like is described by its `TypeInfo`. Those of built-in kinds stand in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from numakube.api.field_errors import FieldError
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
@@ -70,20 +67,4 @@ class TypeInfo(Protocol):
         special types have their canonical text (quantities, times, int-or-strings, durations).
         Nothing is defaulted. ``canonical({})`` is what a bookmark event of the kind carries.
         """
-        ...
-
-
-class CustomTypeInfo(TypeInfo, Protocol):
-    """A kind that a CustomResourceDefinition describes, in one of its versions."""
-
-    def prune(self, obj: Json) -> Json:
-        """Return *obj* without the fields that the schema does not specify."""
-        ...
-
-    def default(self, obj: Json) -> Json:
-        """Return *obj* with the defaults of the schema filled in."""
-        ...
-
-    def validate(self, obj: Json, old: Json | None) -> list[FieldError]:
-        """Check *obj* against the schema and its rules; *old* is what an update replaces."""
         ...

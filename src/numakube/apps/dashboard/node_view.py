@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.apps.dashboard.dashboard_pods import phase_of
 from numakube.apps.dashboard.report_mismatch import sides_of
-from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
+from numakube.apps.dashboard.rows import row_of, used_percent
 from numakube.errors import InvalidValue
 from numakube.insight.dra_devices import use_with_devices, with_dra_devices
 from numakube.insight.drawing.claimed_devices import with_claimed
@@ -117,10 +117,6 @@ class NodeView:
     def told(self) -> NodeTopology | None:
         """The report, if it can be used."""
         return self.view if isinstance(self.view, NodeTopology) else None
-
-    def use_of(self, resource: str) -> ResourceUse | None:
-        """Return one resource over all zones."""
-        return self.row.uses.get(resource)
 
 
 def node_view(source: Source, name: str) -> NodeView | None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
+from numakube.apps.scheduler.change_signal import ChangeSignal
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
@@ -39,13 +40,12 @@ class ApiClaimActions:
     def __init__(self, client: Client, recorder: EventRecorder) -> None:
         self._client = client
         self._recorder = recorder
-        self._changed = asyncio.Event()
+        self._claims = ChangeSignal(client.clock)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def claims_changed(self) -> None:
         """Say that a claim has changed."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._claims.send()
 
     async def get(self, claim: ResourceClaim) -> ResourceClaim:
         """Return the claim with that name as the server has it."""
@@ -142,16 +142,7 @@ class ApiClaimActions:
         self, done: Callable[[], Status | None], *, timeout_seconds: float
     ) -> Status | None:
         """Ask *done*, now and whenever claims change, until it gives an answer."""
-        try:
-            async with self._client.clock.timeout(timeout_seconds):
-                while True:
-                    changed = self._changed
-                    answer = done()
-                    if answer is not None:
-                        return answer
-                    await changed.wait()
-        except TimeoutError:
-            return None
+        return await self._claims.until(done, timeout_seconds=timeout_seconds)
 
     def later(self, work: Coroutine[object, object, None]) -> None:
         """Do *work* beside the scheduling loop."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from numakube.apps.scheduler.change_signal import ChangeSignal
 from numakube.apps.watched_kinds import CLAIMS, VOLUMES
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.framework.status import Status, failure
@@ -27,12 +27,11 @@ class ApiVolumeActions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._changed = asyncio.Event()
+        self._storage = ChangeSignal(client.clock)
 
     def storage_changed(self) -> None:
         """Say that a claim or a volume has changed."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._storage.send()
 
     async def bind_volume(self, volume: PersistentVolume) -> None:
         """Write the ``claimRef`` and the annotations of *volume*."""
@@ -61,13 +60,5 @@ class ApiVolumeActions:
 
     async def until(self, done: Callable[[], Status | None], *, timeout_seconds: float) -> Status:
         """Ask *done*, now and whenever claims or volumes change, until it gives an answer."""
-        try:
-            async with self._client.clock.timeout(timeout_seconds):
-                while True:
-                    changed = self._changed
-                    answer = done()
-                    if answer is not None:
-                        return answer
-                    await changed.wait()
-        except TimeoutError:
-            return failure("timed out waiting for volumes to be bound")
+        answer = await self._storage.until(done, timeout_seconds=timeout_seconds)
+        return answer or failure("timed out waiting for volumes to be bound")

@@ -41,17 +41,8 @@ class Batch:
         return f"{self.kind.lower()}/{self.name}"
 
 
-def pods_in(file: str) -> tuple[Pod, ...]:
-    """Return the pods in *file* (``-`` is standard input), templates included, one of each.
-
-    Raises:
-        MalformedObject: there is none, or one that cannot be read.
-    """
-    return tuple(one.pod for one in batches_in(file))
-
-
 def batches_in(file: str) -> tuple[Batch, ...]:
-    """Return what `pods_in` does, and how many of each.
+    """Return the pods that *file* (``-`` is standard input) asks for, and how many of each.
 
     Raises:
         MalformedObject: there is none, or one that cannot be read.

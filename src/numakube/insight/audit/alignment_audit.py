@@ -8,12 +8,11 @@ and its claims given back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod_phase import has_ended
 from numakube.insight.audit.audit_document import Audit, AuditedPod, UnknownPod
 from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
-from numakube.insight.audit.predictions import predictions_in
 from numakube.insight.doctor.pods_to_align import numa_schedulers
 from numakube.insight.dra_devices import use_with_devices
 from numakube.insight.explain.explained_pod import pod_subject
@@ -135,3 +134,24 @@ class _Auditor:
 def _unknown(pod: Pod, why: str) -> UnknownPod:
     meta = pod.metadata
     return UnknownPod(namespace=meta.namespace, name=meta.name, node=pod.spec.node_name, why=why)
+
+
+def predictions_in(facts: ClusterFacts) -> dict[str, str]:
+    """Return what each pod was last expected to get, by uid, from schedulers' flight recorders."""
+    found: dict[str, str] = {}
+    for scheduler in facts.schedulers.values():
+        document = scheduler.documents.get("attempts")
+        for flight in _listed(document, "items"):
+            for attempt in _listed(flight, "attempts"):
+                for event in _listed(attempt, "events"):
+                    predicted = event.get("predicted")
+                    if event.get("event") == "reserved" and isinstance(predicted, dict):
+                        found[str(flight.get("uid", ""))] = use_text(predicted)
+    return found
+
+
+def _listed(document: object, field: str) -> Iterator[dict[str, Any]]:
+    items = document.get(field) if isinstance(document, dict) else None
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            yield item

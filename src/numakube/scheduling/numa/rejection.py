@@ -6,22 +6,19 @@ that events of thousands of nodes add up to a few lines:
 
     0/5 nodes are available: 3 cannot align container (cpu: best zone has 6 of 8), ...
 
-`summarize` does the adding up: refusals that differ in their numbers only are one group, told with
-the numbers of the node that came closest.
+Refusals that differ in their numbers only are one group, with the numbers of the node that came
+closest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from numakube.kubelet.demand import Role
 from numakube.kubelet.outcome import NO_ANSWER
 from numakube.values.display import amount_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Kind(StrEnum):
@@ -166,20 +163,6 @@ class RejectionGroup:
 def closeness(rejection: Rejection) -> float:
     """Return the part of the wanted amount that is missing; smaller is closer."""
     return rejection.missing / rejection.wanted if rejection.wanted else 1.0
-
-
-def closest(rejections: Iterable[Rejection]) -> Rejection:
-    """Return the refusal that lacked least, the first of several."""
-    return min(rejections, key=closeness)
-
-
-def summarize(rejections: Iterable[Rejection]) -> tuple[RejectionGroup, ...]:
-    """Return the refusals of many nodes by group, largest group first."""
-    groups: dict[tuple[str, ...], list[Rejection]] = {}
-    for rejection in rejections:
-        groups.setdefault(rejection.key, []).append(rejection)
-    found = [RejectionGroup(len(group), closest(group)) for group in groups.values()]
-    return tuple(sorted(found, key=lambda group: -group.nodes))
 
 
 def _where(zones: int) -> str:

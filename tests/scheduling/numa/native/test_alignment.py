@@ -22,7 +22,7 @@ from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.options import NativeOptions
-from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
+from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology, ZoneView
@@ -77,7 +77,8 @@ def check_groups(groups: list[object], rejections: list[Rejection]) -> None:
     for group in groups:
         assert isinstance(group, RejectionGroup)
         assert group.nodes == counts[group.closest.key]
-        best = closest(one for one in rejections if one.key == group.closest.key)
+        alike = [one for one in rejections if one.key == group.closest.key]
+        best = min(alike, key=closeness)
         assert group.closest.message == best.message
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from numakube.api.pod import PodExtendedResourceClaimStatus, PodStatus
 from numakube.api.resource_claims import (
     FINALIZER,
     AllocationResult,
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from numakube.api.pod import Pod
+    from numakube.api.pod import (
+        ContainerExtendedResourceRequest,
+        NodeAllocatableResourceClaimStatus,
+        Pod,
+    )
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
 
@@ -205,3 +210,21 @@ def progress(
                 return failure(f"device binding timeout: claim={current.metadata.name}")
             return None
     return SUCCESS
+
+
+def claim_status(
+    *,
+    claim: str = "",
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = (),
+    resources: tuple[NodeAllocatableResourceClaimStatus, ...] = (),
+) -> PodStatus:
+    """Return a pod's status with what is to be written about its claims, and nothing else."""
+    extended = None
+    if claim:
+        extended = PodExtendedResourceClaimStatus(
+            request_mappings=mappings, resource_claim_name=claim
+        )
+    return PodStatus(
+        extended_resource_claim_status=extended,
+        node_allocatable_resource_claim_statuses=resources,
+    )

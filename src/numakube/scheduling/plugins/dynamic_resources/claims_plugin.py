@@ -46,6 +46,7 @@ from numakube.scheduling.plugins.arguments import DynamicResourcesArgs, read_arg
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import stopwatch
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
+    claim_status,
     deallocate,
     delete_claim,
     devices_ready,
@@ -66,7 +67,6 @@ from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     asker_of,
 )
 from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
-from numakube.scheduling.plugins.dynamic_resources.pod_status_writes import extended_status
 from numakube.scheduling.plugins.dynamic_resources.served_resources import GATE, ServedResources
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ class DynamicResources(
         self._unreserve_extended(known)
         found = known.nodes.get(node)
         if found is not None and found.resources and self.actions is not None:
-            self.actions.later(self.actions.set_pod_status(pod.pod, extended_status(pod.pod)))
+            self.actions.later(self.actions.set_pod_status(pod.pod, claim_status()))
 
     def _unreserve_extended(self, known: CycleClaims) -> None:
         claim = known.extended_claim
@@ -410,7 +410,7 @@ class DynamicResources(
                     await self._bind(known, index, pod, node, self.actions)
             found = known.nodes.get(node)
             if found is not None and found.resources:
-                written = extended_status(pod.pod, resources=found.resources)
+                written = claim_status(resources=found.resources)
                 await self.actions.set_pod_status(pod.pod, written)
         except NumakubeError as error:
             return failure(str(error))
@@ -448,7 +448,7 @@ class DynamicResources(
                 f"nil or empty request mappings, no update of pod {pod.key} "
                 "ExtendedResourceClaimStatus"
             )
-        written = extended_status(pod.pod, claim=claim.metadata.name, mappings=mappings)
+        written = claim_status(claim=claim.metadata.name, mappings=mappings)
         await actions.set_pod_status(pod.pod, written)
         await actions.until(
             lambda: SUCCESS if claim.metadata.key in known.objects.resource_claims else None,

@@ -48,7 +48,7 @@ _NOT_CHECKED: Final = (
 
 @dataclass(frozen=True, eq=False)
 class CustomType:
-    """A custom kind: a `numakube_lab.kinds.CustomTypeInfo`."""
+    """A `numakube_lab.kinds.TypeInfo` that also prunes, defaults and validates by its schema."""
 
     gvk: GVK
     schema: Structural
