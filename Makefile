@@ -35,7 +35,7 @@ vm: venv  ## The stack on a real kubelet: in a mount namespace and in a virtual 
 lint: venv  ## Style, types and layers
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-logo
 
 fmt: venv  ## Format the code
