@@ -76,6 +76,11 @@ PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
                 port=8080,
             ),
             ProgramEntry(
+                name="admission-check",
+                summary="Let queued work start only when all of its pods fit.",
+                port=8082,
+            ),
+            ProgramEntry(
                 name="dashboard",
                 summary="Serve pages that show a cluster by NUMA zone.",
                 port=8090,

@@ -26,7 +26,7 @@ from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.replay.run import TOKENS
 
 PAGE = ROOT / "docs" / "reference" / "endpoints.md"
-ROW = re.compile(r"^\| ([\w\' ]+) \| `(\w+) (\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| ([\w\' -]+) \| `(\w+) (\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 CALLERS = ("", TOKENS["alice"], TOKENS["admin"])
 HEALTH = "extender's health port"
@@ -129,6 +129,11 @@ async def _gc(scene: Scene, stop: asyncio.Event) -> object:
     return await load_program("gc").perform(scene.arguments(), scene.around, stop)
 
 
+async def _admission_check(scene: Scene, stop: asyncio.Event) -> object:
+    arguments = scene.arguments("--no-leader-elect")
+    return await load_program("admission-check").perform(arguments, scene.around, stop)
+
+
 async def _enforcer(scene: Scene, stop: asyncio.Event) -> object:
     groups = scene.folder / "cgroup"
     groups.mkdir()
@@ -179,6 +184,7 @@ PROGRAMS: dict[str, Run] = {
     "webhook": _webhook,
     "operator": _operator,
     "gc": _gc,
+    "admission-check": _admission_check,
     "enforcer": _enforcer,
     "exporter": _exporter,
     "sriov": _sriov,
@@ -201,7 +207,9 @@ async def running(scene: Scene, program: str) -> AsyncIterator[None]:
 
 async def until_ready(scene: Scene, program: str) -> None:
     """Wait until a program answers, and says so if it has what it needs here."""
-    lacks = program in ("enforcer", "exporter", "sriov", "webhook", "operator")
+    lacks = program in (
+        *("admission-check", "enforcer", "exporter", "sriov", "webhook", "operator"),
+    )
     path = "/livez" if lacks else "/readyz"
     await until(lambda: asked(scene, program, "GET", path, ""), lambda status: status == 200)
 

@@ -128,7 +128,7 @@ def _module_of(name: str, entry: Lazy | Hosted | Contributed) -> str:
         case Lazy(module=module):
             return module
         case Hosted():
-            return f"numakube.apps.{name}.process"
+            return f"numakube.apps.{name.replace('-', '_')}.process"
         case Contributed():
             return f"numakube_lab.cli.{name}"
 

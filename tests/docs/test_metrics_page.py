@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "metrics.md"
 TITLES = {
     "exporter": "Exporter",
     "gc": "Garbage collector",
+    "admission-check": "Admission check",
     "scheduler": "Scheduler",
     "extender": "Extender",
     "operator": "Operator",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from numakube.apps.admission_check.process import AdmissionCheckMetrics
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
@@ -55,6 +56,7 @@ def exported() -> list[Exported]:
         "sriov": SriovMetrics,
         "enforcer": EnforcerMetrics,
         "webhook": WebhookMetrics,
+        "admission-check": AdmissionCheckMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

@@ -9,6 +9,7 @@ from typing import Any
 from numakube.api.crds import crd
 from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.reading import read_config
+from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest, as_comment
@@ -94,3 +95,10 @@ def test_the_webhook_file_is_up_to_date() -> None:
     manifest = WebhookManifest()
     documents = [namespace(manifest.namespace), *manifest.objects()]
     assert is_up_to_date("webhook.yaml", documents)
+
+
+def test_the_admission_file_is_up_to_date() -> None:
+    """With the namespace that it shares with the scheduler."""
+    manifest = AdmissionCheckManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("admission.yaml", documents)

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {
+    "admission-check": "",
     "enforcer": "enforcer",
     "exporter": "exporter",
     "extender": "extender",
@@ -37,7 +38,7 @@ PROGRAM = """
 import importlib, pkgutil
 
 name = sys.argv[2]
-package = f"numakube.apps.{name}"
+package = "numakube.apps." + name.replace("-", "_")
 code = run([name, "--help"], program="numakube")
 if code == 0:
     found = importlib.import_module(package)

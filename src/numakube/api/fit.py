@@ -27,12 +27,20 @@ class Hold(Wire, frozen=True):
     seconds: float
 
 
+class PodSet(Wire, frozen=True):
+    """So many pods of one kind."""
+
+    pod: Pod
+    count: int = 1
+
+
 class FitQuestion(Wire, frozen=True):
     """What is asked.
 
     Attributes:
         pods: pods that are placed one after the other.
         pod: or one kind of pod, *count* times.
+        pod_sets: or several kinds.
         nodes: nodes that do not exist, as ``numakube simulate --nodes`` describes them.
         gang: whether the pods are of use together only, and follow the rules of their pod group.
         preemption: whether pods of lower priority may be thought away.
@@ -42,6 +50,7 @@ class FitQuestion(Wire, frozen=True):
     pods: tuple[Pod, ...] = ()
     pod: Pod | None = None
     count: int = 1
+    pod_sets: tuple[PodSet, ...] = ()
     nodes: tuple[str, ...] = ()
     gang: bool = False
     preemption: bool = False

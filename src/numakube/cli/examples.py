@@ -63,6 +63,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "operator": ("",),
     "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
     "gc": ("--oneshot --dry-run",),
+    "admission-check": ("--no-gates --hold 5m", "--no-kueue"),
     "demo": ("",),
     "lab": ("up", "status", "down"),
     "lab up": ("", "--nodes 8 --machine dgx-h100 --kubelet policy=restricted", "--detach"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.crds import crd
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.errors import ConfigError
+from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
@@ -207,6 +208,12 @@ def _webhook(choices: Choices) -> list[dict[str, Any]]:
     ).objects()
 
 
+def _admission(choices: Choices) -> list[dict[str, Any]]:
+    return AdmissionCheckManifest(
+        namespace=choices.namespace, image=choices.image, replicas=choices.replicas
+    ).objects()
+
+
 COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = MappingProxyType(
     {
         "api": _api,
@@ -217,13 +224,18 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
         "enforcer": _enforcer,
         "operator": _operator,
         "webhook": _webhook,
+        "admission": _admission,
     }
 )
 ALL: Final = "all"
-ON_REQUEST: Final = frozenset({"enforcer", "webhook"})
-"""What `ALL` leaves out: it changes how pods run, or rejects pods, without being asked to."""
+ON_REQUEST: Final = frozenset({"enforcer", "webhook", "admission"})
+"""What `ALL` leaves out: it changes how or when pods run, or rejects pods, without being asked."""
 DEFAULT: Final = ("api", "exporter", "scheduler")
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {"topology-updater": "exporter", "scheduler-plugin": "scheduler"}
+    {
+        "topology-updater": "exporter",
+        "scheduler-plugin": "scheduler",
+        "admission-check": "admission",
+    }
 )
-"""Names that the topology-aware scheduling deployer has for the same."""
+"""Names that the topology-aware scheduling deployer has for the same, and that of a program."""

@@ -8,11 +8,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.apps.scheduler.served import served
 
 from numakube.api.fit import HOLD
-from numakube.apps.host.access import Access
-from numakube.apps.host.serving import Health, Listen, Serving
-from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.kube.catalog import NODES
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
@@ -21,7 +19,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     REQUIRED_TOPOLOGY,
 )
 from numakube.testing import pod_document
-from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 RACK = "example.com/rack"
 SHAPE = "2 sockets, 4 cores, smt 1, 16Gi"
@@ -47,16 +45,7 @@ async def session(world: LabCluster) -> AsyncIterator[aiohttp.ClientSession]:
 @asynccontextmanager
 async def client_of(world: LabCluster) -> AsyncIterator[aiohttp.ClientSession]:
     """Return a client of the scheduler that was started last."""
-    running = world.running[-1]
-    process = running.process
-    endpoints = Endpoints(process.scheduler, without_election(), running.client)
-    serving = Serving(
-        Listen(host="127.0.0.1", port=0),
-        health=Health(),
-        registry=process.registry,
-        routes=endpoints.routes(Access(running.client, host="127.0.0.1")),
-    )
-    async with serving as server, aiohttp.ClientSession(server.url) as session:
+    async with served(world.running[-1]) as url, aiohttp.ClientSession(url) as session:
         yield session
 
 
@@ -224,7 +213,7 @@ def _nodes(world: LabCluster) -> list[Any]:
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        ({}, "either pods or pod"),
+        ({}, "either pods, pod or podSets"),
         ({"pod": {}, "count": 0}, "count: 0 is not between 1 and 1000"),
         ({"pod": {}, "nodes": ["many"]}, "'many'"),
         ({"pods": 3}, "the question"),

@@ -99,5 +99,6 @@ class Program(Generic[OptionsT]):
 
 def load_program(name: str) -> Program[Any]:
     """Return the program *name*, whose code is imported now."""
-    program: Program[Any] = import_module(f"numakube.apps.{name}.process").PROGRAM
+    package = name.replace("-", "_")
+    program: Program[Any] = import_module(f"numakube.apps.{package}.process").PROGRAM
     return program

@@ -2,6 +2,7 @@
 
 POST /v1/fit    {"pods": [POD, ...]}                        these pods, one after the other
                 {"pod": POD, "count": 8}                    so many of one kind
+                {"podSets": [{"pod": POD, "count": 8}]}     or of several kinds
                 {..., "nodes": ["2x 2 sockets, 16 cores"]}  besides nodes that do not exist
                 {..., "gang": true}                         by the rules of their pod group
                 {..., "preemption": true}                   if pods of lower priority made room
@@ -12,14 +13,14 @@ Nothing is changed and no pod is evicted: but for a hold, the answer is true for
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import web
 
 from numakube.api.codec import decode
-from numakube.api.fit import HOLD, PATH, STAND_IN, FitQuestion
+from numakube.api.fit import HOLD, PATH, STAND_IN, FitQuestion, PodSet
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies
@@ -127,14 +128,16 @@ class Fit:
         return [PodInfo(_as_new(pod, next(self._numbers), held)) for pod in wanted]
 
 
-def _wanted(question: FitQuestion) -> Sequence[Pod] | Iterator[Pod]:
-    if (question.pod is None) == (not question.pods):
-        raise InvalidValue("the question has to have either pods or pod")
-    if question.pod is None:
-        return question.pods
-    if not 1 <= question.count <= MOST_PODS:
-        raise InvalidValue(f"count: {question.count} is not between 1 and {MOST_PODS}")
-    return copies(question.pod, question.count)
+def _wanted(question: FitQuestion) -> Iterator[Pod]:
+    sets = question.pod_sets
+    if (question.pod is not None) + bool(question.pods) + bool(sets) != 1:
+        raise InvalidValue("the question has to have either pods, pod or podSets")
+    if question.pod is not None:
+        sets = (PodSet(pod=question.pod, count=question.count),)
+    for one in sets:
+        if not 1 <= one.count <= MOST_PODS:
+            raise InvalidValue(f"count: {one.count} is not between 1 and {MOST_PODS}")
+    return chain(question.pods, *(copies(one.pod, one.count) for one in sets))
 
 
 def _as_new(pod: Pod, number: int, hold: str) -> Pod:

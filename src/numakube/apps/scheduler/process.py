@@ -91,6 +91,8 @@ LOST: Final = 1
 _LAST_EVENTS_SECONDS: Final = 3.0
 _WAITING_EVENTS: Final = 10_000
 _EVENT_WRITERS: Final = 4
+_MAX_BODY_BYTES: Final = 8 << 20
+"""A thousand pods, as they may be in a question whether they fit."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -402,6 +404,7 @@ class SchedulerProcess:
             health=health,
             registry=self.registry,
             access=access,
+            max_body_bytes=_MAX_BODY_BYTES,
             routes=[*endpoints.routes(access), *Tenants(source).routes(access), *pages],
         )
         server = await stack.enter_async_context(serving)

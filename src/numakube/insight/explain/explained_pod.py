@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,15 +11,13 @@ from numakube.api.pod import PodStatus
 from numakube.api.pod_phase import has_ended, is_rejected
 from numakube.api.pod_resources import compute_qos_class
 from numakube.insight.explain.explanation import PodSummary
+from numakube.insight.planned_pods import planned_pod
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.containers import Container
     from numakube.api.pod import Pod
     from numakube.api.workloads import PriorityClass
-
-_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +90,4 @@ def manifest_subject(
     pod: Pod, *, namespace: str = "default", classes: Mapping[str, PriorityClass] | None = None
 ) -> Subject:
     """Return a pod that is not created yet, completed as the API server would."""
-    meta = pod.metadata
-    name = meta.name or f"{meta.generate_name or 'pod-'}new"
-    space = meta.namespace or namespace
-    metadata = msgspec.structs.replace(meta, name=name, namespace=space, uid=f"planned:{name}")
-    spec = msgspec.structs.replace(
-        pod.spec,
-        containers=tuple(map(_with_requests, pod.spec.containers)),
-        init_containers=tuple(map(_with_requests, pod.spec.init_containers)),
-        priority=_priority(pod, classes or {}),
-    )
-    return Subject(msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None), True)
-
-
-def _with_requests(container: Container) -> Container:
-    resources = container.resources
-    if resources is None or not resources.limits:
-        return container
-    requests = {**resources.limits, **resources.requests}
-    completed = msgspec.structs.replace(resources, requests=requests)
-    return msgspec.structs.replace(container, resources=completed)
-
-
-def _priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> int:
-    if pod.spec.priority is not None:
-        return pod.spec.priority
-    name = pod.spec.priority_class_name
-    if name:
-        known = classes.get(name)
-        return known.value if known is not None else _SYSTEM.get(name, 0)
-    return next((one.value for one in classes.values() if one.global_default), 0)
+    return Subject(planned_pod(pod, namespace=namespace, classes=classes), planned=True)

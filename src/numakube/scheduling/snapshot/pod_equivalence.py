@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from numakube.api.fit import HOLD
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ _OWN_KEYS: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
+        HOLD,
         "statefulset.kubernetes.io/pod-name",
     }
 )
-"""Labels and annotations by which StatefulSets and indexed Jobs tell their pods apart."""
+"""Labels and annotations by which StatefulSets, indexed Jobs and holds tell pods apart."""
 
 _SCHEDULING_KEY: Final = "scheduling-key"
 _KINDS_KEPT: Final = 1024
@@ -110,7 +112,10 @@ def _with_claims(pod: PodInfo, key: PodKey) -> PodKey:
 
 
 def _scheduling_key(pod: Pod) -> PodKey:
-    return _encoded(pod, pod.metadata.labels, pod.metadata.annotations)
+    annotations = pod.metadata.annotations
+    if HOLD in annotations:
+        annotations = {key: value for key, value in annotations.items() if key != HOLD}
+    return _encoded(pod, pod.metadata.labels, annotations)
 
 
 def _replica_key(pod: Pod) -> PodKey:

@@ -1,0 +1,223 @@
+"""The admission check as a process: asks again and again, and lets in what fits."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numakube.apps.admission_check.asking import Asker
+from numakube.apps.admission_check.gated_pods import GatedPods
+from numakube.apps.admission_check.kueue_workloads import KueueWorkloads, Times
+from numakube.apps.admission_check.settings import SETTINGS
+from numakube.apps.admission_check.waiting_work import next_to_ask
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
+from numakube.apps.host.serving import Health, Serving
+from numakube.errors import LeadershipLost, NumakubeError
+from numakube.kube.connect import connect
+from numakube.kube.event_recorder import EventRecorder
+from numakube.kube.leader_election import LeaderElection
+from numakube.kube.object_keys import ObjectKey
+
+if TYPE_CHECKING:
+    from numakube.apps.admission_check.settings import AdmissionCheckSettings
+    from numakube.apps.admission_check.waiting_work import Source, Work
+    from numakube.apps.host.serving import Listen
+    from numakube.apps.host.surroundings import Surroundings
+    from numakube.kube.client import Client
+
+LEASE: Final = "numakube-admission-check"
+LOST: Final = 1
+MOST_AT_ONCE: Final = 20
+"""Pieces of waiting work that a scheduler is asked about in a row; it schedules nothing then."""
+_LAST_EVENTS_SECONDS: Final = 3.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class AdmissionCheckMetrics:
+    """The metrics of an admission check."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.waiting = Gauge(
+            "numakube_admission_check_waiting",
+            "Work that waits until it fits: workloads, or groups of pods.",
+            ("source",),
+            registry=registry,
+        )
+        self.answers = Counter(
+            "numakube_admission_check_answers_total",
+            "Answers of the scheduler about waiting work: fits or refused.",
+            ("source", "result"),
+            registry=registry,
+        )
+        self.failures = Counter(
+            "numakube_admission_check_failures_total",
+            "Rounds that ended early because the scheduler or the API server did not answer.",
+            registry=registry,
+        )
+
+
+async def run(settings: AdmissionCheckSettings, around: Surroundings, stop: asyncio.Event) -> int:
+    """Let work in until *stop* is set; return the exit code."""
+    config = cluster_of(settings.connection, env=around.env, root=around.root)
+    async with connect(
+        config, clock=around.clock, env=around.env, user_agent="numakube-admission-check"
+    ) as client:
+        process = AdmissionCheckProcess(settings, around, client)
+        listen = listen_of(settings.serving, locate=around.locate) if around.serve else None
+        return await process.run(stop, None if listen is None else around.placed(listen))
+
+
+class AdmissionCheckProcess:
+    """A running admission check."""
+
+    def __init__(
+        self, settings: AdmissionCheckSettings, around: Surroundings, client: Client
+    ) -> None:
+        self.identity = f"numakube-admission-check_{uuid4()}"
+        self.registry = new_registry("admission-check")
+        self._settings = settings
+        self._client = client
+        self._metrics = AdmissionCheckMetrics(self.registry)
+        self._recorder = EventRecorder(client, component=LEASE, instance=self.identity)
+        self._asker = _asker_of(settings, around, client)
+        self._sources = self._make_sources()
+        self._asked: dict[str, float] = {}
+        self._held: set[str] = set()
+        self._trouble = ""
+
+    def _make_sources(self) -> list[Source]:
+        settings = self._settings
+        found: list[Source] = []
+        if settings.kueue:
+            times = Times(hold=settings.hold, patience=settings.patience, requeue=settings.requeue)
+            found.append(KueueWorkloads(self._client, times))
+        if settings.gates:
+            found.append(GatedPods(self._client, self._recorder, hold_seconds=settings.hold))
+        return found
+
+    async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
+        """Let work in until *stop* is set; return the exit code."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._asker.aclose)
+            if listen is not None:
+                await self._serve(stack, listen)
+            async with asyncio.TaskGroup() as tasks:
+                parts = [one for source in self._sources for one in source.reflectors()]
+                beside = [tasks.create_task(one.run()) for one in parts]
+                beside.append(tasks.create_task(self._recorder.run()))
+                work = tasks.create_task(self._work())
+                ended = tasks.create_task(stop.wait())
+                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+                code = work.result() if work.done() else 0
+                ended.cancel()
+                work.cancel()
+                await asyncio.wait({work})
+                with suppress(TimeoutError):
+                    async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
+                        await self._recorder.flush()
+                for job in beside:
+                    job.cancel()
+        return code
+
+    async def _work(self) -> int:
+        if not self._settings.leader_elect:
+            await self._lead()
+            return 0
+        lease = ObjectKey(self._settings.namespace, LEASE)
+        try:
+            await LeaderElection(self._client, lease, identity=self.identity).run(self._lead)
+        except LeadershipLost as error:
+            _log.error("leadership_lost", error=str(error))
+            return LOST
+        return 0
+
+    async def _lead(self) -> None:
+        _log.info("leading", identity=self.identity)
+        while True:
+            try:
+                await self.turn()
+                self._trouble = ""
+            except NumakubeError as error:
+                self._metrics.failures.inc()
+                if str(error) != self._trouble:
+                    _log.warning("cannot_ask", error=str(error))
+                self._trouble = str(error)
+            await self._client.clock.sleep(self._settings.interval)
+
+    async def turn(self) -> None:
+        """Ask about work of all sources once, and give back room that is of no use any more.
+
+        Raises:
+            NumakubeError: the scheduler or the API server does not answer.
+        """
+        source_of: dict[str, Source] = {}
+        work: dict[str, Work] = {}
+        for source in self._sources:
+            found = await source.work()
+            self._metrics.waiting.labels(source.name).set(sum(not one.admitted for one in found))
+            for one in found:
+                work[one.hold], source_of[one.hold] = one, source
+        for hold in self._held - work.keys():
+            await self._asker.release(hold)
+            self._held.discard(hold)
+        self._asked = {hold: time for hold, time in self._asked.items() if hold in work}
+        for one in next_to_ask(work.values(), self._asked, MOST_AT_ONCE):
+            await self._ask(one, source_of[one.hold])
+
+    async def _ask(self, work: Work, source: Source) -> None:
+        reason = await self._asker.reason_against(work)
+        self._asked[work.hold] = self._client.clock.monotonic()
+        self._metrics.answers.labels(source.name, "refused" if reason else "fits").inc()
+        if reason:
+            await source.refuse(work, reason)
+            return
+        if source.gives_back:
+            self._held.add(work.hold)
+        await source.admit(work)
+
+    async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
+        health = Health()
+        health.ready("scheduler", lambda: self._trouble)
+        access = Access(self._client, host=listen.host)
+        server = await stack.enter_async_context(
+            Serving(listen, health=health, registry=self.registry, access=access)
+        )
+        _log.info("serving", url=server.url)
+
+
+def _asker_of(settings: AdmissionCheckSettings, around: Surroundings, client: Client) -> Asker:
+    def token() -> str:
+        path = settings.scheduler_token_file
+        return around.locate(path).read_text(encoding="utf-8").strip() if path else ""
+
+    authority = settings.scheduler_ca
+    return Asker(
+        client,
+        url=settings.scheduler_url,
+        selector=settings.scheduler_selector,
+        authority=str(around.locate(authority)) if authority else "",
+        token=token,
+    )
+
+
+_ABOUT: Final = """\
+Answers for Kueue's AdmissionChecks of the controller numakube.dev/admission-check, and removes the
+scheduling gate numakube.dev/fits from pods. The room of what was let in is kept for a while.
+"""
+
+PROGRAM: Final = Program(
+    name="admission-check",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+)

@@ -1,0 +1,26 @@
+"""The endpoints of a scheduler that a test has started."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from numakube.apps.host.access import Access
+from numakube.apps.host.serving import Health, Listen, Serving
+from numakube.apps.scheduler.endpoints import Endpoints
+from numakube_lab.testing import RunningScheduler, without_election
+
+
+@asynccontextmanager
+async def served(running: RunningScheduler) -> AsyncIterator[str]:
+    """Serve on loopback; return the URL."""
+    process = running.process
+    endpoints = Endpoints(process.scheduler, without_election(), running.client)
+    serving = Serving(
+        Listen(host="127.0.0.1", port=0),
+        health=Health(),
+        registry=process.registry,
+        routes=endpoints.routes(Access(running.client, host="127.0.0.1")),
+    )
+    async with serving as server:
+        yield server.url
