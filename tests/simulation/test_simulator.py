@@ -96,6 +96,16 @@ def test_a_blind_scheduler_meets_rejections_that_ours_avoids() -> None:
     assert ours.aligned == ours.alignable == 2
 
 
+def test_a_kubelet_admits_what_it_rejected_once_there_is_room() -> None:
+    """A pod that comes again and again is rejected until another one ends, and then admitted."""
+    pods = _workload(
+        *(_come(pod(name, cpu="5"), seconds=3.0) for name in "ab"), _come(pod("c", cpu="4"), 1.0)
+    )
+    result = _run(pods, BLIND)
+    assert (result.ran, result.given_up) == (3, 0)
+    assert 5 < result.rejections["TopologyAffinityError"] < 12
+
+
 def test_a_pod_runs_as_soon_as_another_has_ended() -> None:
     """A waiting pod runs as soon as another one has ended."""
     pods = _workload(

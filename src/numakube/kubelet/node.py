@@ -56,7 +56,7 @@ class KubeletNode:
         self.memory: MemoryManager | None = start_memory_manager(machine, settings, self.behaviour)
         self._active: dict[str, PodDemand] = {}
         self._awaits_pods = False
-        self._rules = demand_rules(settings, self.behaviour)
+        self.demand_rules = demand_rules(settings, self.behaviour)
         for resource, members in (machine.devices if devices is None else devices).items():
             self.devices.register(resource, members)
 
@@ -98,7 +98,7 @@ class KubeletNode:
 
     def demand_of(self, pod: Pod) -> PodDemand:
         """Return what *pod* demands of this kubelet."""
-        return demand_of(pod, self._rules)
+        return demand_of(pod, self.demand_rules)
 
     def admit(
         self, pod: Pod | PodDemand, *, trace: AdmissionTrace | None = None
@@ -194,4 +194,4 @@ class KubeletNode:
     @property
     def manages_pod_level_resources(self) -> bool:
         """Whether a pod with pod-level resources is managed as one bubble."""
-        return self._rules.manages_pod_level_resources
+        return self.demand_rules.manages_pod_level_resources

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import PodStatus
-from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.simulation.workload import Arrival, OwnerKind
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
+    from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.simulation.cluster_model import RunningPod
 
 FIRST_PAUSE: Final = 10.0
@@ -112,46 +113,51 @@ class Owner:
         self.failed = self.failures > self.arrival.backoff_limit
 
 
-def owner_of(arrival: Arrival, number: int, scheduler: str, now: float) -> Owner:
-    """Return the owner of the pods of *arrival*, the one with that *number* in its workload.
+class Owners:
+    """Makes owners, whose pods are for a given *scheduler*."""
 
-    Its pods are for the given *scheduler*.
-    """
-    meta = arrival.pod.metadata
-    base = meta.name or meta.generate_name.rstrip("-") or "pod"
-    name = base if arrival.owner is OwnerKind.POD and meta.name else f"{base}-{number}"
-    owners = meta.owner_references
-    if arrival.owner is not OwnerKind.POD:
-        owners = (
-            OwnerReference(
-                api_version=_API_VERSIONS[arrival.owner],
-                kind=arrival.owner.value,
-                name=name,
-                uid=f"owner-{number}",
-                controller=True,
-            ),
+    def __init__(self, scheduler: str) -> None:
+        self._scheduler = scheduler
+        self._made = 0
+        self._infos = PodInfos()
+
+    def of(self, arrival: Arrival, now: float) -> Owner:
+        """Return the owner of the pods of the next *arrival*."""
+        self._made += 1
+        meta = arrival.pod.metadata
+        base = meta.name or meta.generate_name.rstrip("-") or "pod"
+        is_bare = arrival.owner is OwnerKind.POD
+        name = base if is_bare and meta.name else f"{base}-{self._made}"
+        owners = meta.owner_references if is_bare else (self._reference(arrival.owner, name),)
+        metadata = replace(meta, namespace=meta.namespace or "default", owner_references=owners)
+        return self._owner(arrival, name, replace(arrival.pod, metadata=metadata), now)
+
+    def of_running(self, one: RunningPod) -> Owner:
+        """Return what replaces a pod that runs from the beginning, if it has to go."""
+        kind = kind_of_owner(one.pod)
+        arrival = Arrival(at=0.0, pod=one.pod, owner=kind, seconds=one.seconds)
+        owner = self._owner(arrival, one.pod.metadata.name, one.pod, 0.0)
+        owner.replicas[0].made = 1
+        return owner
+
+    def _reference(self, kind: OwnerKind, name: str) -> OwnerReference:
+        return OwnerReference(
+            api_version=_API_VERSIONS[kind],
+            kind=kind.value,
+            name=name,
+            uid=f"owner-{self._made}",
+            controller=True,
         )
-    metadata = replace(meta, namespace=meta.namespace or "default", owner_references=owners)
-    return _owner(arrival, name, replace(arrival.pod, metadata=metadata), scheduler, now)
+
+    def _owner(self, arrival: Arrival, name: str, pod: Pod, now: float) -> Owner:
+        spec = replace(pod.spec, scheduler_name=self._scheduler, node_name="")
+        template = self._infos.of(replace(pod, spec=spec, status=_PENDING))
+        owner = Owner(arrival, name, template)
+        owner.replicas = [Replica(owner, index, now) for index in range(arrival.copies)]
+        return owner
 
 
 def kind_of_owner(pod: Pod) -> OwnerKind:
     """Return what replaces *pod*, by the controller that it names."""
     controller = pod.metadata.controller
     return _REPLACED_BY.get(controller.kind if controller is not None else "", OwnerKind.POD)
-
-
-def running_owner(one: RunningPod, scheduler: str) -> Owner:
-    """Return what replaces a pod that runs from the beginning, if it has to go."""
-    kind = kind_of_owner(one.pod)
-    arrival = Arrival(at=0.0, pod=one.pod, owner=kind, seconds=one.seconds)
-    owner = _owner(arrival, one.pod.metadata.name, one.pod, scheduler, 0.0)
-    owner.replicas[0].made = 1
-    return owner
-
-
-def _owner(arrival: Arrival, name: str, pod: Pod, scheduler: str, now: float) -> Owner:
-    spec = replace(pod.spec, scheduler_name=scheduler, node_name="")
-    owner = Owner(arrival, name, PodInfo(replace(pod, spec=spec, status=_PENDING)))
-    owner.replicas = [Replica(owner, index, now) for index in range(arrival.copies)]
-    return owner

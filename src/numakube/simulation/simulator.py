@@ -20,7 +20,7 @@ from numakube.api.pod import PodStatus
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.measuring import Measures
-from numakube.simulation.owners import owner_of, running_owner
+from numakube.simulation.owners import Owners
 from numakube.simulation.virtual_node import NodeFactory
 from numakube.simulation.virtual_scheduler import VirtualScheduler
 from numakube.simulation.virtual_time import Timeline
@@ -102,7 +102,7 @@ class Run:
         self._measures = Measures(self._nodes.values())
         self._replicas: list[Replica] = []
         self._by_uid: dict[str, Replica] = {}
-        self._arrived = 0
+        self._owners = Owners(self._scheduler.name)
         self._versions = 0
         self._phases = np.random.default_rng((seed, 2))
         self._phase_of = {name: float(self._phases.random()) for name in self._nodes}
@@ -160,8 +160,7 @@ class Run:
     # What happens to pods.
 
     def _arrive(self, arrival: Arrival) -> None:
-        self._arrived += 1
-        owner = owner_of(arrival, self._arrived, self._scheduler.name, self._timeline.now)
+        owner = self._owners.of(arrival, self._timeline.now)
         self._replicas += owner.replicas
         for replica in owner.replicas:
             self._create(replica)
@@ -347,7 +346,7 @@ class Run:
 
     def _take_over(self, one: RunningPod) -> None:
         """Go on with a pod that runs; if its kubelet rejects it now, it has to go elsewhere."""
-        owner = running_owner(one, self._scheduler.name)
+        owner = self._owners.of_running(one)
         (replica,) = owner.replicas
         info = PodInfo(one.pod)
         replica.pod = info

@@ -19,6 +19,7 @@ from numakube.kubelet.option_words import overridden
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.outcome import Admitted
+    from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.simulation.cluster_model import SimulatedNode
     from numakube.values.resources import Amounts
@@ -102,6 +104,9 @@ class VirtualNode:
         self.allocatable = allocatable
         self.pods: dict[str, PodInfo] = {}
         self.used: dict[str, int] = {}
+        # What the managers have rejected, by kind of pod, since a pod last came or went: it is
+        # mostly the same pod that comes again.
+        self._rejected: dict[PodKey, Rejected] = {}
         self._labels = {_HOSTNAME: node.name, **node.labels}
         self._taints = node.taints
         meta = ObjectMeta(name=node.name, uid=f"node-{node.name}", labels=self._labels)
@@ -113,8 +118,13 @@ class VirtualNode:
 
     def admit(self, pod: PodInfo) -> Admitted | Rejected:
         """Let the kubelet decide about *pod*, which is bound to this node."""
-        outcome = self.kubelet.admit(pod.pod)
+        key = kubelet_key(pod)
+        known = self._rejected.get(key)
+        if known is not None:
+            return known
+        outcome = self.kubelet.admit(kubelet_demand(pod, self.kubelet))
         if isinstance(outcome, Rejected):
+            self._rejected[key] = outcome
             return outcome
         refused = self._refusal(pod)
         if refused is not None:
@@ -133,12 +143,14 @@ class VirtualNode:
 
     def count(self, pod: PodInfo) -> None:
         """Count *pod* among those that run; what it holds, the kubelet knows."""
+        self._rejected.clear()
         self.pods[pod.uid] = pod
         for name, amount in pod.requests.items():
             self.used[name] = self.used.get(name, 0) + amount
 
     def end(self, uid: str) -> PodInfo:
         """Let a pod end."""
+        self._rejected.clear()
         pod = self.pods.pop(uid)
         self.kubelet.remove(uid)
         for name, amount in pod.requests.items():

@@ -8,19 +8,13 @@ but quiet events are left and nothing has happened for a while.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-@dataclass(order=True, slots=True)
-class _Event:
-    at: float
-    number: int
-    act: Callable[[], None] = field(compare=False)
-    quiet: bool = field(compare=False, default=False)
+    _Event = tuple[float, int, Callable[[], None], bool]
+    """When, the how manieth, what, and whether it is quiet."""
 
 
 class Timeline:
@@ -42,7 +36,7 @@ class Timeline:
         """Plan *act* in so many *seconds*."""
         self._planned += 1
         self._news += not quiet
-        heapq.heappush(self._events, _Event(self.now + seconds, self._planned, act, quiet))
+        heapq.heappush(self._events, (self.now + seconds, self._planned, act, quiet))
 
     def run(self, *, until: float | None, patience: float) -> None:
         """Let everything happen.
@@ -51,13 +45,12 @@ class Timeline:
             until: the last moment; ``None`` for no limit.
             patience: seconds in which nothing but quiet events happen before that is the end.
         """
-        while self._events and (self._news or self._events[0].at <= self.last_news + patience):
-            if until is not None and self._events[0].at > until:
+        while self._events and (self._news or self._events[0][0] <= self.last_news + patience):
+            if until is not None and self._events[0][0] > until:
                 self.now = until
                 return
-            event = heapq.heappop(self._events)
-            self.now = event.at
-            if not event.quiet:
+            self.now, _, act, quiet = heapq.heappop(self._events)
+            if not quiet:
                 self._news -= 1
-                self.last_news = event.at
-            event.act()
+                self.last_news = self.now
+            act()

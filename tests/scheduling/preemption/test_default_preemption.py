@@ -88,9 +88,10 @@ def test_a_pod_waits_while_its_victims_are_leaving(scene: Scene) -> None:
     assert scene.preempt(n1=gone_bad)[0] == "n2"
 
 
-def test_nodes_that_no_eviction_helps_are_left_alone(scene: Scene) -> None:
-    """The message counts them as kube-scheduler does."""
-    full_node(scene.cluster, [pod("a", cpus=14)], name="n1")
+@pytest.mark.parametrize("elsewhere", [0, 9])
+def test_nodes_that_no_eviction_helps_are_left_alone(scene: Scene, elsewhere: int) -> None:
+    """The message counts them as kube-scheduler does, be there pods of lower priority or not."""
+    full_node(scene.cluster, [pod("a", cpus=14, priority=elsewhere)], name="n1")
     full_node(scene.cluster, [pod("b", cpus=14, priority=9)], name="n2")
     message = scene.preempt(n1=unresolvable("node(s) had untolerated taint"))[2]
     assert message == (

@@ -6,7 +6,7 @@ exception from a plugin is a bug in it, which the runtime turns into `Code.ERROR
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -87,7 +87,7 @@ class Status:
 
     def by(self, plugin: str) -> Status:
         """Return the same answer, signed by *plugin*."""
-        return replace(self, plugin=plugin)
+        return Status(self.code, self.reasons, plugin, self.detail)
 
 
 SUCCESS: Final = Status()

@@ -85,6 +85,12 @@ class DefaultPreemption(PostFilter):
             reason = _AWAITS_REPORT
         if reason is not None:
             return None, unschedulable(f"preemption: {reason}")
+        lowest = snapshot.pods.lowest_priority
+        if lowest is None or lowest >= pod.priority:
+            # The usual case by far where all pods have the same priority.
+            hopeless = sum(one.code is Code.UNSCHEDULABLE for one in refusals.values())
+            counts = Counter({NO_VICTIMS.message: hopeless})
+            return None, unschedulable(f"preemption: {_message(counts, len(snapshot.rows))}")
         search = _Search(
             runtime, state, pod, nominations=self._handle.nominations, budgets=self._budgets()
         )
@@ -159,11 +165,8 @@ class _Search:
         return best
 
     def message(self, total: int) -> str:
-        """Say why eviction helps on none of *total* nodes, as kube-scheduler does."""
-        others = total - sum(self._reasons.values())
-        counts = self._reasons + Counter({_NOT_HELPFUL: others})
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-        return f"0/{total} nodes are available: {reasons}."
+        """Say why eviction helps on none of *total* nodes."""
+        return _message(self._reasons, total)
 
     def _worth_trying(
         self, nodes: Sequence[tuple[Cost | None, NodeInfo]]
@@ -185,6 +188,13 @@ class _Search:
             return found
         self._reasons.update(found.reasons if isinstance(found, Status) else (_NOT_HELPFUL,))
         return None
+
+
+def _message(reasons: Counter[str], total: int) -> str:
+    """Say why eviction helps on none of *total* nodes, as kube-scheduler does."""
+    counts = reasons + Counter({_NOT_HELPFUL: total - reasons.total()})
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{total} nodes are available: {told}."
 
 
 def _better(one: _Candidate, other: _Candidate) -> _Candidate:

@@ -7,6 +7,7 @@ the others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
+    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.node import KubeletNode
 
 
 PodKey: TypeAlias = bytes
@@ -81,6 +84,12 @@ def scheduling_key(pod: PodInfo) -> PodKey:
 def kubelet_key(pod: PodInfo) -> PodKey:
     """Return all of *pod* that kubelets look at: pods with equal keys are admitted alike."""
     return pod.memo("kubelet-key", _kubelet_key)
+
+
+def kubelet_demand(pod: PodInfo, kubelet: KubeletNode) -> PodDemand:
+    """Return what *pod* demands of *kubelet*; worked out once for pods that are alike."""
+    demand = pod.memo(("kubelet-demand", kubelet.demand_rules), kubelet.demand_of)
+    return demand if demand.uid == pod.uid else replace(demand, uid=pod.uid)
 
 
 def replica_key(pod: PodInfo) -> PodKey:

@@ -14,7 +14,7 @@ from numakube.scheduling.numa.caches.counts_belief import reduced
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.since_report import Admission, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
-from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of, remove_pod
@@ -250,7 +250,7 @@ class ExactBelief:
         if model is None:
             return None
         model = model.clone()
-        tried = _Tried(pod, model, model.admit(pod.pod))
+        tried = _Tried(pod, model, model.admit(kubelet_demand(pod, model)))
         # Another may be asked about between the two.
         self._tried = (tried, *self._tried[:1])
         return tried
@@ -317,7 +317,8 @@ def _replay(model: KubeletNode, steps: Iterable[Step]) -> dict[str, ZoneUse | Re
     uses: dict[str, ZoneUse | Refusal] = {}
     for step in steps:
         if isinstance(step, Admission):
-            uses[step.pod.uid] = _Tried(step.pod, model, model.admit(step.pod.pod)).use
+            outcome = model.admit(kubelet_demand(step.pod, model))
+            uses[step.pod.uid] = _Tried(step.pod, model, outcome).use
         else:
             remove_pod(model, step.uid)
     return uses
