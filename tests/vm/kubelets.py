@@ -13,6 +13,7 @@ from numakube.kubelet.machine import Machine
 _MIB: Final = 1 << 20
 # Of every NUMA node, so that none has all its memory to give; at least the 100Mi of eviction.
 RESERVED_MIB: Final = 128
+FEATURE_GATES: Final[Mapping[str, bool]] = {"CPUManagerPolicyAlphaOptions": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ _BASE: Final[Mapping[str, Any]] = MappingProxyType(
         "kind": "KubeletConfiguration",
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
-        "featureGates": {"CPUManagerPolicyAlphaOptions": True},
+        "featureGates": FEATURE_GATES,
         "healthzPort": 0,
         "readOnlyPort": 0,
         "failSwapOn": False,

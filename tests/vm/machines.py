@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -22,8 +21,8 @@ def opener_of(kind: str, shape: str, *, numakube: Path) -> NodeOpener:
         Missing: such a node cannot be had here, with all that it lacks.
     """
     require(image.PACKAGES if kind == "vm" else namespace.PACKAGES)
-    if kind == "namespace" and os.geteuid() != 0:
-        raise Missing("a kubelet in a mount namespace needs root; a virtual machine does not")
+    if kind == "namespace" and not namespace.can_be_had():
+        raise Missing(namespace.NEEDS)
     machine = machine_of(shape)
 
     def opened(folder: Path, kubeconfig: Path) -> AbstractAsyncContextManager[Node]:

@@ -3,8 +3,7 @@
 It runs at full speed on a machine of any shape: CPUs, NUMA nodes and memory are files that
 `numakube.node.sysfs_machine` has written, and which the kubelet finds where the kernel's would be.
 Admission, state files, PodResources and statuses are the kubelet's own; containers are entries in
-the table of `fake_runtime`. It needs root, and of the host no more than an empty
-folder ``/var/lib/kubelet``.
+the table of `fake_runtime`. It is root in a user namespace if it is not root.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import contextlib
 import os
 import shlex
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, Final
 from tests.real.api_server import free_ports
 from tests.vm.devices import FakePlugins
 from tests.vm.fake_runtime import FakeRuntime
-from tests.vm.kubelets import KubeletFile
+from tests.vm.kubelets import FEATURE_GATES, KubeletFile
 from tests.vm.node import NodeFailed, WouldNotStart
 from tests.vm.programs import Program, asset
 from tests.vm.truth import truth_of
@@ -39,6 +39,7 @@ from numakube.node.sysfs_machine import write_tree
 from numakube.testing import elapse, until
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}
+NEEDS: Final = "a kubelet in a mount namespace needs root, or user namespaces for plain users"
 # What the kubelet needs on a host whose control groups are none of its business.
 KIND: Final[Mapping[str, Any]] = {
     "cgroupDriver": "cgroupfs",
@@ -48,7 +49,15 @@ KIND: Final[Mapping[str, Any]] = {
     "localStorageCapacityIsolation": False,
     "makeIPTablesUtilChains": False,
     "imageGCHighThresholdPercent": 100,
+    # One that is root in a user namespace may not read the kernel's messages.
+    "featureGates": {**FEATURE_GATES, "KubeletInUserNamespace": os.geteuid() != 0},
 }
+# What makes this process root, as far as mounts and a kubelet go.
+_ROOT: Final = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+_UNSHARE: Final = ("unshare", *_ROOT, "--mount", "--propagation=private")
+_MAKE_FOLDER: Final = (
+    "[ -d /var/lib/kubelet ] || { mount -t tmpfs none /var/lib; mkdir /var/lib/kubelet; }"
+)
 # What a kubelet sets in the kernel; here it finds files, so that the host stays as it is.
 TUNABLES: Final[Mapping[str, str]] = {
     "sys/vm/overcommit_memory": "1",
@@ -63,6 +72,15 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WRITE_SECONDS: Final = 0.005
 _MOST_WRITES: Final = 200
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def can_be_had() -> bool:
+    """Tell whether this user is root, or may be root in a user namespace."""
+    try:
+        done = subprocess.run([*_UNSHARE, "true"], check=False, capture_output=True)  # noqa: S603
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
 
 
 @dataclass(slots=True)
@@ -89,7 +107,7 @@ class NamespaceNode:
 
     def __post_init__(self) -> None:
         self.plugins = FakePlugins(self.state / "device-plugins", self.machine.devices)
-        command = ["unshare", "--mount", "--propagation=private", "sh", "-euc", self._script()]
+        command = [*_UNSHARE, "sh", "-euc", self._script()]
         self._kubelet = Program(command, self.folder / "kubelet.log")
 
     @property
@@ -275,7 +293,7 @@ class NamespaceNode:
             f"--volume-plugin-dir={self.folder / 'empty'}",
             "--v=2",
         ]
-        return "\n".join([*mounts, f"exec {shlex.join(kubelet)}"])
+        return "\n".join([_MAKE_FOLDER, *mounts, f"exec {shlex.join(kubelet)}"])
 
 
 @contextlib.asynccontextmanager
@@ -283,7 +301,6 @@ async def namespace_node(
     folder: Path, machine: Machine, *, kubeconfig: Path, numakube: Path
 ) -> AsyncIterator[NamespaceNode]:
     """Prepare a node in *folder*; its kubelet starts when it is configured."""
-    Path("/var/lib/kubelet").mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True)
     node = NamespaceNode(folder, machine, kubeconfig, numakube)
     await node.prepare()

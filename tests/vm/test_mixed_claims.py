@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from tests.vm import namespace
 from tests.vm.cluster import Cluster, cluster, verdict_of
 from tests.vm.conftest import Settings
 from tests.vm.dra_driver import NAME, FakeDraDriver
@@ -24,7 +24,7 @@ from numakube.topology.nrt_names import PCI_ANNOTATION
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(os.geteuid() != 0, reason="a kubelet in a mount namespace needs root"),
+    pytest.mark.skipif(not namespace.can_be_had(), reason=namespace.NEEDS),
 ]
 POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 WITHIN_SECONDS = 60.0

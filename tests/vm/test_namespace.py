@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
 import pytest
 import pytest_asyncio
+from tests.vm import namespace
 from tests.vm.campaign import Campaign
 from tests.vm.cluster import Cluster, cluster
 from tests.vm.conftest import Settings
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.vm,
     pytest.mark.timeout(3600),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="a kubelet in a mount namespace needs root"),
+    pytest.mark.skipif(not namespace.can_be_had(), reason=namespace.NEEDS),
 ]
 
 MOST_CPU = 0.005
