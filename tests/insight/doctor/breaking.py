@@ -11,6 +11,9 @@ Expected = Mapping[str, tuple[str, ...]]
 """By rule: what is to be read in the subjects, details and fixes together."""
 Break = Callable[[Documents], Expected]
 
+LONG_AGO = "2026-06-01T11:40:00.000000Z"
+"""Twenty minutes before the present of these clusters."""
+
 CASES: dict[str, Break] = {}
 
 
