@@ -24,9 +24,9 @@ from tests.browser.audit import OVERFLOW, problems_of
 from tests.browser.devtools import Browser, Page
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
-from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.live_updates import Live
 from numakube.apps.dashboard.page_access import Gate
-from numakube.apps.dashboard.source import Source
+from numakube.apps.dashboard.page_source import Source
 from numakube.testing import turns
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

@@ -42,8 +42,8 @@ from numakube.api.codec import convert, decode, decode_tree, to_tree
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.nodes import Node
-from numakube.api.nodetopology import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.api.nrt import convert_nrt
+from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml

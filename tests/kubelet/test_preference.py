@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
-from numakube.apps.sriov.share_out import Member
+from numakube.apps.sriov.pool_assignment import Member
 from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.preferred_allocation import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from numakube.kubelet.kubelet_replay import answer
 from numakube.kubelet.outcome import NO_ANSWER
-from numakube.kubelet.replay import answer
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

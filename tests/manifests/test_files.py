@@ -8,7 +8,7 @@ from typing import Any
 
 from numakube.api.crds import crd
 from numakube.api.yamls import dump_yaml
-from numakube.apps.sriov.reading import read_config
+from numakube.apps.sriov.read_config import read_config
 from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest

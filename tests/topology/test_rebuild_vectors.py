@@ -13,9 +13,9 @@ from tests.topology.reports import by_position, through_text
 
 from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
+from numakube.kubelet.kubelet_replay import read_settings
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.replay import read_settings
 from numakube.topology.rebuild import remove_pod
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kubelet.jsonl.gz"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.dra.capacity import is_available, wanted_amounts
 from numakube.dra.constraints import lookup_attribute
+from numakube.dra.consumable_capacity import is_available, wanted_amounts
 from numakube.dra.counters import PoolCounters
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_selectors import (

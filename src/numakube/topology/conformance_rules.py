@@ -19,7 +19,6 @@ from numakube.api.nrt import (
 )
 from numakube.errors import InvalidValue
 from numakube.topology import nrt_names
-from numakube.topology.attributes import kubelet_config
 from numakube.topology.conformance import (
     KNOWN,
     SHAPE,
@@ -33,6 +32,7 @@ from numakube.topology.conformance import (
 from numakube.topology.exact_report import BadReport
 from numakube.topology.fingerprint import PREFIX, VERSION
 from numakube.topology.hierarchy import LEVELS, Level, in_circles
+from numakube.topology.kubelet_attributes import kubelet_config
 from numakube.topology.report_codec import decode_report
 from numakube.topology.view import FingerprintMethod, Unusable, view_of
 from numakube.values.quantity import parse_quantity

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from numakube.api.nrt import GROUP, POLICY_AND_SCOPE, Attribute, NodeResourceTopology
 from numakube.topology import nrt_names
-from numakube.topology.attributes import kubelet_config
+from numakube.topology.kubelet_attributes import kubelet_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numakube.topology.attributes import KubeletConfig
+    from numakube.topology.kubelet_attributes import KubeletConfig
 
 Content: TypeAlias = "dict[str, Any]"
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.nrt import attribute_value
 from numakube.errors import InvalidValue
 from numakube.topology import koordlet, nrt_names
-from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.exact_report import BadReport
+from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.pci_places import read_places
 from numakube.topology.report_codec import decode_report

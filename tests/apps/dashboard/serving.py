@@ -10,14 +10,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
-from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.live_updates import Live
 from numakube.apps.dashboard.page_access import Gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import TypeAlias
 
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
 
     Visitor: TypeAlias = TestClient[web.Request, web.Application]
 

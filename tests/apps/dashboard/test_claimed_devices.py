@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from tests.apps.dashboard.serving import page, served, words
 from tests.insight.claim_world import DRIVER, mixed
 
+from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.process import source_of_facts
-from numakube.apps.dashboard.source import Source
 from numakube.apps.dra_mirror import CLAIMS
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock

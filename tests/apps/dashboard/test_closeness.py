@@ -11,7 +11,7 @@ from tests.apps.dashboard.world import (
     report_of,
 )
 
-from numakube.apps.dashboard.source import Source
+from numakube.apps.dashboard.page_source import Source
 
 SWITCHED = "2 sockets, 8 cores, 32Gi, gpu 2, nic 2, 2 switches"
 PAIR = {"vendor.example/gpu": "1", "vendor.example/nic": "1"}

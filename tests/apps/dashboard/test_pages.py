@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.apps.dashboard.serving import Visitor
 
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
 
 PAGES = ("", "nodes", "pods", "pending", "mispredictions", "caches")
 EVIL = "<script>alert(1)\"'><img src=x onerror=alert(2)>{{7*7}}"

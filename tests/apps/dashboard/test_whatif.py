@@ -11,8 +11,8 @@ from tests.apps.dashboard.world import empty_source, kubelet, node_object, repor
 from numakube.apps.dashboard import explaining
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.apps.dashboard.explaining import Explainer
+from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.pages import REFRESH
-from numakube.apps.dashboard.source import Source
 
 
 def small_source() -> Source:

@@ -13,7 +13,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
 from numakube.api.pod import Pod
-from numakube.apps.dashboard.source import Source
+from numakube.apps.dashboard.page_source import Source
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.store import Store
 from numakube.kubelet.machines.synthetic import from_shape

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.apps.exporter.kubelet_config import FirstOf
+from numakube.apps.exporter.kubelet_config_sources import FirstOf
 from numakube.apps.exporter.kubelet_process import CommandLine
 from numakube.kube.clock import ManualClock
 

@@ -22,7 +22,7 @@ from numakube.api.nrt import Attribute
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.inputs import PodName, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, StateFolder
-from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf, KnownConfig
+from numakube.apps.exporter.kubelet_config_sources import ConfigFile, FirstOf, KnownConfig
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.report import topology_of

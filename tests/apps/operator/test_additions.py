@@ -27,7 +27,7 @@ from tests.apps.operator.test_plans import (
 )
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
-from numakube.api.nodetopology import (
+from numakube.api.numaresources import (
     ExtenderSpec,
     MachineConfigPool,
     MachineConfigPoolSpec,
@@ -41,10 +41,10 @@ from numakube.api.placement import Toleration
 from numakube.api.workloads import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Delete, Made
-from numakube.apps.operator.conditions import State
 from numakube.apps.operator.exporters_plan import Seen
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.status_conditions import State
 from numakube.kube.catalog import (
     CONFIG_MAPS,
     DAEMON_SETS,

@@ -11,7 +11,7 @@ import pytest
 
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.nodes import Node
-from numakube.api.nodetopology import (
+from numakube.api.numaresources import (
     MachineConfigPool,
     MachineConfigPoolSpec,
     NamespacedName,
@@ -36,7 +36,6 @@ from numakube.api.workloads import (
 )
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Apply, Delete, Made, Plan
-from numakube.apps.operator.conditions import State
 from numakube.apps.operator.exporters_plan import Seen, Setup, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject, KubeletConfigSpec
 from numakube.apps.operator.scheduler_plan import (
@@ -45,6 +44,7 @@ from numakube.apps.operator.scheduler_plan import (
     digests_of,
     plan_scheduler,
 )
+from numakube.apps.operator.status_conditions import State
 from numakube.kube.resource_types import Document
 from numakube.manifests.release_image import IMAGE
 

@@ -6,7 +6,7 @@ import pytest
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from numakube.api.nodes import Node
-from numakube.api.nodetopology import (
+from numakube.api.numaresources import (
     MachineConfigPool,
     MachineConfigPoolSpec,
     NodeGroup,

@@ -9,8 +9,8 @@ from typing import Any
 
 from numakube.apps.sriov.config import Config
 from numakube.apps.sriov.discovery import Host
-from numakube.apps.sriov.reading import read_config
-from numakube.apps.sriov.survey import Survey, SurveyOptions, look
+from numakube.apps.sriov.host_scan import Survey, SurveyOptions, look
+from numakube.apps.sriov.read_config import read_config
 from numakube.node.pci.fake_pci import FakePci
 
 PREFIX = "intel.com"

@@ -11,7 +11,7 @@ from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
 
-from numakube.apps.sriov.endpoint import Way
+from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube_lab.api.server.api_server import ApiServer

@@ -12,8 +12,8 @@ from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import NIC, Plugin, folders_of, held, offers, runs, short_folder
 from tests.lab.nodes.build import Lab
 
-from numakube.apps.sriov.endpoint import KubeletFolders, Way
-from numakube.apps.sriov.survey import SurveyOptions
+from numakube.apps.sriov.host_scan import SurveyOptions
+from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.node.device_plugin.plugin_registration import RegistryClient
 from numakube.testing import until

@@ -16,11 +16,11 @@ from tests.lab.nodes.build import Lab, plan
 
 from numakube.apps.exporter.exact import exact_report
 from numakube.apps.exporter.kubelet_checkpoints import StateFolder
-from numakube.apps.exporter.kubelet_config import ConfigFile
+from numakube.apps.exporter.kubelet_config_sources import ConfigFile
 from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.sysfs import HardwareReader
-from numakube.apps.sriov.endpoint import Way
 from numakube.apps.sriov.pod_devices import PodDevices
+from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device

@@ -11,6 +11,7 @@ from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus
 from numakube.kubelet.outcome import Rejected
+from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun, blocked
 from numakube_lab.nodes.pod_status import (
     PodPlace,
     container_id,
@@ -20,7 +21,6 @@ from numakube_lab.nodes.pod_status import (
     rejected_status,
     status_patch,
 )
-from numakube_lab.nodes.timeline import ContainerRun, Ended, PodRun, blocked
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)

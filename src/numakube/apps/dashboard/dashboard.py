@@ -14,14 +14,14 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.live_updates import Live
 from numakube.apps.dashboard.page_access import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.pages import Pages
 from numakube.apps.host.serving import body_of
 
 if TYPE_CHECKING:
     from numakube.apps.dashboard.page_access import Gate
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
     from numakube.apps.host.serving import Handler
 
 PREFIX: Final = "/dashboard/"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
     from numakube.insight.explain import Explanation
     from numakube.insight.facts import ClusterFacts
     from numakube.values.resources import Amounts

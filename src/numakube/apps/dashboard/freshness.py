@@ -13,8 +13,8 @@ from numakube.topology.view import NodeTopology
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numakube.apps.dashboard.page_source import Age, Source
     from numakube.apps.dashboard.report_mismatch import Sides
-    from numakube.apps.dashboard.source import Age, Source
     from numakube.topology.view import Unusable
 
 BOUNDS: Final = (60.0, 600.0, 3600.0)

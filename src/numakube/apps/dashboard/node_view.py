@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
+    from numakube.apps.dashboard.page_source import Age, Source
     from numakube.apps.dashboard.report_mismatch import Sides
     from numakube.apps.dashboard.rows import NodeRow
-    from numakube.apps.dashboard.source import Age, Source
     from numakube.insight.dra_devices import DraDevice
     from numakube.insight.drawing.picture import NodePicture
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard import rows as flags
-from numakube.apps.dashboard.labels import grouped
+from numakube.apps.dashboard.node_filters import grouped
 from numakube.apps.dashboard.pending import group_by_reason
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numakube.apps.dashboard.page_source import Source
     from numakube.apps.dashboard.pending import WaitingGroup
     from numakube.apps.dashboard.rows import NodeRow
-    from numakube.apps.dashboard.source import Source
 
 _FIRST: Final = (CPU, MEMORY)
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
     from numakube.apps.dashboard.node_view import PlacedPod
+    from numakube.apps.dashboard.page_source import Source
     from numakube.apps.dashboard.pending import Refusal
-    from numakube.apps.dashboard.source import Source
     from numakube.insight.dra_devices import DraDevice
 
 

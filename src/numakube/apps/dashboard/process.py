@@ -13,9 +13,9 @@ from numakube.apps.bundle import unpack
 from numakube.apps.dashboard.bundled_scheduler import Recorded
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.page_access import Gate
-from numakube.apps.dashboard.reflection import Reflection
+from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.settings import SETTINGS
-from numakube.apps.dashboard.source import Source
+from numakube.apps.dashboard.watched_source import Reflection
 from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of

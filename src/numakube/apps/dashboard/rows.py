@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.nrt import attribute_value
 from numakube.insight.dra_devices import zones_with_devices
 from numakube.topology import nrt_names
-from numakube.topology.attributes import kubelet_config
+from numakube.topology.kubelet_attributes import kubelet_config
 from numakube.topology.numa_zones import Unusable, numa_zones
 from numakube.topology.view import UNKNOWN
 

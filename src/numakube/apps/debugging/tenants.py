@@ -20,7 +20,7 @@ from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
     from numakube.apps.host.access import Access
 
 REMEMBERED_SECONDS: Final = 5.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from numakube.apps.exporter.kubelet_checkpoints import CHOICES, STATE_FILES, StateFolder
-from numakube.apps.exporter.kubelet_config import (
+from numakube.apps.exporter.kubelet_config_sources import (
     ApiConfigz,
     ConfigFile,
     FirstOf,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.koordinator import KoordinatorInputs
-    from numakube.apps.exporter.kubelet_config import ConfigSource
+    from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.node_object import NodeObject
     from numakube.apps.exporter.node_scan import CheckpointSource, PodResourcesReader

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.kubelet_config import with_defaults
 from numakube.api.kubelet_flags import configuration, read_flags
 from numakube.api.yamls import load_yaml
-from numakube.apps.exporter.kubelet_config import Asked
+from numakube.apps.exporter.kubelet_config_sources import Asked
 from numakube.errors import KubeletUnavailable, MalformedObject
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, is_half_written
-from numakube.apps.exporter.kubelet_config import FirstOf
+from numakube.apps.exporter.kubelet_config_sources import FirstOf
 from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
     cpus_not_loaded,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.exporter.hardware import Hardware
     from numakube.apps.exporter.koordinator import KoordinatorInputs
-    from numakube.apps.exporter.kubelet_config import ConfigSource
+    from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.node.podresources import PodResources
 

@@ -17,7 +17,7 @@ import numpy as np
 from numakube.apps.extender.preemption import LowestPriorities, are_hopeless, may_preempt
 from numakube.apps.extender.protocol import MAX_SCORE
 from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
-from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
+from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.snapshot.belief import Extensible

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.meta import ObjectMeta
-    from numakube.apps.operator.conditions import Verdict
+    from numakube.apps.operator.status_conditions import Verdict
     from numakube.kube.resource_types import Document
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from numakube.api.nodetopology import NUMAResourcesOperator, NUMAResourcesScheduler
-from numakube.apps.operator.conditions import INTERNAL_ERROR, conditions_of, degraded
+from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.apps.operator.executor import FIELD_MANAGER, Failed
+from numakube.apps.operator.status_conditions import INTERNAL_ERROR, conditions_of, degraded
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.patches import merge_patch
@@ -22,10 +22,10 @@ from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from numakube.apps.operator.actions import Plan
-    from numakube.apps.operator.conditions import Verdict
     from numakube.apps.operator.executor import Executor
     from numakube.apps.operator.metrics import OperatorMetrics
     from numakube.apps.operator.state import View
+    from numakube.apps.operator.status_conditions import Verdict
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document

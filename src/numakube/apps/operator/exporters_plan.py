@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.crds import crd
-from numakube.api.nodetopology import (
+from numakube.api.numaresources import (
     OPERATOR_NAME,
     NamespacedName,
     NodeGroupStatus,
@@ -23,11 +23,11 @@ from numakube.api.nodetopology import (
 )
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.conditions import POOL_PAUSED, Extra, State, Verdict, degraded
 from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
+from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, State, Verdict, degraded
 from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pod_template_parts import hash_of
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.nodes import Node
-    from numakube.api.nodetopology import MachineConfigPool, NUMAResourcesOperator
+    from numakube.api.numaresources import MachineConfigPool, NUMAResourcesOperator
     from numakube.api.workloads import ConfigMap, DaemonSet
     from numakube.apps.operator.kubelet_configs import KubeletConfigObject
     from numakube.kube.resource_types import Document

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.nodetopology import (
+    from numakube.api.numaresources import (
         MachineConfigPool,
         NodeGroup,
         NodeGroupConfig,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.nodes import CONTROL_PLANE
-from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
+from numakube.api.numaresources import SCHEDULER_NAME, NamespacedName, RelatedObject
 from numakube.api.scheduler_config import (
     DEFAULT_SCHEDULER,
     KubeSchedulerConfiguration,
@@ -18,7 +18,9 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.conditions import (
+from numakube.apps.operator.exporters_plan import PAUSE
+from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
+from numakube.apps.operator.status_conditions import (
     DEDICATED_INFORMER,
     INTERNAL_ERROR,
     Extra,
@@ -26,8 +28,6 @@ from numakube.apps.operator.conditions import (
     Verdict,
     degraded,
 )
-from numakube.apps.operator.exporters_plan import PAUSE
-from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.errors import ConfigError, InvalidValue
 from numakube.manifests.components import pulled
 from numakube.manifests.debug_access import debugging_access
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.nodes import Node
-    from numakube.api.nodetopology import NUMAResourcesScheduler, SchedulerSpec
+    from numakube.api.numaresources import NUMAResourcesScheduler, SchedulerSpec
     from numakube.api.scheduler_config import ProfileConfig
     from numakube.api.workloads import Deployment
 

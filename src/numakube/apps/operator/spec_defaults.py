@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.nodetopology import NodeGroupConfig, SchedulerSpec, ScoringStrategy
+from numakube.api.numaresources import NodeGroupConfig, SchedulerSpec, ScoringStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

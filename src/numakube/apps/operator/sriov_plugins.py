@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.apps.sriov.reading import read_config
+from numakube.apps.sriov.read_config import read_config
 from numakube.errors import ConfigError
 from numakube.manifests.components import pulled
 from numakube.manifests.pool_exporters import node_affinity
@@ -16,7 +16,7 @@ from numakube.manifests.sriov import SriovManifest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.api.nodetopology import NodeGroup, SriovGroup
+    from numakube.api.numaresources import NodeGroup, SriovGroup
     from numakube.apps.operator.node_pools import Pool
     from numakube.kube.resource_types import Document
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from numakube.api.meta import Named
-from numakube.api.nodetopology import (
+from numakube.api.numaresources import (
     GROUP,
     MachineConfigPool,
     NUMAResourcesOperator,

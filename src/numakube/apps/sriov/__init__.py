@@ -1,7 +1,8 @@
 """The SR-IOV device plugin: offers PCI functions with their NUMA nodes to the kubelet.
 
-A scan (`discovery`) of sysfs is shared out among pools (`share_out`) by their `device_selectors`,
-each pool's devices are followed from scan to scan (`health`) and offered to the kubelet (`endpoint`
-with `plugin`), which learns what containers need (`describing`, `answers`). Behaviour follows the
+A scan of sysfs (`host_scan`, `discovery`) finds devices, which are assigned to pools
+(`pool_assignment`) by their `device_selectors`. Each pool's devices are followed from scan to scan
+(`health`) and offered to the kubelet (`pool_registration`, `plugin`), which learns what containers
+need (`device_needs`, `allocate_answer`). Behaviour follows the
 SR-IOV network device plugin v3.11; where it does not, docs/reference/sriov.md says why.
 """

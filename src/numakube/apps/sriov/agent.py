@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.apps.sriov import cdi
-from numakube.apps.sriov.endpoint import Endpoint
 from numakube.apps.sriov.health import Standing
+from numakube.apps.sriov.host_scan import Survey, SurveyOptions, look
 from numakube.apps.sriov.plugin import PoolPlugin
-from numakube.apps.sriov.reading import read_config_file
-from numakube.apps.sriov.survey import Survey, SurveyOptions, look
+from numakube.apps.sriov.pool_registration import Endpoint
+from numakube.apps.sriov.read_config import read_config_file
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
 from numakube.node.pci.uevents import Uevents
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.sriov.config import Config, Pool
-    from numakube.apps.sriov.endpoint import KubeletFolders
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.plugin import Places
+    from numakube.apps.sriov.pool_registration import KubeletFolders
     from numakube.kube.clock import Clock
     from numakube.node.device_plugin.plugin_messages import PluginOptions
 

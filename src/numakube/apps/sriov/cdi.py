@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.sriov.config import Pool
-    from numakube.apps.sriov.describing import Description
+    from numakube.apps.sriov.device_needs import Description
 
 DEFAULT_FOLDER: Final = "/var/run/cdi"
 VERSION: Final = "0.5.0"

@@ -12,7 +12,7 @@ from numakube.kubelet.preferred_allocation import Preference
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.sriov.ranges import PfPattern
+    from numakube.apps.sriov.function_ranges import PfPattern
     from numakube.node.host_files import DeviceFile, Mount
 
 EVERY_DEVICE: Final = "*"

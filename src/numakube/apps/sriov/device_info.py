@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.sriov.config import Pool
-    from numakube.apps.sriov.describing import Description
+    from numakube.apps.sriov.device_needs import Description
 
 DEFAULT_FOLDER: Final = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 VERSION: Final = "1.1.0"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Selector
     from numakube.apps.sriov.discovery import Candidate
-    from numakube.apps.sriov.ranges import PfPattern
+    from numakube.apps.sriov.function_ranges import PfPattern
     from numakube.node.pci.vdpa import VdpaDevice
 
 

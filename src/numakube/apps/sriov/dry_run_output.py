@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.yamls import dump_yaml
-from numakube.apps.sriov.describing import describe
+from numakube.apps.sriov.device_needs import describe
 from numakube.apps.sriov.settings import JSON, TABLE
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Pool
     from numakube.apps.sriov.health import Standing
-    from numakube.apps.sriov.share_out import Member
-    from numakube.apps.sriov.survey import Survey
+    from numakube.apps.sriov.host_scan import Survey
+    from numakube.apps.sriov.pool_assignment import Member
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "NUMA", "DRIVER", "PF", "VF", "LINK", "HEALTH")
 _WHY_HEADER: Final = ("DEVICE", "POOL", "NOT OFFERED BECAUSE")

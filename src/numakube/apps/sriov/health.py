@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Pool
     from numakube.apps.sriov.discovery import Host, Inventory
-    from numakube.apps.sriov.share_out import Member
+    from numakube.apps.sriov.pool_assignment import Member
 
 GONE: Final = "is gone"
 

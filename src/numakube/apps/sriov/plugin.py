@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from numakube.apps.sriov import cdi, device_info
-from numakube.apps.sriov.answers import answer
+from numakube.apps.sriov.allocate_answer import answer
 from numakube.apps.sriov.config import DeviceType
-from numakube.apps.sriov.describing import describe
+from numakube.apps.sriov.device_needs import describe
 from numakube.apps.sriov.discovery import Facts
 from numakube.kubelet.preferred_allocation import Chooser, Preference, Wish
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.sriov.config import Pool
-    from numakube.apps.sriov.describing import Description
+    from numakube.apps.sriov.device_needs import Description
     from numakube.apps.sriov.discovery import Host
     from numakube.apps.sriov.health import Standing
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.pod_devices import PodDevices
-    from numakube.apps.sriov.share_out import Member
+    from numakube.apps.sriov.pool_assignment import Member
     from numakube.kubelet.machine import Device
     from numakube.node.device_plugin.plugin_messages import Allocation
 

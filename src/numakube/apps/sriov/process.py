@@ -23,13 +23,13 @@ from numakube.apps.host.serving import Health, Serving
 from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.dry_run_output import printed
-from numakube.apps.sriov.endpoint import KubeletFolders, Way
+from numakube.apps.sriov.host_scan import SurveyOptions, look
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.pod_devices import PodDevices
-from numakube.apps.sriov.reading import read_config_file
+from numakube.apps.sriov.pool_registration import KubeletFolders, Way
+from numakube.apps.sriov.read_config import read_config_file
 from numakube.apps.sriov.settings import SETTINGS, GoFlags
-from numakube.apps.sriov.survey import SurveyOptions, look
 from numakube.node.device_plugin.device_choices import FOLDER
 from numakube.node.pci.device_paths import DevicePaths
 from numakube.node.pci.devlink import Devlink
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.sriov.host_scan import Survey
     from numakube.apps.sriov.settings import SriovSettings
-    from numakube.apps.sriov.survey import Survey
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from numakube.apps.host.common_settings import LogSettings, ServingSettings, ser
 from numakube.apps.host.loglevel import LEVELS, level_of_verbosity
 from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.apps.sriov import cdi, device_info
-from numakube.apps.sriov.endpoint import Way
+from numakube.apps.sriov.pool_registration import Way
 from numakube.node.device_plugin import plugin_protocol, plugin_registration
 from numakube.programs import PROGRAMS
 

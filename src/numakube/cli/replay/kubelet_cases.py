@@ -8,7 +8,7 @@ from numakube.cli.replay.case_loop import Format, replay_command
 
 
 def _load() -> Format:
-    from numakube.kubelet.replay import answer
+    from numakube.kubelet.kubelet_replay import answer
 
     required = ("id", "machine", "kubelet", "steps")
     return Format(answer=answer, recorded=_recorded, required=required)

@@ -6,7 +6,7 @@ from numakube.cli.replay.case_loop import Format, replay_command
 
 
 def _load() -> Format:
-    from numakube.api.replay import values_answer
+    from numakube.api.values_replay import values_answer
 
     return Format(answer=values_answer, recorded=dict, required=("kind",))
 

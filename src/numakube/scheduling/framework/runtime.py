@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
-from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
+from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Bind,

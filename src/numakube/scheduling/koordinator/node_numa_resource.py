@@ -19,9 +19,9 @@ from numakube.koordinator.admission import places_of
 from numakube.koordinator.ledger.annotations import annotations_for
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.wish.read_pod import wish_of
-from numakube.scheduling.framework.allotting import ALLOTS, Allotted
 from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.joint_allotment import ALLOTS, Allotted
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreBind,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.framework.allotting import Agrees
     from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.joint_allotment import Agrees
     from numakube.scheduling.framework.registry import Handle, Registry
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status

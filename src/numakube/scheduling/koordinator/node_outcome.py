@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.rule import Rule
     from numakube.koordinator.vocabulary import Strategy
     from numakube.koordinator.wish.pod_wish import PodWish
-    from numakube.scheduling.framework.allotting import Agrees
+    from numakube.scheduling.framework.joint_allotment import Agrees
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
 

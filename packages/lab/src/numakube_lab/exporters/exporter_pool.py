@@ -30,7 +30,7 @@ from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublisher, parse_amounts
-from numakube_lab.exporters.source import HardwareShelf, LabSource
+from numakube_lab.exporters.kubelet_source import HardwareShelf, LabSource
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.kubelet import KubeletState
 

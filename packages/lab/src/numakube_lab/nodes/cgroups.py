@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode
-    from numakube_lab.nodes.timeline import PodRun
+    from numakube_lab.nodes.container_timeline import PodRun
 
 PARENT: Final = "kubepods.slice"
 

@@ -16,13 +16,13 @@ import structlog
 from numakube.kube.object_keys import key_of
 from numakube.node.podresources import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
+from numakube_lab.nodes.container_timeline import Simulation
 from numakube_lab.nodes.dra_driver import ClaimedDevices
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube_lab.nodes.kubelet_admission import Admission
 from numakube_lab.nodes.node_object import is_ready
 from numakube_lab.nodes.pod_sync import PodKeeper
 from numakube_lab.nodes.reporter import NodeReporter
-from numakube_lab.nodes.timeline import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from numakube.node.podresources import PodResources
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
+    from numakube_lab.nodes.container_timeline import Runtime
     from numakube_lab.nodes.node_addresses import NodeAddresses
     from numakube_lab.nodes.plan import NodePlan
-    from numakube_lab.nodes.timeline import Runtime
 
 # Wall-clock times are rounded to microseconds: a timer must not fire just before its moment.
 _MARGIN_SECONDS = 0.001

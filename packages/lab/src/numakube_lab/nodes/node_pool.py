@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
+    from numakube_lab.nodes.container_timeline import Runtime
     from numakube_lab.nodes.plan import NodePlan
-    from numakube_lab.nodes.timeline import Runtime
 
 LONGEST_RETRY_SECONDS: Final = 10.0
 """How soon a node tries again at the latest what the API refused or was not there for."""

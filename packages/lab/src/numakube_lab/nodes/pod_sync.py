@@ -24,6 +24,8 @@ from numakube.kube.object_keys import key_of
 from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time, parse_time
 from numakube_lab.nodes.aligner import ModelAligner
+from numakube_lab.nodes.container_timeline import Stop, blocked
+from numakube_lab.nodes.pod_scripts import problems_of
 from numakube_lab.nodes.pod_status import (
     PodPlace,
     has_resize_pending,
@@ -33,8 +35,6 @@ from numakube_lab.nodes.pod_status import (
     status_patch,
     with_resize_pending,
 )
-from numakube_lab.nodes.scripts import problems_of
-from numakube_lab.nodes.timeline import Stop, blocked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from numakube.kubelet.outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
+    from numakube_lab.nodes.container_timeline import PodRun, Runtime
     from numakube_lab.nodes.dra_driver import ClaimedDevices
     from numakube_lab.nodes.kubelet_admission import Admission
     from numakube_lab.nodes.node_addresses import NodeAddresses
-    from numakube_lab.nodes.timeline import PodRun, Runtime
 
 COMPONENT: Final = "kubelet"
 _CONFIG_ERROR: Final = "CreateContainerConfigError"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube_lab.nodes.timeline import ContainerRun, Ended, next_pause, restarts
+from numakube_lab.nodes.container_timeline import ContainerRun, Ended, next_pause, restarts
 from numakube_lab.processes.container_programs import Process, Program
 from numakube_lab.processes.output import CURRENT, Output
 from numakube_lab.processes.tasks import CannotStart

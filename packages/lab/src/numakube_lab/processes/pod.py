@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import is_sidecar
 from numakube.values.times import parse_time
-from numakube_lab.nodes.scripts import start_seconds
-from numakube_lab.nodes.timeline import (
+from numakube_lab.nodes.container_timeline import (
     ContainerRun,
     Ended,
     Look,
@@ -26,6 +25,7 @@ from numakube_lab.nodes.timeline import (
     init_run,
     restarts,
 )
+from numakube_lab.nodes.pod_scripts import start_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.node.cgroups.fake_groups import MOUNT
 from numakube_lab.lifetime import Lifetime
-from numakube_lab.nodes.timeline import observe
+from numakube_lab.nodes.container_timeline import observe
 from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess
 from numakube_lab.processes.container_programs import Process, find_program, is_own, words_of
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
+    from numakube_lab.nodes.container_timeline import PodRun, Stop
     from numakube_lab.nodes.node_pool import NodePool
-    from numakube_lab.nodes.timeline import PodRun, Stop
     from numakube_lab.processes.container_programs import Program
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.podspec import RunnablePod

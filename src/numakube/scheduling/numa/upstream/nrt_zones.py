@@ -1,8 +1,8 @@
 """What the Go plugin reads from an NRT: the Topology Manager's configuration, and NUMA zones.
 
 The configuration is the defaults, then the first legacy ``topologyPolicies``, then attributes in
-order; odd values change nothing. Unlike `numakube.topology.attributes`, legacy values without a
-scope say nothing here.
+order; odd values change nothing. Legacy values without a scope say nothing here, unlike in
+`numakube.topology.kubelet_attributes`.
 
 Zones of another type or with a name other than ``node-<id>`` do not count. Ids above 63 do not
 either; the Go plugin panics on 64. Zones keep the order of the object, and two with the same id
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.nrt import POLICY_AND_SCOPE, ZONE_TYPE_NODE, numa_id_of
 from numakube.errors import InvalidValue
 from numakube.topology import nrt_names
-from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, LARGEST_MAX_NUMA_NODES
+from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, LARGEST_MAX_NUMA_NODES
 from numakube.values.gotext import parse_integer
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import parse_quantity

@@ -4,7 +4,7 @@ The kubelet takes no hints from devices of claims. It aligns the rest among itse
 them. Its choice is known here before it makes it, from its model, so the devices follow: each claim
 takes devices on the NUMA nodes of the containers that use it. Claims that have their devices
 already are compared with that choice. Where the scheduler itself gives CPUs, both are chosen
-together (`numakube.scheduling.framework.allotting`).
+together (`numakube.scheduling.framework.joint_allotment`).
 
 Where kubelet, node or pod insist on alignment (``single-numa-node`` and ``restricted``), a node
 without such devices is refused; where they do not, such devices are preferred. Every choice is one
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.device_tree import Closeness
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import ContainerPlacement
-    from numakube.scheduling.framework.allotting import Allots, Allotted, Places
+    from numakube.scheduling.framework.joint_allotment import Allots, Allotted, Places
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
         CycleClaims,
         NodeAllocation,

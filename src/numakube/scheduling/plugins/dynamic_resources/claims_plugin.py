@@ -16,9 +16,9 @@ from numakube.dra.node_allocatable import has_mapping
 from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_claims
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
-from numakube.scheduling.framework.allotting import ALLOTS
 from numakube.scheduling.framework.bind_annotations import add_claimed
 from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.joint_allotment import ALLOTS
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,

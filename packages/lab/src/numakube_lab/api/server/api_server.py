@@ -21,7 +21,7 @@ from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAcce
 from numakube_lab.api.access.certificate_authority import Authority, server_context
 from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
 from numakube_lab.api.catalogue.served_resources import Registry
-from numakube_lab.api.custom.controller import DefinitionController
+from numakube_lab.api.custom.definition_controller import DefinitionController
 from numakube_lab.api.custom.definition_rules import DefinitionRules
 from numakube_lab.api.handling.object_meta import timestamp
 from numakube_lab.api.handling.state import State

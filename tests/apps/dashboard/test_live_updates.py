@@ -17,15 +17,15 @@ from tests.apps.dashboard.world import (
     small_world,
 )
 
-from numakube.apps.dashboard import live as live_module
+from numakube.apps.dashboard import live_updates as live_module
 from numakube.apps.dashboard.dashboard import PREFIX
-from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.live_updates import Live
 from numakube.testing.waiting import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
 
 
 async def next_event(response: aiohttp.ClientResponse) -> tuple[str, Any]:

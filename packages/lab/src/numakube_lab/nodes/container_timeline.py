@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.pod_resources import is_sidecar
-from numakube_lab.nodes.scripts import app_script, init_script, start_seconds
+from numakube_lab.nodes.pod_scripts import app_script, init_script, start_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube_lab.nodes.scripts import Script
+    from numakube_lab.nodes.pod_scripts import Script
 
 FIRST_BACK_OFF: Final = 10.0
 LONGEST_BACK_OFF: Final = 300.0

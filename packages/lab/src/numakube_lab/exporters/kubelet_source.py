@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from numakube.api.kubelet_config import with_defaults
 from numakube.apps.exporter.hardware import hardware_of
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
-from numakube.apps.exporter.kubelet_config import KnownConfig
+from numakube.apps.exporter.kubelet_config_sources import KnownConfig
 from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.pod_book import KnownPods, uids_of
 from numakube.errors import KubeletUnavailable

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from tests.lab.nodes.build import plan
 
-from numakube.apps.exporter.kubelet_config import (
+from numakube.apps.exporter.kubelet_config_sources import (
     ApiConfigz,
     ConfigFile,
     FirstOf,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Pool, Selector
     from numakube.apps.sriov.discovery import Candidate, Facts
-    from numakube.apps.sriov.share_out import Member
+    from numakube.apps.sriov.pool_assignment import Member
     from numakube.node.host_files import Mount
     from numakube.node.pci.vdpa import VdpaDevice
 

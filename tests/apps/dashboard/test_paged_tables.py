@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.dashboard.tables import ROWS, Wish, part_of
+from numakube.apps.dashboard.paged_tables import ROWS, Wish, part_of
 
 
 def test_a_wish_survives_its_own_address() -> None:

@@ -11,9 +11,16 @@ import asyncio
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.dashboard.labels import label_table
-from numakube.apps.dashboard.measures import LARGEST, NO_SHAPES, STRANDED, USED, cells_of, shapes_of
+from numakube.apps.dashboard.node_filters import label_table
 from numakube.apps.dashboard.rows import KINDS, natural, row_of
+from numakube.apps.dashboard.zone_colours import (
+    LARGEST,
+    NO_SHAPES,
+    STRANDED,
+    USED,
+    cells_of,
+    shapes_of,
+)
 from numakube.insight.dra_devices import with_dra_devices
 from numakube.kube.object_keys import ObjectKey
 from numakube.topology.view import NodeTopology, view_of
@@ -23,8 +30,8 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.apps.dashboard.measures import Shapes
     from numakube.apps.dashboard.rows import NodeRow
+    from numakube.apps.dashboard.zone_colours import Shapes
     from numakube.insight.dra_devices import DraDevice
     from numakube.kube.store import Store
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.nodetopology import Condition
-from numakube.apps.operator.conditions import (
+from numakube.api.numaresources import Condition
+from numakube.apps.operator.status_conditions import (
     Extra,
     State,
     Verdict,

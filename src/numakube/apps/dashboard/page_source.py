@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.dashboard_pods import PodBook
-from numakube.apps.dashboard.zones import ZoneBook
+from numakube.apps.dashboard.zone_fill import ZoneBook
 from numakube.apps.device_book import DeviceBook
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError

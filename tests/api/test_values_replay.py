@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numakube.api.replay import values_answer
+from numakube.api.values_replay import values_answer
 from numakube.errors import MalformedObject
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "values.jsonl.gz"

@@ -8,8 +8,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.sharing import shared_pod
+from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.report_dates import report_dates
-from numakube.apps.dashboard.source import Source
 from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.errors import ClusterUnreachable, Expired, NotFound

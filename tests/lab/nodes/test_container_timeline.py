@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube_lab.nodes.scripts import PREFIX, problems_of
-from numakube_lab.nodes.timeline import ContainerRun, PodRun, Stop, observe
+from numakube_lab.nodes.container_timeline import ContainerRun, PodRun, Stop, observe
+from numakube_lab.nodes.pod_scripts import PREFIX, problems_of
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
-from numakube.apps.dashboard.measures import USED
 from numakube.apps.dashboard.page_access import HEADERS
+from numakube.apps.dashboard.zone_colours import USED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.page_source import Source
 
 MOST_STREAMS: Final = 64
 PAUSE_SECONDS: Final = 0.5

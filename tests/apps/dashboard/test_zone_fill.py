@@ -20,7 +20,6 @@ from tests.apps.dashboard.world import (
 )
 
 from numakube.api.nrt import Zone
-from numakube.apps.dashboard.measures import LARGEST, MEASURES, NO_RESOURCE, NO_ZONE
 from numakube.apps.dashboard.rows import (
     CORDONED,
     NO_REPORT,
@@ -32,6 +31,7 @@ from numakube.apps.dashboard.rows import (
     row_of,
     used_percent,
 )
+from numakube.apps.dashboard.zone_colours import LARGEST, MEASURES, NO_RESOURCE, NO_ZONE
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.topology.view import NodeTopology, view_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.discovery import discover
 from numakube.apps.sriov.health import GONE, examined, follow
-from numakube.apps.sriov.share_out import share_out
+from numakube.apps.sriov.pool_assignment import share_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.config import Config, Pool
     from numakube.apps.sriov.discovery import Host, Inventory
     from numakube.apps.sriov.health import Standing
-    from numakube.apps.sriov.share_out import Shares
+    from numakube.apps.sriov.pool_assignment import Shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.nodetopology import Condition
+from numakube.api.numaresources import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

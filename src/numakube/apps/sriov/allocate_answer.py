@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.apps.sriov.config import Pool
-    from numakube.apps.sriov.describing import Description
+    from numakube.apps.sriov.device_needs import Description
     from numakube.node.host_files import DeviceFile
 
 _VARIABLE: Final = "PCIDEVICE"
