@@ -35,6 +35,8 @@ PORT: Final = PROGRAMS["extender"].port
 HEALTH_PORT: Final = 10264
 SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
 CLIENT_SECRET: Final = "numakube-extender-client-tls"  # noqa: S105 - likewise
+NODE_GROUPS: Final = "numakube-node-groups"
+"""The ConfigMap in which groups of nodes are described that do not exist yet."""
 WEIGHT: Final = 5
 """A whole scale of alignment then weighs 500 points, against 100 of most other scores."""
 TLS_FOLDER: Final = "/etc/numakube/extender"
@@ -299,8 +301,11 @@ def cluster_rules() -> list[dict[str, Any]]:
 
 
 def claim_rules() -> list[dict[str, Any]]:
-    """Return what claims take: a lease for each node, in the extender's namespace."""
-    return [rule("coordination.k8s.io", ["leases"], ["get", "create", "update"])]
+    """Return what it takes in its namespace: a lease for each node, and described node groups."""
+    return [
+        rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
+        rule("", ["configmaps"], READ, names=[NODE_GROUPS]),
+    ]
 
 
 _LABEL: Final = "app.kubernetes.io/name"

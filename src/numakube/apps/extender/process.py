@@ -33,6 +33,7 @@ from numakube.apps.extender.settings import (
 )
 from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
+from numakube.apps.extender.virtual_nodes import VirtualNodes, config_map_reflector
 from numakube.apps.extender.waking import Waking
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
@@ -164,10 +165,14 @@ class ExtenderProcess:
         self.recording = Recording(options.recorder, self.mirror.cluster, client.clock)
         self._booking = Booking(client, self.mirror, judge, self.claims, self.recording)
         self.waking = Waking(client, judge, holds, self.metrics)
+        virtual = VirtualNodes(judge, options.numa)
+        self._node_groups = config_map_reflector(client, options.namespace)
+        self._node_groups.store.subscribe(virtual.described)
         self.verbs = Verbs(
             clock=client.clock,
             mirror=self.mirror,
             judge=judge,
+            virtual=virtual,
             holds=holds,
             booking=self._booking,
             claims=self.claims,
@@ -188,6 +193,7 @@ class ExtenderProcess:
             async with asyncio.TaskGroup() as tasks:
                 jobs = [
                     tasks.create_task(self.mirror.run()),
+                    tasks.create_task(self._node_groups.run()),
                     tasks.create_task(self.waking.run()),
                     tasks.create_task(self._keep_tidy()),
                     tasks.create_task(self._keep_resyncing()),

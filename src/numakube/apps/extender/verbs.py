@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.pending_binds import Holds
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
+    from numakube.apps.extender.virtual_nodes import VirtualNodes
     from numakube.apps.extender.waking import Waking
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
@@ -56,6 +57,7 @@ class Verbs:
         clock: Clock,
         mirror: Mirror,
         judge: Judge,
+        virtual: VirtualNodes,
         holds: Holds,
         booking: Booking,
         claims: Claims | None,
@@ -66,6 +68,7 @@ class Verbs:
         self._clock = clock
         self._mirror = mirror
         self._judge = judge
+        self._virtual = virtual
         self._holds = holds
         self._booking = booking
         self._claims = claims
@@ -86,10 +89,14 @@ class Verbs:
             return FilterResult(error=f"the pod is being bound to {there}")
         now = self._clock.monotonic()
         found = self._judge.judge(pod, names, self._holds.others(pod.uid, now))
-        self._note(pod, names, found)
-        self.recording.asked(
-            pod, found.refusals, nodes=len(names), kept=len(found.kept), started=now
-        )
+        if args.nodes is not None and self._virtual.are_in(args.nodes):
+            # An autoscaler tries what would be; nothing is promised to the pod by that.
+            self._virtual.add_to(found, pod, args.nodes)
+        else:
+            self._note(pod, names, found)
+            self.recording.asked(
+                pod, found.refusals, nodes=len(names), kept=len(found.kept), started=now
+            )
         result = FilterResult(
             node_names=found.kept,
             failed_nodes=found.failed,

@@ -67,16 +67,16 @@ def with_nodes_like(facts: ClusterFacts, like: str, count: int) -> ClusterFacts:
         name = f"{like}-new-{number}"
         nodes[name] = idle_copy(facts.nodes[like], name)
         pods += (bound_copy(pod, name).pod for pod in daemons)
-        topology = _new_report(facts, like, name)
-        if topology is not None:
-            topologies[name] = topology
+        topology, view = facts.topologies.get(like), facts.view(like)
+        if topology is not None and isinstance(view, NodeTopology):
+            topologies[name] = new_report(topology, view, name)
     return replace(facts, nodes=nodes, pods=tuple(pods), topologies=topologies)
 
 
-def _new_report(facts: ClusterFacts, like: str, name: str) -> NodeResourceTopology | None:
-    topology, view = facts.topologies.get(like), facts.view(like)
-    if topology is None or not isinstance(view, NodeTopology):
-        return None
+def new_report(
+    topology: NodeResourceTopology, view: NodeTopology, name: str
+) -> NodeResourceTopology:
+    """Return what a new node called *name* reports that is like the one of *topology*."""
     idle, annotations = idle_report(topology), {}
     model = node_of(view.report) if view.report is not None else None
     if isinstance(model, KubeletNode):
