@@ -285,6 +285,8 @@ class Attempt:
         return Refused(self.diagnosis, nomination, unfinished=self.unfinished)
 
     def _beside_nominated(self, rows: Rows) -> Rows:
+        if not self._nominations:
+            return rows
         kept = np.ones(len(rows), dtype=np.bool_)
         for name in self._nominations.nodes():
             row = self.snapshot.row_of.get(name, -1)

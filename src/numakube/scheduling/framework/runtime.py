@@ -247,9 +247,11 @@ class Runtime:
                 )
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
-            weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE) * self.profile.weights.get(
-                plugin.name, 1
-            )
+            weighted = np.minimum(scores, MAX_NODE_SCORE)
+            np.maximum(weighted, 0, out=weighted)
+            weight = self.profile.weights.get(plugin.name, 1)
+            if weight != 1:
+                weighted *= weight
             by_plugin[plugin.name] = weighted
             total += weighted
         return Scores(rows, total, by_plugin)

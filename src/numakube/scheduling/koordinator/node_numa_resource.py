@@ -204,7 +204,8 @@ class NodeNUMAResource(
     ) -> IntArray:
         """Rate the nodes at *rows*."""
         table = snapshot.resources
-        scores = self._scorer.score_all([one.of_all(table) for one in self._usages(pod)], rows)
+        usages = [one.of_all(table, rows) for one in self._usages(pod)]
+        scores = self._scorer.score_all(usages, len(rows))
         wanted = state.read(_WANTED)
         if wanted is None:
             return scores

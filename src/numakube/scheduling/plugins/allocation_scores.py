@@ -23,7 +23,7 @@ from numakube.scheduling.plugins.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Mask
     from numakube.scheduling.plugins.arguments import ResourceSpec
 
 _MAX_SHAPE_SCORE: Final = 10
@@ -72,14 +72,14 @@ class AllocationScorer(ABC):
                 weight += share
         return self.mean(total, weight) if weight else 0
 
-    def score_all(self, usages: Sequence[tuple[IntArray, IntArray] | None], rows: Rows) -> IntArray:
-        """Rate the nodes at *rows*, given the amounts of all."""
-        total = np.zeros(len(rows), dtype=np.int64)
-        weight = np.zeros(len(rows), dtype=np.int64)
+    def score_all(self, usages: Sequence[tuple[IntArray, IntArray] | None], size: int) -> IntArray:
+        """Rate *size* nodes of which resources are offered and used like this."""
+        total = np.zeros(size, dtype=np.int64)
+        weight = np.zeros(size, dtype=np.int64)
         for usage, share in zip(usages, self.weights, strict=True):
             if usage is None:
                 continue
-            offered, used = usage[0][rows], usage[1][rows]
+            offered, used = usage
             there = offered != 0
             if not there.all():
                 offered = np.where(there, offered, 1)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.resources import ResourceTable
 
 _USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesBalancedAllocation")
 
@@ -68,14 +69,17 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> IntArray:
         """Rate all nodes."""
-        shares = [
-            _shares(usage[0][rows], usage[1][rows])
-            for one in state.read(_USAGES) or ()
-            if (usage := one.of_all(snapshot.resources)) is not None
-        ]
-        deviation = _deviations(shares, len(rows))
-        # A node may offer what adds up to no number; it gets nothing for it.
-        return np.nan_to_num((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
+        usages, table = state.read(_USAGES) or (), snapshot.resources
+        key = self.name, tuple((one.resource, one.request) for one in usages)
+        return table.derived(key, lambda changed: _ratings(usages, table, changed))[rows]
+
+
+def _ratings(usages: tuple[Usage, ...], table: ResourceTable, rows: Rows) -> IntArray:
+    """Return the scores of the nodes at *rows*."""
+    both = (one.of_all(table, rows) for one in usages)
+    deviation = _deviations([_shares(*one) for one in both if one is not None], len(rows))
+    # A node may offer what adds up to no number; it gets nothing for it.
+    return np.nan_to_num((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
 
 
 def _deviation(shares: list[float]) -> float:

@@ -74,10 +74,16 @@ def _dynamic_resources(args: Mapping[str, object], handle: Handle) -> Plugin:
 
 
 def _node_resources_fit(args: Mapping[str, object], handle: Handle) -> Plugin:
+    serving: tuple[DynamicResources, ...] | None = None
+
     def by_claims(resource: str) -> bool:
-        profile = handle.runtime.profile if handle.runtime is not None else None
-        plugin = profile.plugins().get(DynamicResources.name) if profile is not None else None
-        return isinstance(plugin, DynamicResources) and plugin.serves(resource)
+        nonlocal serving
+        if handle.runtime is None:
+            return False
+        if serving is None:
+            members = handle.runtime.profile.plugins().values()
+            serving = tuple(one for one in members if isinstance(one, DynamicResources))
+        return any(one.serves(resource) for one in serving)
 
     return NodeResourcesFit.from_args(args, by_claims=by_claims)
 

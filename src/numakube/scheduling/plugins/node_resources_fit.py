@@ -32,14 +32,17 @@ from numakube.values.resources import is_extended
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.resources import ResourceTable
 
     ByClaims = Callable[[str], bool]
+    _Wanted = tuple[tuple[str, int, bool], ...]
+    """Resource, amount, and whether nodes may have it as devices of claims."""
 
 _WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
 _USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesFit.usages")
@@ -103,20 +106,12 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
     ) -> Verdicts | None:
         """Refuse nodes that lack something."""
         table = snapshot.resources
-        lacking: list[tuple[str, Mask]] = [
-            (_TOO_MANY, table.pod_count[rows] >= table.allowed_pods[rows])
-        ]
-        hopeless = np.zeros(len(rows), dtype=np.bool_)
-        for resource, amount in state.read(_WANTED) or ():
-            offered = table.allocatable(resource)[rows]
-            lacks = amount > offered - table.requested(resource)[rows]
-            if self._by_claims(resource):
-                lacks &= offered > 0
-            lacking.append((f"Insufficient {resource}", lacks))
-            hopeless |= lacks & (amount > offered)
-        if not any(mask.any() for _, mask in lacking):
-            return None
-        return _combined(lacking, hopeless)
+        wanted = tuple(
+            (name, amount, self._by_claims(name)) for name, amount in state.read(_WANTED) or ()
+        )
+        key = self.name, wanted
+        lacking = table.derived(key, lambda changed: _lacking(table, wanted, changed))[rows]
+        return _verdicts(lacking, wanted) if lacking.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
         """Work out what the pod counts with."""
@@ -136,9 +131,13 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> IntArray:
         """Rate all nodes."""
-        usages = state.read(_USAGES) or ()
-        table = snapshot.resources
-        return self._scorer.score_all([one.of_all(table) for one in usages], rows)
+        usages, table, scorer = state.read(_USAGES) or (), snapshot.resources, self._scorer
+
+        def rated(changed: Rows) -> IntArray:
+            return scorer.score_all([one.of_all(table, changed) for one in usages], len(changed))
+
+        key = scorer, tuple((one.resource, one.request) for one in usages)
+        return table.derived(key, rated)[rows]
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""
@@ -169,20 +168,31 @@ def _refusal(reasons: tuple[str, ...], *, hopeless: bool) -> Status:
     return Status(code, reasons)
 
 
-def _combined(lacking: list[tuple[str, Mask]], hopeless: Mask) -> Verdicts:
+def _lacking(table: ResourceTable, wanted: _Wanted, rows: Rows) -> IntArray:
+    """Return what each node at *rows* lacks: a bit for pods, for each resource, and for ever."""
+    lacking = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
+    hopeless = np.zeros(len(rows), dtype=np.bool_)
+    for place, (resource, amount, by_claims) in enumerate(wanted, start=1):
+        offered = table.allocatable(resource)[rows]
+        lacks = amount > offered - table.requested(resource)[rows]
+        if by_claims:
+            lacks &= offered > 0
+        lacking |= lacks.astype(np.int64) << place
+        hopeless |= lacks & (amount > offered)
+    lacking |= hopeless.astype(np.int64) << (1 + len(wanted))
+    return lacking
+
+
+def _verdicts(lacking: IntArray, wanted: _Wanted) -> Verdicts:
     """Return a status for each combination of reasons that occurs."""
-    bits = hopeless.astype(np.int64) << len(lacking)
-    reasons_mask = (1 << len(lacking)) - 1
-    for index, (_, mask) in enumerate(lacking):
-        bits |= mask.astype(np.int64) << index
-    bits[(bits & reasons_mask) == 0] = 0
-    found = np.unique(bits)
+    reasons = (_TOO_MANY, *(f"Insufficient {resource}" for resource, _, _ in wanted))
+    found = np.unique(lacking)
     # Many times faster than to let `unique` return the inverse.
-    choice = np.searchsorted(found, bits)
+    choice = np.searchsorted(found, lacking)
     statuses = tuple(
         _refusal(
-            tuple(reason for index, (reason, _) in enumerate(lacking) if code >> index & 1),
-            hopeless=bool(code >> len(lacking)),
+            tuple(reason for place, reason in enumerate(reasons) if code >> place & 1),
+            hopeless=bool(code >> len(reasons)),
         )
         if code
         else SUCCESS

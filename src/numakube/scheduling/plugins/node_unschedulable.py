@@ -47,7 +47,10 @@ class NodeUnschedulable(Filter, VectorFilter):
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Verdicts | None:
         """Refuse cordoned nodes."""
-        cordoned = snapshot.column("unschedulable", _cordoned).present(rows)
+        column = snapshot.column("unschedulable", _cordoned)
+        if not column.values:
+            return None  # none ever was
+        cordoned = column.present(rows)
         if not cordoned.any() or is_tolerated(_TAINT, pod.pod.spec.tolerations):
             return None
         return Verdicts.where(~cordoned, CORDONED)

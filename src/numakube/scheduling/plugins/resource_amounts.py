@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.pod import Pod
-    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.resources import ResourceTable
@@ -74,11 +74,12 @@ class Usage:
         offered = node.allocatable.get(self.resource, 0)
         return (offered, self._used_on(node) + self.request) if offered else (0, 0)
 
-    def of_all(self, table: ResourceTable) -> tuple[IntArray, IntArray] | None:
-        """Return both for all rows, or ``None`` if the resource does not count."""
+    def of_all(self, table: ResourceTable, rows: Rows) -> tuple[IntArray, IntArray] | None:
+        """Return both for the nodes at *rows*, or ``None`` if the resource does not count."""
         if not self.counts:
             return None
-        return table.allocatable(self.resource), self._used_in(table) + self.request
+        used = self._used_in(table)[rows] + self.request
+        return table.allocatable(self.resource)[rows], used
 
     def _used_on(self, node: NodeInfo) -> int:
         if self.little and self.resource == CPU:

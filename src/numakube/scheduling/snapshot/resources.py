@@ -1,20 +1,26 @@
 """Allocatable and requested amounts of all nodes as arrays, one row of numbers per resource.
 
 Each resource has arrays of its own, so that a resource seen for the first time adds arrays and
-moves nothing. Room for nodes grows by doubling.
+moves nothing. Room for nodes grows by doubling. What follows from the amounts of a node for a kind
+of pods is worked out again only for nodes that have changed (`ResourceTable.derived`).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numakube.scheduling.arrays import IntArray
+    from collections.abc import Callable, Hashable
+
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _FIRST_CAPACITY: Final = 64
+_DERIVED_KEPT: Final = 128
+"""Arrays of what follows from amounts; each takes 8 bytes a node."""
 MOST: Final = (1 << 62) - 1
 """Amounts in arrays go up to here, so that the sum of two of them is still a number.
 
@@ -42,6 +48,25 @@ class ResourceTable:
         self.nonzero_cpu_milli = self._zeros()
         self.nonzero_memory_bytes = self._zeros()
         self._none = self._zeros()
+        self._changes = 0
+        self._changed_at = self._zeros()
+        self._derived: OrderedDict[Hashable, tuple[int, IntArray]] = OrderedDict()
+
+    def derived(self, key: Hashable, compute: Callable[[Rows], IntArray]) -> IntArray:
+        """Return by row what *compute* makes of the amounts in this table; not to be changed.
+
+        It is asked about rows that have changed since it was asked under the same *key*, and its
+        answer for a row must depend on the amounts at that row alone.
+        """
+        seen, values = self._derived.get(key) or (0, self._zeros())
+        changed = np.flatnonzero(self._changed_at > seen)
+        if len(changed):
+            values[changed] = compute(changed)
+        self._derived[key] = self._changes, values
+        self._derived.move_to_end(key)
+        if len(self._derived) > _DERIVED_KEPT:
+            self._derived.popitem(last=False)
+        return values
 
     def allocatable(self, resource: str) -> IntArray:
         """Return what each node offers of *resource*; not to be changed."""
@@ -62,8 +87,10 @@ class ResourceTable:
                 arrays[name] = self._grown(array)
         for field in (
             "pod_count", "allowed_pods", "nonzero_cpu_milli", "nonzero_memory_bytes", "_none",
+            "_changed_at",
         ):  # fmt: skip
             setattr(self, field, self._grown(getattr(self, field)))
+        self._derived.clear()
 
     def write_node(self, node: NodeInfo) -> None:
         """Write everything about *node* into its row."""
@@ -88,6 +115,7 @@ class ResourceTable:
         self.pod_count[row] = len(node.pods)
         self.nonzero_cpu_milli[row] = bounded(node.nonzero_cpu_milli)
         self.nonzero_memory_bytes[row] = bounded(node.nonzero_memory_bytes)
+        self._note_change(row)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
@@ -98,6 +126,11 @@ class ResourceTable:
             self.pod_count, self.allowed_pods, self.nonzero_cpu_milli, self.nonzero_memory_bytes,
         ):  # fmt: skip
             array[row] = 0
+        self._note_change(row)
+
+    def _note_change(self, row: int) -> None:
+        self._changes += 1
+        self._changed_at[row] = self._changes
 
     def _add(self, arrays: dict[str, IntArray], name: str) -> IntArray:
         arrays[name] = self._zeros()
