@@ -320,10 +320,9 @@ def halves(world: LabCluster) -> set[str]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_no_gang_stays_half_placed_whatever_happens(sites: Opener, seed: int) -> None:
+async def test_no_gang_stays_half_placed_whatever_happens(sites: Opener) -> None:
     """Schedulers die between two bindings, bindings fail, and members vanish."""
-    rng = Random(seed)
+    rng = Random(1)
     async with lab_cluster(4, shape=SHAPE, on=sites) as world:
         running = await world.start(limited(1))
         for number in range(8):

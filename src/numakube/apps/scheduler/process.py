@@ -238,7 +238,11 @@ class SchedulerProcess:
         )
         gangs = GangCycle(
             engine,
-            Cycle(engine.cluster, engine.nominations, np.random.default_rng()),
+            Cycle(
+                engine.cluster,
+                engine.nominations,
+                np.random.default_rng(self._client.rng.getrandbits(64)),
+            ),
             self._members,
             mirror=self.mirror,
             queue=queue,

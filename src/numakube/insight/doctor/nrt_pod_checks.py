@@ -140,7 +140,7 @@ def _known(pod: Pod, node: str, place: int) -> KnownPod:
     stage = (
         PodStage.ENDED if has_ended(pod) else PodStage.TAKEN if _started(pod) else PodStage.BOUND
     )
-    return KnownPod(PodInfo(pod), node, stage, (0, "", place), stage)
+    return KnownPod(PodInfo(pod), node, stage, (0, "", 0, place), stage)
 
 
 def _runs(pod: Pod) -> bool:

@@ -183,6 +183,27 @@ def test_a_restart_in_the_middle_of_a_burst_loses_nothing() -> None:
     assert free(reborn) == site.free
 
 
+def test_pods_bound_in_one_second_are_taken_in_the_order_of_their_versions_after_a_restart() -> (
+    None
+):
+    """They are listed by name, and the kubelet has met them in another order."""
+    site, cache = ReportedNode.make(), Predict()
+    report = site.report()
+    first, second = (
+        msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, **version))
+        for one, version in (
+            (bound(pod("z", cpus=4), "n1"), {"resource_version": "9"}),
+            (bound(pod("a", cpus=6), "n1"), {"resource_version": "10"}),
+        )
+    )
+    site.admit(first)
+    site.admit(second)
+    for one in (second, first):
+        cache.pod_seen(PodInfo(one))
+    cache.set_report(report)
+    assert free(cache) == site.free
+
+
 def test_a_node_that_is_deleted_and_comes_back_starts_from_its_report() -> None:
     """Its pods are deleted one by one, before or after."""
     site, cache = ReportedNode.make(), Predict()

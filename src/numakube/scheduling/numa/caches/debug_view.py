@@ -119,7 +119,7 @@ def _by_zone(zones: Iterable[ZoneView], parts: Iterable[Amounts]) -> ZoneUse:
 
 def _fingerprints(topology: NodeTopology, pods: Sequence[PodInfo]) -> Fingerprints:
     known = [
-        KnownPod(pod, topology.node, stage_of(pod.pod), (0, "", number), PodStage.TAKEN)
+        KnownPod(pod, topology.node, stage_of(pod.pod), (0, "", 0, number), PodStage.TAKEN)
         for number, pod in enumerate(pods)
     ]
     exclusive = topology.fingerprint_method is FingerprintMethod.WITH_EXCLUSIVE_RESOURCES

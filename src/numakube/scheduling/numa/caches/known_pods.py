@@ -1,8 +1,10 @@
 """Which pods are on which node or on their way to it, and how far each has come.
 
 The order of a node's pods is the order in which its kubelet meets them. Pods seen on the node come
-first, by the second in which they were bound and then as the API server told of them, which is the
-order of the bindings. Pods that we have merely reserved follow in the order of the reservations.
+first, by the second in which they were bound. Of those bound in the same second, pods that their
+kubelet has acknowledged come first, then the others by their resource version, because nothing has
+changed them since; after a restart they are listed by name. Pods that we have merely reserved
+follow in the order of the reservations.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
-Order: TypeAlias = tuple[int, str, int]
+Order: TypeAlias = tuple[int, str, int, int]
 
 
 class PodStage(IntEnum):
@@ -83,7 +85,7 @@ class KnownPods:
         before = self._pods.get(pod.uid)
         if before is not None and before.node == node:
             return before
-        order = (1, "", next(self._sequence))
+        order = (1, "", 0, next(self._sequence))
         self._put(KnownPod(pod, node, PodStage.RESERVED, order, PodStage.RESERVED))
         return before
 
@@ -103,7 +105,8 @@ class KnownPods:
         if before is not None and before.node == pod.node_name and before.stage > PodStage.RESERVED:
             after = replace(before, info=pod, stage=max(stage, before.stage))
         else:
-            order = (0, scheduled_at(pod.pod), next(self._sequence))
+            version = _version(pod.pod) if stage is PodStage.BOUND else 0
+            order = (0, scheduled_at(pod.pod), version, next(self._sequence))
             first = before.first_stage if before is not None else stage
             after = KnownPod(pod, pod.node_name, stage, order, first)
         self._put(after)
@@ -147,3 +150,9 @@ def scheduled_at(pod: Pod) -> str:
         if condition.type == "PodScheduled":
             return condition.last_transition_time or ""
     return ""
+
+
+def _version(pod: Pod) -> int:
+    """Return the resource version as the number that it is on all servers we know."""
+    text = pod.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

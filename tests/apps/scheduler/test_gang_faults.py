@@ -1,0 +1,156 @@
+"""Whatever fails and whenever the scheduler dies, gangs run as a whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+from tests.apps.scheduler.gang_trials import RACK, Failing, GangTrial, gang_trial
+
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    DISRUPTION_MODE,
+    MIN_LABEL,
+    NAME_LABEL,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+)
+from numakube.testing import pod_document
+
+RUNS = int(os.environ.get("GANG_RUNS", "12"))
+"""``GANG_RUNS=10000`` for the long campaign, which takes an hour of a core."""
+NODES = 4
+_CALM_SECONDS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang that is created, and may get more members later."""
+
+    name: str
+    size: int
+    least: int
+    cpu: str
+    annotation: tuple[str, str] | None
+    urgent: bool
+
+    def member(self) -> dict[str, Any]:
+        """Return a pod of it."""
+        labels = {NAME_LABEL: self.name, MIN_LABEL: str(self.least)}
+        annotations = dict([self.annotation]) if self.annotation else {}
+        metadata = {"name": self.name, "labels": labels, "annotations": annotations}
+        more = {"priorityClassName": "urgent"} if self.urgent else {}
+        return pod_document(self.name, self.cpu, metadata=metadata, **more)
+
+
+class Day:
+    """What happens to a cluster, one thing after the other."""
+
+    def __init__(self, trial: GangTrial, rng: Random) -> None:
+        self._trial = trial
+        self._rng = rng
+        self._groups: list[Group] = []
+
+    async def happens(self, what: str) -> None:
+        """Let *what* happen."""
+        act: Callable[[], Awaitable[None]] = getattr(self, f"_{what}")
+        await act()
+        await self._trial.settle(self._rng.choice((1, 3, 10, 40)))
+
+    async def _gang(self) -> None:
+        rng = self._rng
+        size = rng.randint(1, 5)
+        least = rng.randint(1, size) if rng.random() < 0.4 else size
+        wishes = ((REQUIRED_TOPOLOGY, RACK), (PREFERRED_TOPOLOGY, RACK), (DISRUPTION_MODE, "all"))
+        wish = rng.choice((None, None, *wishes))
+        name, cpu = f"g{len(self._groups)}", rng.choice("2334")
+        group = Group(name, size, least, cpu, wish, rng.random() < 0.3)
+        self._groups.append(group)
+        late = rng.random() < 0.3
+        for _ in range(size - late):
+            await self._trial.create(group.member())
+
+    async def _late(self) -> None:
+        if self._groups:
+            await self._trial.create(self._rng.choice(self._groups).member())
+
+    async def _single(self) -> None:
+        urgent = {"priorityClassName": "urgent"} if self._rng.random() < 0.5 else {}
+        cpu = self._rng.choice("234")
+        await self._trial.create(pod_document("single", cpu, **urgent))
+
+    async def _deletion(self) -> None:
+        if pods := self._trial.pods:
+            await self._trial.delete(self._rng.choice(pods), gently=self._rng.random() < 0.5)
+
+    async def _end(self) -> None:
+        if pods := self._trial.pods:
+            phase = self._rng.choice(("Succeeded", "Failed"))
+            await self._trial.end(self._rng.choice(pods), phase)
+
+    async def _kubelets(self) -> None:
+        await self._trial.kubelets_act()
+
+    async def _time(self) -> None:
+        await self._trial.pass_time(self._rng.randint(1, 4))
+
+    async def _fault(self) -> None:
+        rng = self._rng
+        path = rng.choice(("/binding", "/pods/", "/status", ""))
+        self._trial.fail(Failing(path, rng.choice((0, 409, 500, 503)), rng.random() < 0.5))
+
+    async def _death(self) -> None:
+        self._trial.die_after(self._rng.randint(0, 8))
+
+    async def _node(self) -> None:
+        name = f"n{self._rng.randrange(NODES)}"
+        if name in self._trial.world.kubelets:
+            await self._trial.remove_node(name)
+        else:
+            await self._trial.add_node(name)
+
+
+KINDS = (
+    *("gang",) * 4,
+    *("late", "single", "deletion", "end", "fault", "death", "node"),
+    *("kubelets", "time") * 2,
+)
+
+
+async def live_through(number: int, kinds: list[str]) -> None:
+    """Let *kinds* of things happen, and look at what has become of the gangs."""
+    rng = Random(number)
+    async with gang_trial(NODES, rng) as trial:
+        day = Day(trial, rng)
+        for kind in kinds:
+            await day.happens(kind)
+        trial.calm_down()
+        await calm(trial, _CALM_SECONDS)
+        assert not trial.wrong
+        assert not trial.halves()
+        assert not trial.scheduler.mirror.assumed_count
+        before = trial.placed()
+        await trial.restart()
+        await calm(trial, 3)
+        assert trial.placed() <= before, "the next scheduler finds room that this one has missed"
+        assert not trial.wrong
+
+
+async def calm(trial: GangTrial, seconds: int) -> None:
+    """Let time pass in which nothing goes wrong."""
+    for _ in range(seconds):
+        await trial.kubelets_act()
+        await trial.pass_time(1)
+
+
+@seed(24)
+@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(number=st.integers(0, 1 << 32), kinds=st.lists(st.sampled_from(KINDS), max_size=30))
+def test_gangs_are_whole_whatever_happens(number: int, kinds: list[str]) -> None:
+    """None runs with fewer pods than it needs for longer than it may; no zone is given twice."""
+    asyncio.run(live_through(number, kinds))
