@@ -52,6 +52,8 @@ SCHEDULER_NAME: Final = "numakube-scheduler"
 """What pods name to be placed by us, unless another name is configured."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """What pods are given that name none."""
+SHARD_LABEL: Final = "numakube.dev/shard"
+"""On a node: the shard that owns it while that shard is alive. On a lease: whose it is."""
 HOLDER_PREFIX: Final = "numakube-scheduler_"
 """How the holder of a lease begins that is a scheduler of ours."""
 MAIN_LEASE: Final = ("kube-system", "kube-scheduler")

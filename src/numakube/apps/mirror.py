@@ -177,6 +177,10 @@ class Mirror:
         """How many pods are counted on a node though the server has not said so."""
         return len(self._assumed)
 
+    def assumed_nodes(self) -> set[str]:
+        """Return the nodes on which such pods are counted."""
+        return set(self._assumed.values())
+
     def forget(self, pod: PodInfo) -> None:
         """Stop counting an assumed pod: it was not bound."""
         node = self._assumed.pop(pod.uid, None)

@@ -26,7 +26,7 @@ from numakube.kube.catalog import LEASES
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from numakube.kube.client import Client
     from numakube.kube.object_keys import ObjectKey
@@ -71,6 +71,7 @@ class LeaderElection:
 
     Attributes:
         identity: the name this candidate writes into the lease; it must be unique.
+        annotations: what it writes beside its name from the next renewal on.
     """
 
     def __init__(
@@ -81,8 +82,11 @@ class LeaderElection:
         identity: str,
         timing: LeaseTiming = DEFAULT_TIMING,
         on_new_leader: Callable[[str], None] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.identity = identity
+        self.annotations: Mapping[str, str] = {}
+        self._labels = dict(labels or {})
         self._client = client
         self._clock = client.clock
         self._key = lease
@@ -226,12 +230,23 @@ class LeaderElection:
             acquire_time=old.acquire_time if ours else now,
             lease_transitions=transitions if ours else transitions + 1,
         )
-        return msgspec.structs.replace(lease, spec=spec)
+        meta = lease.metadata
+        metadata = msgspec.structs.replace(
+            meta,
+            labels={**meta.labels, **self._labels},
+            annotations={**meta.annotations, **self.annotations},
+        )
+        return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
     def _new_lease(self) -> Lease:
         now = format_micro_time(self._clock.now())
         return Lease(
-            metadata=ObjectMeta(name=self._key.name, namespace=self._key.namespace),
+            metadata=ObjectMeta(
+                name=self._key.name,
+                namespace=self._key.namespace,
+                labels=self._labels,
+                annotations=dict(self.annotations),
+            ),
             spec=LeaseSpec(
                 holder_identity=self.identity,
                 lease_duration_seconds=self._timing.duration,

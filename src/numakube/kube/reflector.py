@@ -152,6 +152,10 @@ class Reflector(Generic[T]):
     def __str__(self) -> str:
         return f"{self._resource} in {self._namespace}" if self._namespace else str(self._resource)
 
+    def is_behind(self, version: str) -> bool:
+        """Tell whether the store is not known to be right up to *version* yet."""
+        return not self.resource_version or _is_older(self.resource_version, version)
+
     async def run(self) -> None:
         """Mirror until cancelled."""
         while True:

@@ -38,6 +38,7 @@ class Choices:
         image: ours.
         scheduler_name: what pods name in ``spec.schedulerName``; the lease is called so too.
         replicas: of the scheduler and the extender.
+        shards: schedulers that share the nodes; each has that many replicas.
         updater: who fills the topologies.
         period: how often an updater looks; empty for its own default.
         koordinator: whether our exporter also publishes what koordlet does.
@@ -51,6 +52,7 @@ class Choices:
     image: str = IMAGE
     scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
+    shards: int = 1
     updater: str = "numakube"
     period: str = ""
     fingerprint: bool = True
@@ -171,6 +173,7 @@ def _scheduler(choices: Choices) -> list[dict[str, Any]]:
         image=choices.image,
         scheduler_name=choices.scheduler_name,
         replicas=choices.replicas,
+        shards=choices.shards,
         configuration=choices.configuration,
     ).objects()
 

@@ -9,6 +9,7 @@ from numakube.api.scheduler_config import (
     DEFAULT_SCHEDULER,
     MAIN_LEASE,
     SCHEDULER_NAME,
+    SHARD_LABEL,
     configuration_tree,
     numa_configuration,
 )
@@ -44,6 +45,7 @@ class SchedulerManifest:
     Attributes:
         scheduler_name: what pods name in ``spec.schedulerName``.
         replicas: one works, the others stand by.
+        shards: schedulers that share the nodes, in a Deployment each.
         configuration: a KubeSchedulerConfiguration, with the names of its own; by default a profile
             for *scheduler_name*. The lease is called as *scheduler_name* in any case.
     """
@@ -52,13 +54,14 @@ class SchedulerManifest:
     image: str = IMAGE
     scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
+    shards: int = 1
     configuration: dict[str, Any] | None = None
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
         looking = [*debugging_access(NAME, self.namespace), tenant_role(self.namespace)]
         main = self.main_access() if DEFAULT_SCHEDULER in self._names() else []
-        return [*self.access(), *main, *looking, self.config_map(), self.deployment()]
+        return [*self.access(), *main, *looking, self.config_map(), *self.deployments()]
 
     def main_access(self) -> list[dict[str, Any]]:
         """Return the right to kube-scheduler's lease, without which its pods are not ours."""
@@ -88,41 +91,55 @@ class SchedulerManifest:
         return [
             account,
             *cluster_role(NAME, cluster_rules(), account),
-            *role(NAME, self.namespace, lease_rules(self.scheduler_name), account),
+            *role(NAME, self.namespace, self._lease_rules(), account),
         ]
 
-    def deployment(self) -> dict[str, Any]:
-        """Return the Deployment."""
-        labels = {**_NAMED, **SCHEDULER}
+    def _lease_rules(self) -> list[dict[str, Any]]:
+        """Return what leases take; shards have one each, and look for those of the others."""
+        lease = self.scheduler_name
+        if self.shards == 1:
+            return lease_rules(lease)
+        names = [f"{lease}-shard-{number}" for number in range(self.shards)]
+        return [*lease_rules(*names), rule("coordination.k8s.io", ["leases"], ["list"])]
+
+    def deployments(self) -> list[dict[str, Any]]:
+        """Return the Deployment, or that of each shard."""
+        if self.shards == 1:
+            return [self._deployment(NAME)]
+        return [self._deployment(f"{NAME}-{number}", str(number)) for number in range(self.shards)]
+
+    def _deployment(self, name: str, shard: str = "") -> dict[str, Any]:
+        selected = {**_NAMED, **({SHARD_LABEL: shard} if shard else {})}
+        labels = {**selected, **SCHEDULER}
         return {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": NAME, "namespace": self.namespace, "labels": labels},
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
             "spec": {
                 "replicas": self.replicas,
-                "selector": {"matchLabels": dict(_NAMED)},
+                "selector": {"matchLabels": selected},
                 "template": {
                     "metadata": {
                         "labels": dict(labels),
                         "annotations": {HASH: hash_of(self.config_map()["data"])},
                     },
-                    "spec": self._pod(),
+                    "spec": self._pod(selected, shard),
                 },
             },
         }
 
-    def _pod(self) -> dict[str, Any]:
+    def _pod(self, selected: dict[str, Any], shard: str) -> dict[str, Any]:
         return {
             "serviceAccountName": NAME,
             "priorityClassName": "system-cluster-critical",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             **on_control_plane(),
-            **spread(_NAMED),
-            "containers": [self._container()],
+            **spread(selected),
+            "containers": [self._container(shard)],
             "volumes": [{"name": "config", "configMap": {"name": CONFIG}}],
         }
 
-    def _container(self) -> dict[str, Any]:
+    def _container(self, shard: str) -> dict[str, Any]:
         return {
             "name": "scheduler",
             "image": self.image,
@@ -133,6 +150,7 @@ class SchedulerManifest:
                 f"--leader-elect-resource-namespace={self.namespace}",
                 f"--bind-address=0.0.0.0:{_PORT}",
                 "--insecure-serving",
+                *([f"--shard={shard}"] if shard else ()),
             ],
             "ports": [{"name": "metrics", "containerPort": _PORT}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
@@ -183,10 +201,10 @@ def cluster_rules() -> list[dict[str, Any]]:
     ]
 
 
-def lease_rules(lease: str) -> list[dict[str, Any]]:
+def lease_rules(*leases: str) -> list[dict[str, Any]]:
     """Return what electing a leader takes; a name cannot be asked for when creating."""
     group = "coordination.k8s.io"
     return [
         rule(group, ["leases"], ["create"]),
-        rule(group, ["leases"], ["get", "update"], names=[lease]),
+        rule(group, ["leases"], ["get", "update"], names=list(leases)),
     ]

@@ -39,6 +39,7 @@ from numakube.scheduling.numa.topology_match import (
 from numakube.scheduling.numa.topology_match_args import DEFAULT_RESYNC_SECONDS
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling
+from numakube.scheduling.plugins.node_shards import NodeShards
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption
 from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
@@ -72,6 +73,7 @@ class Engine:
     nominations: Nominations
     cache: NumaCache
     guard: RejectionGuard
+    shards: NodeShards
     runtimes: Mapping[str, Runtime]
     resync_seconds: float = DEFAULT_RESYNC_SECONDS
     notes: tuple[str, ...] = ()
@@ -105,6 +107,7 @@ def assemble(
         # Without the NUMA plugin beliefs are of no use, but reports still come.
         cache=shared.cache if shared is not None else Passthrough(),
         guard=RejectionGuard.shared(services),
+        shards=NodeShards.shared(services),
         runtimes=runtimes,
         resync_seconds=float(
             shared.settings.resync_seconds if shared is not None else DEFAULT_RESYNC_SECONDS
@@ -133,6 +136,7 @@ def our_plugins(binder: Factory) -> dict[str, Factory]:
         **KOORDINATOR_PLUGINS,
         **PREEMPTION_PLUGINS,
         DEFAULT_BINDER: binder,
+        NodeShards.name: NodeShards.make,
         RejectionGuard.name: RejectionGuard.make,
         GangScheduling.name: GangScheduling.make,
     }
@@ -163,8 +167,8 @@ def default_profile() -> Defaults:
     ]
     position = next(index for index, ref in enumerate(refs) if ref.name == _BEFORE)
     refs.insert(position, PluginRef(name=DefaultPreemption.name))
-    refs.insert(0, PluginRef(name=RejectionGuard.name))
-    refs.insert(1, PluginRef(name=GangScheduling.name))
+    ours = (NodeShards.name, RejectionGuard.name, GangScheduling.name)
+    refs[:0] = [PluginRef(name=name) for name in ours]
     refs.append(PluginRef(name=DEFAULT_BINDER))
     return Defaults(tuple(refs))
 

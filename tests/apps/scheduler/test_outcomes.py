@@ -23,6 +23,7 @@ from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.testing import Received, ScriptedServer
+from numakube.scheduling.plugins.node_shards import NodeShards
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import until
 
@@ -56,7 +57,8 @@ async def setup() -> AsyncIterator[Setup]:
         ScriptedServer(otherwise=accept) as server,
         connect(server.config, clock=JumpingClock(), rate=0) as client,
     ):
-        outcomes = Outcomes(client, EventRecorder(client, component="test", instance="i"))
+        events = EventRecorder(client, component="test", instance="i")
+        outcomes = Outcomes(client, events, NodeShards())
         task = asyncio.create_task(outcomes.run())
         yield Setup(server, client, outcomes)
         task.cancel()

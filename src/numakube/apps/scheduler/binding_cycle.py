@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from numakube.scheduling.cycle import Chosen
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.queue.entries import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _LAST_BINDINGS_SECONDS: Final = 3.0
 """Within the time between a leader's deadline and the end of its lease."""
 _STOPPING: Final = Bound(Result.FAILED, "the scheduler is stopping")
+_NOT_OURS: Final = Bound(Result.FAILED, "the node went to another shard")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -78,7 +80,9 @@ class BindingCycle:
         results: Results,
         preemptions: Preemptions,
         permits: WaitingPods,
+        shards: NodeShards,
     ) -> None:
+        self._shards = shards
         self._mirror = mirror
         self._queue = queue
         self._results = results
@@ -153,7 +157,9 @@ class BindingCycle:
                 allowed = await self._permits.answer(placement.pod, wait)
             if allowed.ok:
                 async with self._lanes.on(placement.node):
-                    if self._queue.leads:
+                    if not self._shards.holds(self._mirror.cluster.node(placement.node)):
+                        bound = _NOT_OURS
+                    elif self._queue.leads:
                         bound = await self._bind_in_turn(placement)
             else:
                 bound = Bound(Result.FAILED, allowed.message)

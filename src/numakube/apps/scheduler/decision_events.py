@@ -25,8 +25,10 @@ from numakube.values.times import format_time
 if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
+    from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.snapshot.pods import PodInfo
 
+UNSCHEDULABLE: Final = "Unschedulable"
 WRITERS: Final = 8
 """Status patches under way at once."""
 REWRITES_PER_SECOND: Final = 25.0
@@ -44,6 +46,7 @@ class _Wanted:
 
     pod: PodInfo
     status: dict[str, Any] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 class _Refusal(NamedTuple):
@@ -57,8 +60,9 @@ class _Refusal(NamedTuple):
 class Outcomes:
     """Tells users what became of pods; `run` it in a task of its own."""
 
-    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder, shards: NodeShards) -> None:
         self._client = client
+        self._shards = shards
         self._recorder = recorder
         self._wanted: dict[str, _Wanted] = {}
         self._writing: dict[str, asyncio.Event] = {}
@@ -76,7 +80,7 @@ class Outcomes:
         self.forget(pod.uid)
 
     def refused(
-        self, pod: PodInfo, message: str, *, reason: str = "Unschedulable", again: bool = False
+        self, pod: PodInfo, message: str, *, reason: str = UNSCHEDULABLE, again: bool = False
     ) -> None:
         """Say that *pod* fits nowhere, and why.
 
@@ -103,7 +107,8 @@ class Outcomes:
         about = reference_to(PODS, pod.pod)
         self._recorder.warning(about, "FailedScheduling", message, action="Scheduling")
         now = format_time(self._client.clock.now())
-        self._want(pod)["conditions"] = [
+        wanted = self._want(pod)
+        wanted.status["conditions"] = [
             {
                 "type": "PodScheduled",
                 "status": "False",
@@ -112,10 +117,12 @@ class Outcomes:
                 "lastTransitionTime": now,
             }
         ]
+        if reason == UNSCHEDULABLE:
+            wanted.annotations = self._shards.marks(pod)
 
     def nominated(self, pod: PodInfo, node: str) -> None:
         """Say on which node room is being made; the empty name takes it back."""
-        self._want(pod)["nominatedNodeName"] = node or None
+        self._want(pod).status["nominatedNodeName"] = node or None
 
     def gang_released(self, pod: PodInfo, gang: str, needed: int) -> None:
         """Say that *pod* is evicted because too few of its gang run."""
@@ -158,11 +165,11 @@ class Outcomes:
             if self._rewrites:
                 self._refuse(self._rewrites.pop(next(iter(self._rewrites))))
 
-    def _want(self, pod: PodInfo) -> dict[str, Any]:
+    def _want(self, pod: PodInfo) -> _Wanted:
         wanted = self._wanted.setdefault(pod.uid, _Wanted(pod))
         wanted.pod = pod
         self._changed.set()
-        return wanted.status
+        return wanted
 
     async def _write_all(self) -> None:
         while True:
@@ -182,13 +189,18 @@ class Outcomes:
                 done.set()
             if not is_written:
                 newer = self._wanted.get(uid, wanted)
-                self._wanted[uid] = _Wanted(newer.pod, {**wanted.status, **newer.status})
+                status = {**wanted.status, **newer.status}
+                marks = newer.annotations or wanted.annotations
+                self._wanted[uid] = _Wanted(newer.pod, status, marks)
                 await self._client.clock.sleep(RETRY_SECONDS)
 
     async def _write(self, wanted: _Wanted) -> bool:
         """Write a status; tell whether there is nothing more to do about it."""
         pod = wanted.pod
-        change = {"metadata": {"uid": pod.uid}, "status": wanted.status}
+        metadata: dict[str, Any] = {"uid": pod.uid}
+        if wanted.annotations:
+            metadata["annotations"] = wanted.annotations
+        change = {"metadata": metadata, "status": wanted.status}
         try:
             await self._client.patch(
                 PODS,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
+    from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -37,6 +38,7 @@ class SchedulerListener:
         claims: what waits for claims for devices.
         gangs: pods that are scheduled together.
         holds: room for pods that are still to come.
+        shards: which pods are tried by other schedulers first.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SchedulerListener:
         claims: ApiClaimActions,
         gangs: GangMembers,
         holds: Holds,
+        shards: NodeShards,
     ) -> None:
         self._profiles = profiles
         self._queue = queue
@@ -63,6 +66,7 @@ class SchedulerListener:
         self._claims = claims
         self._gangs = gangs
         self._holds = holds
+        self._shards = shards
 
     def pod_waits(self, pod: PodInfo) -> None:
         """Queue a pod of ours."""
@@ -72,10 +76,18 @@ class SchedulerListener:
             return
         self._preemptions.seen(pod)
         self._holds.seen(pod)
+        if self._is_last_resort(pod):
+            self._queue.activate(pod.uid, "every shard has refused it")
         joined = self._gangs.waits(pod)
         self._queue.add(pod)
         if joined and not self._queue.is_gated(pod.uid):
             self._ask_others(pod)
+
+    def _is_last_resort(self, pod: PodInfo) -> bool:
+        """Tell whether *pod* has just become one for which this shard may evict others."""
+        known = self._queue.waiting.get(pod.uid)
+        may_preempt = self._shards.may_preempt
+        return known is not None and not may_preempt(known.pod) and may_preempt(pod)
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""

@@ -144,6 +144,11 @@ class SchedulerMetrics:
         self.leader = Gauge(
             "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
         )
+        self.shard_nodes = Gauge(
+            "numakube_shard_nodes",
+            "Nodes that this scheduler binds pods to; all of them unless shards share them.",
+            registry=registry,
+        )
         self.misaligned = Gauge(
             "numakube_misaligned_pods",
             "Pods that want alignment and do not have it, by cause, as kubectl numa audit finds.",

@@ -49,6 +49,7 @@ from numakube.apps.scheduler.rejections import Rejections
 from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
+from numakube.apps.scheduler.shard_membership import ShardMembership
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
@@ -134,6 +135,7 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
             client,
             recorder_of(options.settings.recorder),
             minor=await _server_minor(client),
+            shard=options.settings.shard,
         )
         listen = listen_of(options.settings.serving, locate=around.locate) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
@@ -151,12 +153,13 @@ class SchedulerProcess:
         topologies: bool = True,
         guarded: bool = True,
         minor: int | None = None,
+        shard: str = "",
     ) -> None:
         """Prepare a scheduler.
 
         One that has no use for *topologies* need not watch them, and one that plays the cluster's
         kube-scheduler need not be *guarded* from it. *minor* is the minor version of the API
-        server's Kubernetes, if it is known.
+        server's Kubernetes, if it is known. Schedulers that each have a *shard* share the nodes.
         """
         self._config = config
         self._client = client
@@ -171,7 +174,6 @@ class SchedulerProcess:
             capacity=_WAITING_EVENTS,
             writers=_EVENT_WRITERS,
         )
-        self._outcomes = Outcomes(client, self._recorder)
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
         claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
@@ -184,6 +186,8 @@ class SchedulerProcess:
         engine = assemble(config, all_plugins(DefaultBinder.make), services)
         for note in engine.notes:
             _log.warning("configuration", note=note)
+        self._outcomes = Outcomes(client, self._recorder, engine.shards)
+        self._shard = self._make_shard(engine, shard) if shard else None
         kinds = (*OBJECT_KINDS, *POD_GROUP_KINDS)
         self.mirror = Mirror(
             client, engine.cluster, engine.cache, kinds=kinds, topologies=topologies
@@ -203,13 +207,18 @@ class SchedulerProcess:
         permits: WaitingPods,
     ) -> Scheduler:
         clock, metrics = self._client.clock, self._metrics
-        queue = PodQueue(_queue_of(self._config, engine), clock)
+        self._queue = queue = PodQueue(_queue_of(self._config, engine), clock)
         results = Results(
             queue, clock, outcomes=self._outcomes, recording=recording, metrics=metrics
         )
         preemptions = Preemptions(self._client, engine, queue, results, self._members)
         bindings = BindingCycle(
-            self.mirror, queue, results=results, preemptions=preemptions, permits=permits
+            self.mirror,
+            queue,
+            results=results,
+            preemptions=preemptions,
+            permits=permits,
+            shards=engine.shards,
         )
         rejections = Rejections(
             engine.guard,
@@ -235,6 +244,7 @@ class SchedulerProcess:
             claims=claims,
             gangs=self._members,
             holds=holds,
+            shards=engine.shards,
         )
         gangs = GangCycle(
             engine,
@@ -264,6 +274,17 @@ class SchedulerProcess:
             holds=holds,
         )
 
+    def _make_shard(self, engine: Engine, name: str) -> ShardMembership:
+        config = self._config.leader_election
+        return ShardMembership(
+            self._client,
+            engine.shards,
+            name=name,
+            lease=_lease_of(config),
+            identity=self.identity,
+            timing=_timing_of(config),
+        )
+
     def _watch(self, engine: Engine) -> None:
         """Let the metrics see what they show."""
         names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
@@ -271,6 +292,10 @@ class SchedulerProcess:
         self._metrics.watch_mirror(self.mirror)
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
+        cluster, shards = engine.cluster, engine.shards
+        self._metrics.shard_nodes.set_function(
+            lambda: float(sum(shards.holds(node) for node in cluster.nodes()))
+        )
         lease = self._config.leader_election.resource_name
         self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))
 
@@ -341,6 +366,8 @@ class SchedulerProcess:
         jobs = [work]
         if self._guard is not None and not self._shares_lease:
             jobs.append(asyncio.create_task(self._guard.run(self._take_over)))
+        if self._shard is not None:
+            jobs.append(asyncio.create_task(self._shard.run(self.mirror, self._queue)))
         try:
             await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -378,6 +405,8 @@ class SchedulerProcess:
         )
 
     def _election(self) -> LeaderElection:
+        if self._shard is not None:
+            return self._shard.election
         if self._guard is not None and self._shares_lease:
             return self._guard.election
         config = self._config.leader_election

@@ -153,5 +153,7 @@ class Scheduler:
     ) -> None:
         message = decision.diagnosis.message()
         self.results.tell_refused(entry, decision, message, started)
-        self._preemptions.follow(entry.pod, decision.nomination, tasks)
+        may_preempt = self.engine.shards.may_preempt(entry.pod)
+        nomination = decision.nomination if may_preempt else None
+        self._preemptions.follow(entry.pod, nomination, tasks)
         self.results.put_back(entry, decision, message, started)

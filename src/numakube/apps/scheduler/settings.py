@@ -30,6 +30,7 @@ from numakube.errors import ConfigError
 from numakube.programs import PROGRAMS
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.values.names import dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,11 @@ class SchedulerSettings:
         metavar="NAME",
         help="Namespace of the lease.",
     )
+    shard: str = setting(
+        "--shard",
+        metavar="NAME",
+        help="Share the nodes with schedulers of other shards; NAME is this one's, such as 0.",
+    )
     recorder: RecorderSettings = group(RecorderSettings)
     connection: ConnectionSettings = group(ConnectionSettings)
     logs: LogSettings = group(LogSettings)
@@ -96,7 +102,15 @@ def configuration_of(
     else:
         config = default_configuration(name or SCHEDULER_NAME)
     election = _election(config.leader_election, flags)
+    _check_shard(flags.get("shard", ""), election)
     return msgspec.structs.replace(config, leader_election=election)
+
+
+def _check_shard(name: str, election: LeaderElectionConfig) -> None:
+    if name and dns_label(name):
+        raise ConfigError(f"--shard {name}: not a name of lower-case letters, digits and dashes")
+    if name and not election.leader_elect:
+        raise ConfigError("--shard needs leader election: shards know each other by their leases")
 
 
 def _from_file(path: str, locate: Locate, notes: list[str]) -> KubeSchedulerConfiguration:

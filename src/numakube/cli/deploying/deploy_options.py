@@ -84,6 +84,13 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Schedulers and extenders that run.",
     )
     @click.option(
+        "--shards",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Schedulers that share the nodes, each with its replicas; for very large clusters.",
+    )
+    @click.option(
         "--updater-type",
         type=click.Choice(UPDATERS, case_sensitive=False),
         default=UPDATERS[0],
@@ -131,6 +138,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         image: str,
         scheduler: ConfiguredScheduler,
         replicas: int,
+        shards: int,
         updater_type: str,
         updater_sync_period: str,
         updater_pfp_enable: bool,
@@ -146,6 +154,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             scheduler_name=scheduler.name,
             configuration=scheduler.configuration,
             replicas=replicas,
+            shards=shards,
             updater=updater_type,
             period=updater_sync_period,
             fingerprint=updater_pfp_enable,

@@ -48,6 +48,7 @@ _MEANINGS: Final = {
     "InterPodAffinity": "A rule about the pods it should be near to, or far from, forbids it.",
     "DynamicResources": "The devices that the pod claims (DRA) are not to be had.",
     "NodeDeclaredFeatures": "Its kubelet does not declare a feature that the pod's spec uses.",
+    "NodeShards": "Another scheduler, which shares the cluster with this one, owns the node.",
     "RejectionGuard": "Its kubelet has just rejected a pod like this; it is left alone.",
     "SchedulingGates": "The pod has scheduling gates; their owner has to remove them.",
 }

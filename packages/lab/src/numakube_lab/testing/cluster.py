@@ -111,11 +111,15 @@ class LabCluster:
         return self.site.connect()
 
     async def start(
-        self, config: KubeSchedulerConfiguration | None = None, client: Client | None = None
+        self,
+        config: KubeSchedulerConfiguration | None = None,
+        client: Client | None = None,
+        *,
+        shard: str = "",
     ) -> RunningScheduler:
         """Start a scheduler; it has its state when this returns."""
         client = client or self.connect()
-        process = SchedulerProcess(config or without_election(), client)
+        process = SchedulerProcess(config or without_election(), client, shard=shard)
         stop = asyncio.Event()
         one = RunningScheduler(process, asyncio.create_task(process.run(stop)), stop, client)
         self.running.append(one)

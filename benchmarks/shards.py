@@ -1,0 +1,123 @@
+"""Pods bound by schedulers that share the nodes: one, two and four shards.
+
+All processes, the API server included, share the cores of this machine. So besides the pods per
+second that were reached there is the CPU time that the busiest shard used for each pod: with a core
+for each shard, and a server that keeps up, a group cannot be faster than that. The figure to look
+at is that bound, relative to one scheduler.
+
+Budget: 2.5 times one scheduler's bound with four shards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks._fleet import create_fleet, plans_of
+from benchmarks.lab_api import cpu_seconds
+from benchmarks.scheduler_throughput import (
+    KUBELET,
+    SHAPE,
+    Observer,
+    api_server,
+    create_pods,
+    kubeconfig_of,
+)
+from numakube.apps.scheduler.shard_membership import GROUP_LABEL, MEMBERS
+from numakube.kube.catalog import LEASES, PODS
+from numakube.kube.connect import connect
+from numakube.kube.connection.cluster_config import load_config
+from numakube.kube.reflector import Reflector, reflecting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.kube.client import Client
+
+NODES: Final = 5000
+PODS_EACH: Final = 2000
+GROUPS: Final = (1, 2, 4)
+WANTED: Final = 2.5
+
+
+def run() -> Iterator[dict[str, object]]:
+    """Measure groups of each size on a server of their own."""
+    alone = 0.0
+    for shards in GROUPS:
+        rate, busiest = measure(shards)
+        at = f"{shards} shard{'s' if shards > 1 else ''}, {NODES} nodes"
+        yield {"metric": f"pods bound per second, {at}", "value": round(rate, 1)}
+        yield {
+            "metric": f"CPU of the busiest shard per pod of all, {at}",
+            "value": round(1000 * busiest, 2),
+            "unit": "ms",
+        }
+        alone = alone or busiest
+    yield {
+        "metric": f"one scheduler's CPU per pod to that of the busiest of {GROUPS[-1]} shards",
+        "value": round(alone / busiest, 2),
+        "wanted": WANTED,
+    }
+
+
+def measure(shards: int) -> tuple[float, float]:
+    """Return the pods bound per second, and the CPU seconds of the busiest shard for each pod."""
+    with tempfile.TemporaryDirectory() as folder, api_server() as url:
+        kubeconfig = Path(folder) / "kubeconfig"
+        kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
+        return asyncio.run(_measure(kubeconfig, shards))
+
+
+async def _measure(kubeconfig: Path, shards: int) -> tuple[float, float]:
+    config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
+    async with connect(config, rate=0) as client:
+        await create_fleet(client, plans_of(NODES, SHAPE, KUBELET))
+        reflector, observer = Reflector(client, PODS), Observer()
+        reflector.store.subscribe(observer)
+        with ExitStack() as stack:
+            names = [str(number) for number in range(shards)]
+            processes = [stack.enter_context(shard(kubeconfig, name)) for name in names]
+            async with reflecting(reflector):
+                await _agreed(client, names)
+                await create_pods(client, observer, {"warm-up"})
+                await observer.all_bound({"warm-up"})
+                return await _burst(client, observer, [one.pid for one in processes])
+
+
+async def _burst(client: Client, observer: Observer, pids: list[int]) -> tuple[float, float]:
+    pods = {f"burst-{number}" for number in range(PODS_EACH)}
+    before, start = [cpu_seconds(pid) for pid in pids], time.perf_counter()
+    await create_pods(client, observer, pods)
+    await observer.all_bound(pods)
+    seconds = time.perf_counter() - start
+    used = [cpu_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
+    return PODS_EACH / seconds, max(used) / PODS_EACH
+
+
+async def _agreed(client: Client, names: list[str]) -> None:
+    """Wait until every shard has announced the whole group."""
+    while True:
+        leases = (await client.list(LEASES, labels=GROUP_LABEL)).items
+        announced = [one.metadata.annotations.get(MEMBERS) for one in leases]
+        if announced == [",".join(names)] * len(names):
+            return
+        await asyncio.sleep(0.2)
+
+
+@contextmanager
+def shard(kubeconfig: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one scheduler of the group."""
+    program = Path(sys.executable).with_name("numakube")
+    words = ["scheduler", "--shard", name, "--log-level", "warning"]
+    words += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0"]
+    with subprocess.Popen([program, *words]) as process:  # noqa: S603 - our own
+        try:
+            yield process
+        finally:
+            process.terminate()
