@@ -17,7 +17,7 @@ from numakube.values.quantity import Quantity, value
 from numakube.values.resources import MEMORY, amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
@@ -277,7 +277,12 @@ def check_zone_limits(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _allowed_zones(view: NodeTopology, config: KubeletConfiguration | None) -> int:
-    told = config.topology_manager_policy_options.get(_MAX_ZONES, "") if config else ""
+    options: Mapping[str, str] = {}
+    if config is not None:
+        options = config.topology_manager_policy_options
+    elif view.report is not None:
+        options = view.report.settings.topology_options
+    told = options.get(_MAX_ZONES, "")
     return int(told) if told.isascii() and told.isdecimal() else view.max_numa_nodes
 
 
