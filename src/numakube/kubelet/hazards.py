@@ -95,6 +95,11 @@ def _endless(node: KubeletNode) -> Iterator[str]:
             yield f"pods with {resource}: {text}"
 
 
+def static_memory_answers(numa_nodes: int) -> bool:
+    """Tell whether a Static Memory Manager comes to an end on a machine of so many NUMA nodes."""
+    return not _no_answer(numa_nodes)
+
+
 def _no_answer(nodes: int) -> str:
     try:
         check_sets(nodes)

@@ -48,6 +48,7 @@ GOOD = KubeletConfiguration(
     eviction_hard={"memory.available": "100Mi"},
 )
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
+WIDE = "2 sockets, 4 cores, smt 2, 16Gi, 32 cxl 8Gi"
 
 
 def facts(config: KubeletConfiguration | None, shape: str = SHAPE, **labels: str) -> ClusterFacts:
@@ -174,6 +175,8 @@ def test_a_control_plane_that_takes_any_pod_is_a_worker_if_there_is_no_other() -
             "1 socket, 4 cores, 8Gi",
             SHAPE,
             "2 sockets, 2 numa, 8 cores, smt 2, 256Gi",
+            "2 sockets, 8 numa each, 2 cores, 2Gi",
+            WIDE,
         ]
     ),
     policy=st.sampled_from(["single-numa-node", "restricted", "best-effort"]),
@@ -204,10 +207,18 @@ def test_the_advice_keeps_whole_cores_for_the_system() -> None:
     assert document["reservedSystemCPUs"] == "0-1,8-9"
 
 
+def test_the_advice_for_many_numa_nodes_leaves_memory_alone() -> None:
+    """The Static Memory Manager of any kubelet would try every set of them."""
+    document = kubelet_configuration(from_shape(WIDE), Advice())
+    assert document["memoryManagerPolicy"] == "None"
+    assert document["topologyManagerPolicyOptions"] == {"max-allowable-numa-nodes": "34"}
+
+
 @pytest.mark.parametrize("form", Form)
-def test_every_form_of_the_advice_says_the_same(form: Form) -> None:
+@pytest.mark.parametrize("shape", [SHAPE, WIDE])
+def test_every_form_of_the_advice_says_the_same(form: Form, shape: str) -> None:
     """What is written for kubeadm, as drop-in, as flags or for OpenShift reads alike."""
-    document = kubelet_configuration(from_shape(SHAPE), Advice(reserved_cores=2))
+    document = kubelet_configuration(from_shape(shape), Advice(reserved_cores=2))
 
     text = written(document, form, pool="worker-numa")
 

@@ -1,7 +1,8 @@
 """A configuration with which a node's kubelet aligns pods, checked by the model of the kubelet.
 
 Reserved memory must equal what is kept from pods to the byte, or the kubelet does not start: what
-administrators get wrong most often is computed here.
+administrators get wrong most often is computed here. On machines of many NUMA nodes the kubelet is
+told to expect them, and the Memory Manager is left off where it would find no end.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from numakube.api.kubelet_flags import write_flags
 from numakube.api.kubelet_sources import OPENSHIFT_KIND
 from numakube.api.yamls import dump_yaml
 from numakube.errors import CorruptCheckpoint, KubeletStartError
+from numakube.kubelet.hazards import static_memory_answers
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore, save
+from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -64,25 +67,32 @@ def kubelet_configuration(machine: Machine, advice: Advice) -> dict[str, Any]:
     Raises:
         KubeletStartError: the kubelet would not start with them on *machine*.
     """
-    home = next((node for node in machine.nodes if node.memory_bytes), machine.nodes[0])
     document: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "cpuManagerPolicy": "static",
         "cpuManagerReconcilePeriod": "5s",
-        "memoryManagerPolicy": "Static",
+        "memoryManagerPolicy": "None",
         "topologyManagerPolicy": advice.policy,
         "topologyManagerScope": advice.scope,
         "reservedSystemCPUs": str(_reserved(machine, advice.reserved_cores)),
         "kubeReserved": {"memory": f"{_KUBE_MEMORY // _MIB}Mi"},
         "evictionHard": {"memory.available": f"{_EVICTION // _MIB}Mi"},
-        "reservedMemory": [
-            {"numaNode": home.id, "limits": {"memory": f"{(_KUBE_MEMORY + _EVICTION) // _MIB}Mi"}}
-        ],
     }
+    if static_memory_answers(len(machine.nodes)):
+        document |= {"memoryManagerPolicy": "Static", "reservedMemory": [_kept_memory(machine)]}
+    if len(machine.nodes) > DEFAULT_MAX_NUMA_NODES:
+        options = {"max-allowable-numa-nodes": str(len(machine.nodes))}
+        document["topologyManagerPolicyOptions"] = options
     config: KubeletConfiguration = read_kubelet_config(msgspec.json.encode(document))
     KubeletNode(machine, settings_of(config, machine))
     return document
+
+
+def _kept_memory(machine: Machine) -> dict[str, Any]:
+    home = next((node for node in machine.nodes if node.memory_bytes), machine.nodes[0])
+    limits = {"memory": f"{(_KUBE_MEMORY + _EVICTION) // _MIB}Mi"}
+    return {"numaNode": home.id, "limits": limits}
 
 
 def written(document: dict[str, Any], form: Form, *, pool: str = "worker") -> str:

@@ -15,7 +15,7 @@ from numakube.api.kubelet_config import with_defaults
 from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
-from numakube.kubelet.hazards import hazards_of
+from numakube.kubelet.hazards import hazards_of, static_memory_answers
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
@@ -81,7 +81,7 @@ def validate_host(
     host: HostKubelet, *, name: str, policies: tuple[str, ...] = ALIGNING_POLICIES
 ) -> list[Finding]:
     """Return what is wrong with the kubelet of one host, as it would start now."""
-    findings = list(_settings(name, host.config, policies))
+    findings = list(_settings(name, host.config, policies, len(host.machine.nodes)))
     try:
         node = KubeletNode(host.machine, settings_of(host.config, host.machine))
     except KubeletStartError as error:
@@ -130,7 +130,9 @@ def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator
     if config is None:
         yield _kubelet(node, "configuration", "", "any value", "no configuration")
         return
-    yield from _settings(node, with_defaults(config), policies)
+    view = facts.view(node)
+    numa_nodes = len(view.zones) if isinstance(view, NodeTopology) else 0
+    yield from _settings(node, with_defaults(config), policies, numa_nodes)
     yield from _start(facts, node, config)
     yield from _state(facts, node)
     yield from _devices(facts, node)
@@ -148,7 +150,7 @@ def _kubelet(node: str, component: str, setting: str, expected: str, detected: s
 
 
 def _settings(
-    node: str, config: KubeletConfiguration, policies: tuple[str, ...]
+    node: str, config: KubeletConfiguration, policies: tuple[str, ...], numa_nodes: int
 ) -> Iterator[Finding]:
     if config.cpu_manager_policy != "static":
         yield _kubelet(node, "CPU manager", "policy", "static", config.cpu_manager_policy)
@@ -160,15 +162,20 @@ def _settings(
         yield _kubelet(
             node, "configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"
         )
+    if static_memory_answers(numa_nodes):
+        yield from _memory(node, config)
+    if config.topology_manager_policy not in policies:
+        expected = " or ".join(policies)
+        yield _kubelet(node, "topology manager", "policy", expected, config.topology_manager_policy)
+
+
+def _memory(node: str, config: KubeletConfiguration) -> Iterator[Finding]:
     if config.memory_manager_policy != "Static":
         yield _kubelet(node, "memory manager", "policy", "Static", config.memory_manager_policy)
     if not config.reserved_memory:
         yield _kubelet(
             node, "configuration", "memory", "reserved memory blocks", "no reserved memory blocks"
         )
-    if config.topology_manager_policy not in policies:
-        expected = " or ".join(policies)
-        yield _kubelet(node, "topology manager", "policy", expected, config.topology_manager_policy)
 
 
 def _period(text: str) -> int | None:
