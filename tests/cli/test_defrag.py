@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from benchmarks.defrag_quality import owned
 from tests.cli.conftest import Ended
+from tests.insight.defrag.test_opened_room import world_of
 from tests.insight.drawing.nodes import bundle
-from tests.insight.test_defrag import owned, world_of
 
 from numakube.testing import pod
 
@@ -42,7 +43,9 @@ def test_a_plan_that_is_not_enough_says_so(numakube: Run, full: Path) -> None:
     plan = json.loads(ended.out)
     assert ended.code == 1
     assert (plan["wanted"], len(plan["nodes"])) == (3, 1)
-    assert plan["steps"][0]["moves"] == [{"pod": "default/a", "from": "n0", "to": "n1"}]
+    move = {"pod": "default/a", "from": "n0", "to": "n1", "cordoned": ["n0"]}
+    assert plan["steps"][0]["moves"] == [move]
+    assert (plan["costs"]["restarts"], plan["costs"]["priorities"]) == (1, {"0": 1})
     assert plan["whyNot"].startswith("0/2 nodes are available")
 
 
@@ -50,4 +53,27 @@ def test_it_has_to_be_said_what_is_to_fit(numakube: Run, full: Path) -> None:
     """As a usage error."""
     ended = numakube("defrag", "--from", full)
     assert ended.code == 2
-    assert "-f FILE, or --open RESOURCES" in ended.err
+    assert "-f FILE, --open RESOURCES, --for pod/NAME" in ended.err
+
+
+def test_the_nodes_that_change_are_drawn(numakube: Run, full: Path) -> None:
+    """As they would be, with who is gone and who has come."""
+    ended = numakube("defrag", "--open", ROOM, "--from", full, "--map")
+    assert "n0" in ended.out
+    assert ended.out.count("default/a") >= 3
+    document = json.loads(
+        numakube("defrag", "--open", ROOM, "--from", full, "--map", "-o", "json").out
+    )
+    assert [one["node"] for one in document["maps"]] == ["n0", "n1"]
+
+
+def test_a_waiting_pod_can_be_named(numakube: Run, tmp_path: Path) -> None:
+    """And one that is not there is an error, not a plan."""
+    made = world_of((owned("a"), owned("b")), (pod("c"), pod("d")))
+    made.pods.append(pod("late", cpu="3"))
+    file = bundle(tmp_path / "late.tar.gz", made.facts())
+    ended = numakube("defrag", "--for", "pod/late", "--from", file)
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "1 of 1 pods fit then; 1 pod is moved.")
+    missing = numakube("defrag", "--for", "podgroup/none", "--from", file)
+    assert (missing.code, "there is no pod group default/none" in missing.err) == (1, True)
+    assert numakube("defrag", "--for", "node/n0", "--from", file).code == 2

@@ -39,7 +39,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
     "defrag": (
         "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
-        "-f pod.yaml --apply",
+        "--for pod/web --apply",
+        "--reduce-stranded --moves 10 --map",
         "-f pod.yaml -o json",
     ),
     "check": ("deploy/", "- < pod.yaml"),

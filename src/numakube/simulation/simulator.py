@@ -124,6 +124,10 @@ class Run:
             waiting=len(self._scheduler.queue),
         )
 
+    def nodes(self) -> tuple[VirtualNode, ...]:
+        """Return the nodes, with what runs on them."""
+        return tuple(self._nodes.values())
+
     def fates(self) -> dict[str, str]:
         """Return by name what has become of each pod that came.
 

@@ -9,7 +9,7 @@ import pytest
 from tests.apps.rebalancer.fragmented import cordon, fragmented, on
 
 from numakube.apps.rebalancer.moving import CORDONED, Mover
-from numakube.insight.defrag import Move, Step
+from numakube.insight.defrag.plan import Move, Step
 from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
 from numakube.kube.patches import merge_patch
 from numakube.testing import until
@@ -32,7 +32,7 @@ async def carry_out(world: LabCluster, app: str, told: list[str], patience: floa
     """Move the pod of *app* from the first node to the second; return why not."""
     pods = {one.metadata.key: one for one in world.pods.store}
     key = next(key for key, one in pods.items() if one.metadata.labels.get("app") == app)
-    step = Step("node-0", (Move(key, "node-0", "node-1"),))
+    step = Step("node-0", (Move(key, "node-0", "node-1", closed=("node-0",)),))
     return await mover(world, told, patience).carry_out(step, pods)
 
 

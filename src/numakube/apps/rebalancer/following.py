@@ -13,12 +13,15 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from numakube.values.resources import CPU, is_memory
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from numakube.apps.rebalancer.moving import Mover
-    from numakube.insight.defrag import Plan
+    from numakube.insight.defrag.plan import Plan
     from numakube.insight.facts import ClusterFacts
+    from numakube.values.resources import Amounts
 
 SETTLING_SECONDS: Final = 60.0
 """How long the reports of nodes may take to show the latest move."""
@@ -32,12 +35,13 @@ class Follower:
     Attributes:
         mover: moves pods.
         look: returns what the cluster is like now.
-        plan: returns the plan for a cluster; it takes a while and runs in a thread.
+        plan: returns the plan for a cluster, with so many moves at most where it could go on for
+            ever; it takes a while and runs in a thread.
     """
 
     mover: Mover
     look: Callable[[], Awaitable[ClusterFacts]]
-    plan: Callable[[ClusterFacts], Plan]
+    plan: Callable[[ClusterFacts, int], Plan]
 
     async def follow(self, plan: Plan, facts: ClusterFacts) -> str:
         """Carry out *plan*, made for *facts*; return why it was given up, or nothing.
@@ -62,7 +66,7 @@ class Follower:
         end = clock.monotonic() + SETTLING_SECONDS
         while True:
             facts = await self.look()
-            again = await asyncio.to_thread(self.plan, facts)
+            again = await asyncio.to_thread(self.plan, facts, rest.moves)
             departure = _worse(again, rest)
             if not departure or clock.monotonic() > end:
                 return facts, again, departure
@@ -76,4 +80,17 @@ def _worse(again: Plan, rest: Plan) -> str:
         return f"{fewer}: {again.why_not}" if again.why_not else fewer
     if again.moves > rest.moves:
         return f"{again.moves} more moves would be needed now, planned were {rest.moves}"
+    if rest.stranded is not None and not _is_less(again.stranded or {}, rest.stranded):
+        return "as much is stranded as before"
     return ""
+
+
+def _is_less(now: Amounts, before: Amounts) -> bool:
+    """Tell whether less is stranded *now*; devices count before the rest."""
+    devices = [
+        sum(count for name, count in amounts.items() if name != CPU and not is_memory(name))
+        for amounts in (now, before)
+    ]
+    if devices[0] != devices[1]:
+        return devices[0] < devices[1]
+    return any(now.get(name, 0) < amount for name, amount in before.items())

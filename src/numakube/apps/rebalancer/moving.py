@@ -5,7 +5,7 @@
     departure = await mover.carry_out(step, pods)     # empty if everything went as planned
 
 Pods leave by the eviction API, so that the API server applies their disruption budgets. While a pod
-moves, the nodes of the step that are still to be emptied are cordoned, with the annotation
+moves, the nodes that the plan keeps its replacement off are cordoned, with the annotation
 `CORDONED` that says since when. However a step ends, by success, by a refusal or by
 cancellation, its nodes are uncordoned. Only a process that is killed leaves them cordoned, which is
 why every run begins with `Mover.lift_leftovers`.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.insight.defrag import Move, Step
+    from numakube.insight.defrag.plan import Move, Step
     from numakube.kube.client import Client
 
 CORDONED: Final = "numakube.dev/cordoned-for-move"
@@ -68,8 +68,8 @@ class Mover:
             ApiError: something is not allowed, or the API server refuses it.
         """
         try:
-            for number, move in enumerate(step.moves):
-                await self._cordon_only({one.from_node for one in step.moves[number:]})
+            for move in step.moves:
+                await self._cordon_only(move.closed)
                 departure = await self._move(move, pods[move.pod])
                 if departure:
                     return departure

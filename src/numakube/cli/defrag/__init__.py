@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.cli.defrag.plan_output import plan_document, plan_lines
 from numakube.cli.shared.cluster_options import (
     cluster_options,
     facts_for,
@@ -15,12 +15,26 @@ from numakube.cli.shared.cluster_options import (
     warn_of_refusal,
 )
 from numakube.cli.shared.connection_options import Timeout
-from numakube.cli.shared.output_option import Output, output_option, print_document
+from numakube.cli.shared.output_option import (
+    Output,
+    can_draw,
+    make_console,
+    output_option,
+    print_document,
+    text_width,
+)
 
 if TYPE_CHECKING:
+    from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.defrag import Plan
+    from numakube.insight.defrag.plan import Plan
     from numakube.insight.facts import ClusterFacts
+
+_WHICH: Final = (
+    "Say what is to be won, by one of -f FILE, --open RESOURCES, --for pod/NAME,"
+    " --for podgroup/NAME and --reduce-stranded."
+)
+_PIPED_WIDTH: Final = 100
 
 
 @click.command("defrag")
@@ -36,6 +50,25 @@ if TYPE_CHECKING:
     "shape",
     metavar="RESOURCES",
     help="Or what such a pod asks for: cpu=16,memory=64Gi,nvidia.com/gpu=2.",
+)
+@click.option(
+    "--for",
+    "target",
+    metavar="KIND/NAME",
+    help="Or a pod that waits (pod/NAME), or the pods of a gang (podgroup/NAME).",
+)
+@click.option(
+    "--reduce-stranded",
+    is_flag=True,
+    help="Or make as much as possible usable that is free and lacks something beside it.",
+)
+@click.option(
+    "--moves",
+    "most",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="With --reduce-stranded: move at most so many pods.",
 )
 @click.option(
     "--count",
@@ -66,6 +99,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --apply: give up if one pod takes longer to move.",
 )
+@click.option("--map", "maps", is_flag=True, help="Draw the nodes that change, changes marked.")
 @namespace_option
 @cluster_options
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
@@ -73,21 +107,27 @@ def command(
     *,
     filename: str | None,
     shape: str | None,
+    target: str | None,
+    reduce_stranded: bool,
+    most: int,
     count: int,
     scheduler_config: str | None,
     apply: bool,
     dry_run: str,
     patience: float,
+    maps: bool,
     namespace: str,
     cluster: ClusterOptions,
     output: Output,
 ) -> int:
     """Which pods would have to move so that these fit?
 
-    The plan has the fewest moves per pod, each confirmed by the scheduler's own plugins and the
-    kubelet model: who leaves which node, and where its controller's next pod will go while that
-    node is cordoned. Daemons, pods without a controller, with local data, of higher priority, or
-    protected by a disruption budget stay where they are. Ends with 1 if not all fit even so.
+    Say what is to be won: room for more pods (-f or --open), for a pod or gang that waits (--for),
+    or less that is stranded. The plan has the fewest moves per pod, each confirmed by the
+    scheduler's own plugins and the kubelet model: who leaves which node, and where its controller's
+    next pod will go while that node is cordoned. Daemons, pods without a controller, with local
+    data, of higher priority, or protected by a disruption budget stay where they are. Ends with 1
+    if not all fit even so.
 
     Nothing is changed, unless --apply is given: then each pod is evicted, its replacement is waited
     for, and the rest is planned again before the next step. It stops, with 1, where a replacement
@@ -95,41 +135,72 @@ def command(
     time, and run again.
     """
     from numakube.apps.gathering import SCHEDULING
+    from numakube.cli.defrag.plan_targets import Planners
     from numakube.cli.explain import configuration_in_file
-    from numakube.cli.shared.wanted_pod import wanted_pod
     from numakube.insight.collected import SCHEDULER_CONFIG
-    from numakube.insight.defrag import plan_moves
-    from numakube.insight.explain.explained_pod import manifest_subject
-    from numakube.insight.scheduler_engine import engine_of
 
     if dry_run != "none" and not apply:
         raise click.UsageError("--dry-run goes with --apply; without it nothing is changed anyway.")
     if apply and not cluster.live:
         raise click.UsageError("--apply needs a live cluster; a bundle cannot be changed.")
-    wanted = wanted_pod(shape, filename, namespace_for(cluster, namespace))
-    if wanted is None:
-        raise click.UsageError("Say which pods: -f FILE, or --open RESOURCES.")
-    config = configuration_in_file(scheduler_config)
+    if sum((filename is not None, shape is not None, target is not None, reduce_stranded)) != 1:
+        raise click.UsageError(_WHICH)
+    space = namespace_for(cluster, namespace)
+    planners = Planners(config=configuration_in_file(scheduler_config), namespace=space)
+    if target is not None:
+        plan_for = planners.waiting(target)
+    elif reduce_stranded:
+        plan_for = planners.less_stranded()
+    else:
+        plan_for = planners.more_pods(_wanted(shape, filename, space), count)
 
-    def plan_for(facts: ClusterFacts) -> Plan:
-        subject = manifest_subject(wanted.pod, classes=facts.priority_classes)
-        engine = engine_of(facts, config, wanted.pod.spec.scheduler_name)
-        return plan_moves(engine, subject.pod, count)
-
-    def show(plan: Plan) -> None:
-        if output in (Output.JSON, Output.YAML):
-            print_document(plan_document(plan), output)
-        else:
-            click.echo("\n".join(plan_lines(plan)))
+    def show(plan: Plan, facts: ClusterFacts) -> None:
+        _show(plan, facts, output, maps=maps)
 
     if apply and dry_run != "client":
         from numakube.cli.defrag.plan_application import Application
 
         dry = dry_run == "server"
-        application = Application(plan=plan_for, show=show, patience=patience, dry_run=dry)
-        return application.run(cluster)
+        return Application(plan=plan_for, most=most, show=show, patience=patience, dry_run=dry).run(
+            cluster
+        )
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
-    plan = plan_for(facts)
-    show(plan)
+    plan = plan_for(facts, most)
+    show(plan, facts)
     warn_of_refusal(facts)
-    return int(len(plan.nodes) < count)
+    return int(len(plan.nodes) < plan.wanted)
+
+
+def _wanted(shape: str | None, filename: str | None, namespace: str) -> Pod:
+    from numakube.cli.shared.wanted_pod import wanted_pod
+
+    wanted = wanted_pod(shape, filename, namespace)
+    if wanted is None:
+        raise click.UsageError(_WHICH)
+    return wanted.pod
+
+
+def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
+    from numakube.cli.defrag.plan_output import plan_document, plan_lines, plan_pictures
+    from numakube.insight.defrag.plan_costs import costs_of
+
+    costs = costs_of(plan, facts)
+    if output in (Output.JSON, Output.YAML):
+        document = plan_document(plan, costs)
+        if maps:
+            from numakube.insight.drawing.map_json import picture_document
+
+            document["maps"] = [picture_document(one) for one in plan_pictures(plan, facts)]
+        print_document(document, output)
+        return
+    click.echo("\n".join(plan_lines(plan, costs)))
+    if maps:
+        from numakube.cli.shared.terminal import print_drawing
+        from numakube.insight.drawing.terminal_map import lines_of
+
+        console = make_console()
+        for picture in plan_pictures(plan, facts):
+            console.print()
+            width = text_width(console, _PIPED_WIDTH)
+            plain = not can_draw(sys.stdout.encoding)
+            print_drawing(console, lines_of(picture, width=width, ascii_only=plain))

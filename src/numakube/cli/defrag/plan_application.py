@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.defrag import Plan
+    from numakube.insight.defrag.plan import Plan
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
 
@@ -34,14 +34,16 @@ class Application:
     """How a plan is to be carried out.
 
     Attributes:
-        plan: makes the plan for a cluster.
+        plan: makes the plan for a cluster, see `Follower`.
+        most: moves that it may take where it could go on for ever.
         show: shows a plan to the user.
         patience: seconds that one move may take.
         dry_run: have the API server check everything, and change nothing.
     """
 
-    plan: Callable[[ClusterFacts], Plan]
-    show: Callable[[Plan], None]
+    plan: Callable[[ClusterFacts, int], Plan]
+    most: int
+    show: Callable[[Plan, ClusterFacts], None]
     patience: float
     dry_run: bool
 
@@ -66,8 +68,8 @@ class Application:
         mover = Mover(client, patience=self.patience, tell=click.echo, dry_run=self.dry_run)
         await mover.lift_leftovers()
         facts = await _look(client)
-        plan = self.plan(facts)
-        self.show(plan)
+        plan = self.plan(facts, self.most)
+        self.show(plan, facts)
         departure = await self._follower(client, _rehearsing(mover)).follow(plan, facts)
         if not departure:
             departure = await self._follower(client, mover).follow(plan, facts)

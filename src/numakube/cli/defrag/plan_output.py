@@ -1,40 +1,73 @@
-"""Plans to move pods, as text and as documents."""
+"""Plans to move pods, as text, as documents and as maps of the nodes that change."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from numakube.values.display import age_text, amount_text, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.defrag import Plan
+    from numakube.insight.defrag.plan import Plan, Step
+    from numakube.insight.defrag.plan_costs import PlanCosts
+    from numakube.insight.drawing.picture import NodePicture
+    from numakube.insight.facts import ClusterFacts
+    from numakube.values.resources import Amounts
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
     """Return the plan for programs."""
-    return {
+    document: dict[str, Any] = {
         "wanted": plan.wanted,
         "nodes": plan.nodes,
-        "steps": [
-            {
-                "node": step.node,
-                "moves": [
-                    {"pod": one.pod, "from": one.from_node, "to": one.to_node} for one in step.moves
-                ],
-            }
-            for step in plan.steps
-        ],
+        "steps": [{"node": step.node, "moves": list(_moves(step))} for step in plan.steps],
         "whyNot": plan.why_not,
+        "costs": {
+            "restarts": costs.restarts,
+            "priorities": {str(priority): count for priority, count in costs.priorities.items()},
+            "disruptionBudgets": {
+                name: {"used": used, "allowed": allowed}
+                for name, (used, allowed) in costs.budgets.items()
+            },
+            "seconds": costs.seconds,
+        },
     }
+    if plan.stranded is not None:
+        after = plan.stranded_after or {}
+        document["stranded"] = {"before": dict(plan.stranded), "after": dict(after)}
+    return document
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def _moves(step: Step) -> Iterator[dict[str, Any]]:
+    for one in step.moves:
+        cordoned = list(one.closed)
+        yield {"pod": one.pod, "from": one.from_node, "to": one.to_node, "cordoned": cordoned}
+
+
+def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
     """Yield the plan as text."""
     for number, step in enumerate(plan.steps, 1):
-        yield f"{number}. Cordon {step.node}, and evict:"
-        for move in step.moves:
-            yield f"     {move.pod}, which goes to {move.to_node}"
-        yield f"   Uncordon {step.node}: one more pod fits there."
+        yield from _step_lines(number, step)
+        won = "one more pod fits there" if plan.stranded is None else "less of it is stranded"
+        yield f"   Uncordon {step.node}: {won}."
+    yield from _outcome(plan) if plan.stranded is None else _stranded(plan)
+    if plan.steps:
+        yield from _cost_lines(costs)
+
+
+def _step_lines(number: int, step: Step) -> Iterator[str]:
+    begin = f"{number}. Cordon"
+    for closed, moves in groupby(step.moves, key=lambda one: one.closed):
+        yield f"{begin} {' and '.join(closed)}, and evict:"
+        for move in moves:
+            from_node = f" from {move.from_node}" if len(closed) > 1 else ""
+            yield f"     {move.pod}{from_node}, which goes to {move.to_node}"
+        begin = "   Now cordon only"
+
+
+def _outcome(plan: Plan) -> Iterator[str]:
     fit = f"{len(plan.nodes)} of {plan.wanted} pods fit"
     if not plan.steps:
         yield f"{fit} as it is." if not plan.why_not else f"{fit}, and no moves help."
@@ -43,3 +76,42 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"{fit} then; {moved}."
     if plan.why_not:
         yield f"The next one does not: {plan.why_not}"
+
+
+def _stranded(plan: Plan) -> Iterator[str]:
+    before, after = plan.stranded or {}, plan.stranded_after or {}
+    if not plan.steps:
+        yield f"Stranded: {_amounts(before)}; no move helps." if before else "Nothing is stranded."
+        return
+    moved = "1 pod is moved" if plan.moves == 1 else f"{plan.moves} pods are moved"
+    yield f"Stranded before: {_amounts(before)}; after: {_amounts(after)}; {moved}."
+
+
+def _amounts(amounts: Amounts) -> str:
+    parts = [amount_text(name, amount) for name, amount in sorted(amounts.items()) if amount]
+    return ", ".join(parts) or "nothing"
+
+
+def _cost_lines(costs: PlanCosts) -> Iterator[str]:
+    if list(costs.priorities) != [0]:
+        parts = [f"{count} of priority {one}" for one, count in costs.priorities.items()]
+        yield f"Restarted: {', '.join(parts)}."
+    for name, (used, allowed) in costs.budgets.items():
+        yield f"Disruption budget {name}: {used} of the {counted(allowed, 'pod')} that may go."
+    if costs.seconds:
+        yield f"That takes about {age_text(costs.seconds)}, as long as these pods took to start."
+
+
+def plan_pictures(plan: Plan, facts: ClusterFacts) -> Iterator[NodePicture]:
+    """Yield each node that changes, as it would be after all moves, with the changes marked."""
+    from numakube.insight.drawing.planned_picture import Plan as Drawn
+    from numakube.insight.drawing.planned_picture import planned
+
+    pods = {one.metadata.key: one for one in facts.pods}
+    moves = [move for step in plan.steps for move in step.moves]
+    for node in dict.fromkeys(name for one in moves for name in (one.from_node, one.to_node)):
+        leaving = [one.pod for one in moves if one.from_node == node]
+        arriving = [pods[one.pod] for one in moves if one.to_node == node]
+        drawn = planned(facts, node, arriving=arriving, leaving=leaving)
+        if isinstance(drawn, Drawn):
+            yield drawn.picture

@@ -124,6 +124,11 @@ class Bench:
         trial.remove(gone)
         return trial.verdict().ok
 
+    def considered(self) -> set[str]:
+        """Return the names of the nodes that the pre-filters leave to the pod."""
+        snapshot = self.engine.cluster.snapshot()
+        return {snapshot.at(int(row)).name for row in self._begin(self.pod).rows}
+
     def trial(self, node: str, *, pod: Pod | None = None) -> Trial | None:
         """Return *node* without pods to be named; ``None`` if the pod is refused before that."""
         there = self.node(node)

@@ -80,19 +80,17 @@ class Basis:
     """What an exact belief rests on.
 
     Attributes:
-        steps: what has happened since the report, or is about to.
-        evicted: pods that are assumed to be gone.
+        steps: what has happened since the report, is about to, or is assumed.
     """
 
     report: Report
     exact: ExactReport
     steps: tuple[Step, ...] = ()
-    evicted: frozenset[str] = frozenset()
 
     @property
     def differs_from_report(self) -> bool:
         """Tell whether anything has happened since the report."""
-        return bool(self.steps or self.evicted)
+        return bool(self.steps)
 
     @property
     def incoming(self) -> list[PodInfo]:
@@ -110,7 +108,6 @@ class Basis:
         """Tell whether the same follows from *other*; a pod's status does not matter."""
         return (
             self.report is other.report
-            and self.evicted == other.evicted
             and len(self.steps) == len(other.steps)
             and all(map(_same_step, self.steps, other.steps))
         )
@@ -204,8 +201,6 @@ class ExactBelief:
                 return None
             self._reference = _free(model)
             uses = _replay(model, self.basis.steps)
-            for uid in self.basis.evicted:
-                remove_pod(model, uid)
             self._settle(model, uses)
             self._shelf.keep(self)
         return self._model
@@ -267,8 +262,8 @@ class ExactBelief:
 
     def without(self, uids: Iterable[str]) -> ExactBelief:
         """Return what is believed when those pods are gone; unknown ones free nothing."""
-        gone = frozenset(uids)
-        basis = replace(self.basis, evicted=self.basis.evicted | gone)
+        gone = tuple(uids)
+        basis = replace(self.basis, steps=(*self.basis.steps, *map(Release, gone)))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
         model = self.model()
         if model is not None:

@@ -1,0 +1,78 @@
+"""What a plan is to achieve: ``--open``, ``-f``, ``--for`` or ``--reduce-stranded``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.shared.kubectl_names import kind_of
+from numakube.errors import ConfigError
+from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting, plan_moves
+from numakube.insight.defrag.stranded_reduction import reduce_stranded
+from numakube.insight.explain.explained_pod import manifest_subject
+from numakube.insight.how_many_fit import copies
+from numakube.insight.scheduler_engine import engine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.api.pod import Pod
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.insight.defrag.plan import Plan
+    from numakube.insight.facts import ClusterFacts
+
+    Planner = Callable[[ClusterFacts, int], Plan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planners:
+    """Makes the function that makes a plan for a cluster."""
+
+    config: KubeSchedulerConfiguration | None
+    namespace: str
+
+    def more_pods(self, pod: Pod, count: int) -> Planner:
+        """Room for *count* pods like *pod*."""
+
+        def plan(facts: ClusterFacts, most: int) -> Plan:
+            del most
+            subject = manifest_subject(pod, classes=facts.priority_classes)
+            engine = engine_of(facts, self.config, pod.spec.scheduler_name)
+            return plan_moves(engine, copies(subject.pod, count))
+
+        return plan
+
+    def waiting(self, target: str) -> Planner:
+        """Room for the pod, or the pods of the gang, that *target* (``pod/NAME``) names."""
+        kind, slash, name = target.partition("/")
+        if not slash or not name or (kind_of(kind) != "pod" and kind.lower() not in _GROUPS):
+            raise click.UsageError(f"--for {target}: write pod/NAME or podgroup/NAME.")
+
+        def plan(facts: ClusterFacts, most: int) -> Plan:
+            del most
+            pods = self._named(facts, kind, name)
+            return plan_for_waiting(
+                engine_of(facts, self.config, pods[0].spec.scheduler_name), pods
+            )
+
+        return plan
+
+    def less_stranded(self) -> Planner:
+        """Less that is free and of no use."""
+        return lambda facts, most: reduce_stranded(engine_of(facts, self.config), most=most)
+
+    def _named(self, facts: ClusterFacts, kind: str, name: str) -> list[Pod]:
+        if kind.lower() in _GROUPS:
+            found = gang_members(facts.pods, self.namespace, name)
+        else:
+            pod = facts.pod(self.namespace, name)
+            found = [pod] if pod is not None else []
+        if not found:
+            what = "pod group" if kind.lower() in _GROUPS else "pod"
+            raise ConfigError(f"there is no {what} {self.namespace}/{name}, or it has no pods")
+        return found
+
+
+_GROUPS = ("podgroup", "podgroups", "pg")

@@ -1,0 +1,98 @@
+"""Plans that open room: for more pods of a kind, for a pod that waits, or for a gang.
+
+    plan = plan_moves(engine, copies(pod, 4))
+
+Each pod counts on the room that those before it leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from numakube.api.pod_phase import has_ended
+from numakube.insight.defrag.plan import Plan
+from numakube.insight.defrag.room_search import RoomSearch
+from numakube.insight.defrag.what_if_cluster import WhatIfCluster
+from numakube.insight.explain.explained_pod import Subject
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import domains_of
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube.api.pod import Pod
+    from numakube.scheduling.assembly import Engine
+
+
+def plan_moves(engine: Engine, pods: Iterable[Pod]) -> Plan:
+    """Return how *pods* can be made to fit; *engine* has them in the end."""
+    return _planned(WhatIfCluster(engine), list(pods))
+
+
+def plan_for_waiting(engine: Engine, pods: Sequence[Pod]) -> Plan:
+    """Return how those of *pods* that have no node can be made to fit, all of one gang or alone.
+
+    Those that have one are among the pods of the plan. A gang that is to stay within one topology
+    domain gets the one in which most of it fits, by the fewest moves.
+    """
+    what_if = WhatIfCluster(engine)
+    waiting = [Subject(one).unbound() for one in pods if not one.spec.node_name]
+    best = Plan(len(pods))
+    for number, selector in enumerate(_domains(engine, pods)):
+        wanted = [_within(one, selector) for one in waiting]
+        plan = _planned(what_if, wanted)
+        what_if.rewind(0)
+        if not number or _rank(plan) < _rank(best):
+            best = plan
+    best.nodes = [one.spec.node_name for one in pods if one.spec.node_name] + best.nodes
+    best.wanted = len(pods)
+    return best
+
+
+def gang_members(pods: Iterable[Pod], namespace: str, group: str) -> list[Pod]:
+    """Return the pods of the group of that name, whichever API it belongs to."""
+    return [
+        one
+        for one in pods
+        if not has_ended(one) and (gang_key(PodInfo(one)) or ("", "", ""))[1:] == (namespace, group)
+    ]
+
+
+def _planned(what_if: WhatIfCluster, pods: Sequence[Pod]) -> Plan:
+    search, plan = RoomSearch(what_if), Plan(len(pods))
+    for pod in pods:
+        node = what_if.arrive(pod)
+        if not node:
+            why = what_if.why
+            step = search.open_room(pod)
+            if step is None:
+                plan.why_not = why
+                break
+            plan.steps.append(step)
+            node = what_if.arrive(pod)
+        plan.nodes.append(node)
+    return plan
+
+
+def _rank(plan: Plan) -> tuple[int, int]:
+    return -len(plan.nodes), plan.moves
+
+
+def _domains(engine: Engine, pods: Sequence[Pod]) -> Iterator[dict[str, str]]:
+    """Yield the labels that nodes of *pods* must have, for each way to choose them."""
+    gang = gang_of(PodInfo(pods[0]), engine.cluster.objects) if pods else None
+    key = gang.required_topology if isinstance(gang, Gang) else ""
+    if not key:
+        yield {}
+        return
+    nodes = (engine.cluster.node(one.spec.node_name) for one in pods if one.spec.node_name)
+    taken = {node.node.metadata.labels.get(key, "") for node in nodes if node is not None}
+    yield from ({key: one} for one in sorted(taken or domains_of(engine.cluster.snapshot(), key)))
+
+
+def _within(pod: Pod, selector: dict[str, str]) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, node_selector={**pod.spec.node_selector, **selector})
+    return msgspec.structs.replace(pod, spec=spec) if selector else pod

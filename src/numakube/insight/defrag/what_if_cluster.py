@@ -1,0 +1,131 @@
+"""A cluster on which pods leave and arrive for a trial, and everything can be taken back.
+
+    mark = cluster.mark()
+    cluster.leave(pod)
+    node = cluster.arrive(again(pod), closed={"node-1"})      # by the scheduler's own cycle
+    cluster.rewind(mark)
+
+The engine's cache knows what nodes report and what it has booked itself, and nothing of pods that
+are only assumed to be gone. So beliefs are made here from those before, one pod less or one more,
+and supposed to be true.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from numakube.insight.how_many_fit import FirstOfEquals, book
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle
+from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.snapshot.belief import Extensible
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.snapshot.belief import NumaBelief
+
+
+class WhatIfCluster:
+    """An engine, and how to undo what was done to it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.why = ""
+        """Why the pod that was refused last was refused."""
+        self.arrived: set[str] = set()
+        """Uids of pods that are not on the cluster yet."""
+        self.left: list[PodInfo] = []
+        """Pods that are on the cluster still, in the order in which they leave."""
+        self._undo: list[Callable[[], None]] = []
+
+    def mark(self) -> int:
+        """Return a point to come back to."""
+        return len(self._undo)
+
+    def rewind(self, mark: int) -> None:
+        """Undo everything since *mark*."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def leave(self, pod: PodInfo) -> None:
+        """Take *pod* off its node."""
+        cluster, name = self.engine.cluster, pod.node_name
+        node = cluster.node(name)
+        belief = node.numa if node is not None else None
+        cluster.remove_pod(pod.uid)
+        self.left.append(pod)
+        if belief is not None:
+            cluster.suppose(name, belief.without((pod.uid,)))
+
+        def undo() -> None:
+            self.left.pop()
+            cluster.place(pod, name)
+            cluster.suppose(name, belief)
+
+        self._undo.append(undo)
+
+    def arrive(self, pod: Pod, *, closed: Collection[str] = ()) -> str:
+        """Put *pod* where the scheduler does, with *closed* nodes cordoned; empty if nowhere."""
+        info, engine = PodInfo(pod), self.engine
+        runtime = engine.runtime_for(info.scheduler_name)
+        cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+        self.why = runtime.pre_enqueue(info).message
+        with self._cordoned(closed):
+            decision = cycle.decide(info, runtime) if not self.why else None
+        if not isinstance(decision, Chosen):
+            self.why = decision.why if decision is not None else self.why
+            return ""
+        name, state = decision.node, decision.state
+        before = self._belief(name)
+        after = before.followed_by(info) if isinstance(before, Extensible) else None
+        booked = book(engine, runtime, state, info, name)
+        engine.cluster.suppose(name, after or self._belief(name))
+        self.arrived.add(info.uid)
+
+        def undo() -> None:
+            self.arrived.discard(info.uid)
+            runtime.unreserve(state, info, name)
+            engine.cluster.take(pending_changes(state), engine.cache)
+            engine.cluster.remove_pod(info.uid)
+            engine.cluster.suppose(name, before)
+
+        self._undo.append(undo)
+        self.why = booked.message
+        return name if booked.ok else ""
+
+    def homes(self, pod: PodInfo) -> frozenset[str]:
+        """Return the nodes that may take *pod*, before their kubelet models are asked."""
+        runtime = self.engine.runtime_for(pod.scheduler_name)
+        snapshot = self.engine.cluster.snapshot()
+        attempt = Attempt(runtime, pod, snapshot, self.engine.nominations)
+        return frozenset(snapshot.at(int(row)).name for row in attempt.feasible_rows())
+
+    def _belief(self, node: str) -> NumaBelief | None:
+        info = self.engine.cluster.node(node)
+        return info.numa if info is not None else None
+
+    @contextmanager
+    def _cordoned(self, names: Collection[str]) -> Iterator[None]:
+        cluster = self.engine.cluster
+        with ExitStack() as stack:
+            for name in names:
+                node = cluster.node(name)
+                if node is None or node.node.spec.unschedulable:
+                    continue
+                stack.callback(cluster.set_node, node.node)
+                spec = msgspec.structs.replace(node.node.spec, unschedulable=True)
+                cluster.set_node(msgspec.structs.replace(node.node, spec=spec))
+            yield
+
+
+def again(pod: PodInfo) -> Pod:
+    """Return the pod that a controller makes in place of *pod*."""
+    meta = msgspec.structs.replace(pod.pod.metadata, uid=f"{pod.uid}:moved")
+    spec = msgspec.structs.replace(pod.pod.spec, node_name="")
+    return msgspec.structs.replace(pod.pod, metadata=meta, spec=spec, status=None)
