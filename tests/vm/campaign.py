@@ -206,6 +206,10 @@ class Campaign:
         self.counts["compared with the model"] += 1
         if cpus != held.cpus.bits or memory != held.memory:
             self._wrong("misjudged", f"{pod.metadata.name}: {foreseen}, kubelet: {held}")
+        books = model.memory.books if model.memory is not None else {}
+        groups, cells = {number: one.cells for number, one in books.items()}, after[1].cells
+        if groups != cells:
+            self._wrong("misjudged", f"{pod.metadata.name}: groups {groups}, kubelet: {cells}")
 
     async def _try_twin(self, document: Mapping[str, Any], pod: Pod) -> None:
         """Ask the kubelet itself about a pod that the scheduler leaves waiting."""
