@@ -1,7 +1,7 @@
 """Addresses of nodes and pods. Nothing listens on them; they tell pods and nodes apart.
 
-Nodes are numbered from 0. Node *n* is 172.16.0.2 + n and gives its pods addresses of a /22 of its
-own within 10.128.0.0/9, which makes room for 8,192 nodes of 1,021 pods.
+Nodes are numbered from 0. Node *n* is 172.16.0.2 + n and gives its pods addresses of a /24 of its
+own within 10.128.0.0/9, which makes room for 32,768 nodes of 253 pods.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numakube.errors import ConfigError
 
 _FIRST_HOST: Final = IPv4Address("172.16.0.2")
 _PODS: Final = IPv4Address("10.128.0.0")
-_BLOCK: Final = 1024
-MAX_NODES: Final = 8192
+_BLOCK: Final = 256
+MAX_NODES: Final = 32768
 # Network address, the node's own bridge and the broadcast address are not given out.
 _FIRST_POD: Final = 2
 _LAST_POD: Final = _BLOCK - 2
@@ -28,7 +28,7 @@ class NodeAddresses:
             raise ConfigError(f"node number {number}: a lab has addresses for {MAX_NODES} nodes")
         self._base = int(_PODS) + number * _BLOCK
         self.host = str(_FIRST_HOST + number)
-        self.cidr = str(IPv4Network((self._base, 22)))
+        self.cidr = str(IPv4Network((self._base, 24)))
         self._next = _FIRST_POD
         self._taken: dict[str, str] = {}
         self._used: set[str] = set()

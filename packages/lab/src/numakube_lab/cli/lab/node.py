@@ -9,6 +9,7 @@ from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.machine_argument import MachineParameter, load_machine
 from numakube_lab.cli.lab.options import ask_lab, name_option
 from numakube_lab.cli.lab.up import DEFAULT_MACHINE
+from numakube_lab.nodes.node_addresses import MAX_NODES
 
 
 @click.group("node", cls=LazyGroup)
@@ -18,7 +19,7 @@ def command() -> None:
 
 @command.command("add")
 @name_option
-@click.option("--count", type=click.IntRange(1, 5000), default=1, show_default=True)
+@click.option("--count", type=click.IntRange(1, MAX_NODES), default=1, show_default=True)
 @click.option(
     "--machine",
     type=MachineParameter(),

@@ -21,6 +21,7 @@ from numakube.errors import ConfigError
 from numakube_lab.cli.lab import background
 from numakube_lab.cli.lab.options import name_option, run_dir
 from numakube_lab.cli.lab.progress import Progress
+from numakube_lab.nodes.node_addresses import MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ _MOST_VFS = 248
 
 @click.command("up")
 @name_option
-@click.option("--nodes", type=click.IntRange(0, 5000), default=3, show_default=True)
+@click.option("--nodes", type=click.IntRange(0, MAX_NODES), default=3, show_default=True)
 @click.option(
     "--machine",
     type=MachineParameter(),
