@@ -8,8 +8,9 @@ messages are those of Kubernetes 1.35.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Final
+
+import msgspec
 
 from numakube.values.gotext import go_text
 from numakube_lab.patching.patch_errors import InapplicablePatch, MalformedPatch, PatchFailure
@@ -54,7 +55,8 @@ def strategic_merge_patch(
             f"json: cannot unmarshal {json_type(patch)} "
             "into Go value of type map[string]interface {}"
         )
-    return _merge_map(copy.deepcopy(document), copy.deepcopy(patch or {}), root)
+    # Many times as fast as ``copy.deepcopy``, for JSON.
+    return _merge_map(msgspec.to_builtins(document), msgspec.to_builtins(patch or {}), root)
 
 
 def _merge_map(original: dict[str, Any], patch: dict[str, Any], schema: Type) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from numakube_lab.schema.jsontext import RepeatedKeys
-from numakube_lab.schema.scalars import plain_number, read, zero
+from numakube_lab.schema.scalars import plain_number, reader_of, zero
 from numakube_lab.schema.types import (
     Emit,
     Field,
@@ -66,7 +66,7 @@ def canonical_struct(struct: Struct, value: dict[str, Any]) -> dict[str, Any]:
         elif item is not None:
             write, droppable = known
             written = write(item)
-            if not (droppable and _is_empty(written)):
+            if written or not droppable:
                 out[name] = written
     for name, make_zero in plan.zeroes.items():
         if name not in out:
@@ -141,8 +141,10 @@ def _writer(kind: Type) -> _Writer:
 
 
 def _scalar_writer(kind: Scalar) -> _Writer:
+    nothing, reader = zero(kind), reader_of(kind)
+
     def write(value: JsonValue) -> JsonValue:
-        return zero(kind) if value is None else read(kind, value)
+        return nothing if value is None else reader(kind, value)
 
     return write
 
@@ -179,10 +181,6 @@ def _is_go_struct(kind: Type) -> bool:
             return kind.go == "runtime.RawExtension"
         case _:
             return False
-
-
-def _is_empty(item: object) -> bool:
-    return item is None or item is False or item in ("", 0) or item in ({}, [])
 
 
 def _combined(struct: Struct, value: RepeatedKeys) -> dict[str, Any]:

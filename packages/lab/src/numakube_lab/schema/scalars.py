@@ -65,6 +65,11 @@ def read(scalar: Scalar, value: object) -> JsonValue:
     return _READERS[scalar.kind](scalar, value)
 
 
+def reader_of(scalar: Scalar) -> Callable[[Scalar, Any], JsonValue]:
+    """Return what `read` does for scalars of that kind."""
+    return _READERS[scalar.kind]
+
+
 def zero(scalar: Scalar) -> JsonValue:
     """Return what Go writes for a scalar that was never set."""
     return _ZEROES[scalar.kind]

@@ -74,7 +74,7 @@ def patch(state: State, call: Call) -> Reply:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     shown = call.shown(existing)
     changed = patched(call, kind, shown, options, call.rules)
-    obj = decode_patched(call, changed, options, call.resource.kind, call.rules)
+    obj = decode_patched(call, changed, options, call.resource.kind, call.rules, before=shown)
     check_name(obj, call.info.name)
     obj = dedupe_owners(call, in_namespace(obj, call.namespace), late=True)
     obj = track(state, call, shown, obj, options)
@@ -146,16 +146,22 @@ def _refused(error: PatchError) -> Refusal:
 
 
 def decode_patched(
-    call: Call, patched: Patched, options: WriteOptions, kind: GVK, rules: Rules
+    call: Call,
+    patched: Patched,
+    options: WriteOptions,
+    kind: GVK,
+    rules: Rules,
+    *,
+    before: Json | None = None,
 ) -> Json:
-    """Return a patched document as an object of *kind*."""
+    """Return a patched document as an object of *kind*; what it has of *before* was checked."""
     obj = patched.document
     sent = GVK.of(obj)
     if sent != kind and call.resource.custom:
         raise _other_kind(obj, sent, kind)
     if sent != kind:
         raise _invalid_patch(obj, inconvertible(sent, kind))
-    problems = _problems(call, obj, rules, strict=options.field_validation != "Ignore")
+    problems = _problems(call, obj, rules, before, strict=options.field_validation != "Ignore")
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
     strict = (*patched.noted, *problems.strict)
@@ -165,8 +171,13 @@ def decode_patched(
     return rules.complete(obj)
 
 
-def _problems(call: Call, obj: Json, rules: Rules, *, strict: bool) -> Problems:
+def _problems(
+    call: Call, obj: Json, rules: Rules, before: Json | None, *, strict: bool
+) -> Problems:
     """Tell what is wrong with a patched document, as the kind of patch has it."""
+    if before is not None and not call.resource.custom:
+        # What was stored is right; a patch leaves the parts alone that it does not name.
+        obj = {key: value for key, value in obj.items() if before.get(key) is not value}
     if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH:
         return check_converted(obj, rules.root, strict=strict)
     # Other patched documents are read in the order of their keys, and so problems are reported.
