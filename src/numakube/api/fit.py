@@ -6,6 +6,8 @@ that the pods of the question had, or else the name of the hold.
 
 from typing import Final
 
+from numakube.api.nodes import Node
+from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.api.wire import Wire
 
@@ -34,6 +36,22 @@ class PodSet(Wire, frozen=True):
     count: int = 1
 
 
+class NewNodes(Wire, frozen=True):
+    """Nodes that do not exist.
+
+    Attributes:
+        node: what they are like; without a *topology*, that of its group is looked for.
+        topology: what they report when they have just joined.
+        like: or the name of a node that is there.
+        count: how many.
+    """
+
+    node: Node | None = None
+    topology: NodeResourceTopology | None = None
+    like: str = ""
+    count: int = 1
+
+
 class FitQuestion(Wire, frozen=True):
     """What is asked.
 
@@ -41,7 +59,7 @@ class FitQuestion(Wire, frozen=True):
         pods: pods that are placed one after the other.
         pod: or one kind of pod, *count* times.
         pod_sets: or several kinds.
-        nodes: nodes that do not exist, as ``numakube simulate --nodes`` describes them.
+        nodes: nodes that do not exist; a text is as ``numakube simulate --nodes`` describes them.
         gang: whether the pods are of use together only, and follow the rules of their pod group.
         preemption: whether pods of lower priority may be thought away.
         hold: keep the room if all of them fit.
@@ -51,7 +69,7 @@ class FitQuestion(Wire, frozen=True):
     pod: Pod | None = None
     count: int = 1
     pod_sets: tuple[PodSet, ...] = ()
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str | NewNodes, ...] = ()
     gang: bool = False
     preemption: bool = False
     hold: Hold | None = None

@@ -17,16 +17,18 @@ import msgspec
 
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
-from numakube.insight.explain.empty_node import new_report
+from numakube.insight.explain.empty_node import idle_copy, new_report
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.api.fit import NewNodes
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 MACHINE: Final = "numakube.dev/machine"
@@ -41,6 +43,8 @@ GROUPS: Final = (
     INSTANCE_TYPE,
 )
 """Labels that nodes of one group have in common."""
+PREFIX: Final = "new-"
+"""How the names of nodes begin that are counted on besides those that are there."""
 _VAGUE: Final = ("memory", "ephemeral-storage", "pods")
 _REMEMBERED: Final = 256
 
@@ -118,6 +122,37 @@ class NodeGroups:
                 self._reports.clear()
             self._reports[text] = known
         return known
+
+
+def new_nodes(
+    asked: NewNodes, cluster: Cluster, *, limit: int
+) -> list[tuple[Node, NodeResourceTopology]]:
+    """Return the nodes that *asked* means beside *cluster*, with what they report.
+
+    Raises:
+        ConfigError: their topology is not known, or they are none or more than *limit*.
+    """
+    if not 0 < asked.count <= limit:
+        raise ConfigError(f"nodes: count: {asked.count} is not between 1 and {limit}")
+    like = cluster.node(asked.like) if asked.like else None
+    node = asked.node if like is None else like.node
+    if node is None:
+        raise ConfigError(f"nodes: there is no node {asked.like!r}, and none is described")
+    report = asked.topology
+    if report is None and like is not None and like.numa is not None:
+        view = like.numa.topology
+        report = None if view is None else new_report(like.numa.nrt, view, like.name)
+    elif report is None:
+        report = NodeGroups().report_for(node, cluster.nodes())
+    if report is None:
+        raise ConfigError(f"nodes: {node.metadata.name}: its topology is not known")
+    names = (f"{PREFIX}{node.metadata.name}-{number}" for number in range(asked.count))
+    return [(idle_copy(node, name), _renamed(report, name)) for name in names]
+
+
+def _renamed(report: NodeResourceTopology, name: str) -> NodeResourceTopology:
+    metadata = msgspec.structs.replace(report.metadata, name=name, uid=name)
+    return msgspec.structs.replace(report, metadata=metadata)
 
 
 def belief_of_its_like(node: Node, known: Iterable[NodeInfo]) -> NumaBelief | None:

@@ -241,3 +241,25 @@ async def test_nothing_is_answered_before_everything_is_listed(place: Place) -> 
 def test_tokens_in_headers(header: str, token: str) -> None:
     """Passwords may have colons."""
     assert token_in(header) == token
+
+
+async def test_an_extender_says_whether_pods_would_fit(place: Place) -> None:
+    """By amounts alone, a pod counts in each zone where it may be; no room is kept."""
+    extender = await place.start()
+    await place.node("a", 8, 3)
+    await place.node("b", 8, 8)
+    anywhere = {"tolerations": [{"operator": "Exists"}]}
+    question = {"pod": pod_document("p", "6", **anywhere), "count": 5}
+
+    async with aiohttp.ClientSession(extender.url) as session:
+        for _ in range(2):
+            async with session.post("/v1/fit", json=question) as response:
+                answer = await response.json()
+            assert sorted(one["node"] for one in answer["placements"]) == ["a", "b"]
+            assert answer["refused"][0]["reason"].startswith("0/2 nodes are available")
+        hold = {**question, "hold": {"name": "j", "seconds": 5}}
+        async with session.post("/v1/fit", json=hold) as response:
+            assert (response.status, await response.text()) == (
+                400,
+                "hold: only a scheduler keeps room",
+            )

@@ -16,7 +16,7 @@ from numakube.apps.host.serving import Health, Listen, Serving
 async def story(process: ExtenderProcess, place: Place, name: str) -> list[dict[str, Any]]:
     """Return the attempts of a pod as the extender serves them."""
     speaker = Speaker("extender", process.identity, lambda: True)
-    debugging = Debugging(place.client, process.mirror, process.recording, speaker)
+    debugging = Debugging(place.client, process.mirror, process.recording, speaker, process.engine)
     listen = Listen(host="127.0.0.1", port=0)
     routes = debugging.routes("127.0.0.1")
     async with (

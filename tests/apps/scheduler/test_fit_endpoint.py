@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from tests.apps.scheduler.served import served
 
@@ -18,6 +19,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     NAME_LABEL,
     REQUIRED_TOPOLOGY,
 )
+from numakube.simulation.node_groups import MACHINE
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
@@ -81,6 +83,31 @@ async def test_nodes_that_do_not_exist_can_be_counted_on(
     assert (answer["fits"], answer["onNewNodes"]) == (7, 4)
     assert (await ask(session, question))["fits"] == 3
     assert len(world.running[0].process.mirror.cluster.row_of) == 2
+
+
+@pytest.mark.parametrize("told", ["like", "group", "topology"])
+async def test_new_nodes_can_be_like_others(
+    world: LabCluster, session: aiohttp.ClientSession, told: str
+) -> None:
+    """Like one that is there, of a group that says what it is like, or with a report."""
+    question = {"pod": pod_document("p", "3"), "count": 8}
+    node = await world.client.get(NODES.raw, "node-0")
+    new: dict[str, Any] = {"count": 2, "like": "node-0"}
+    if told != "like":
+        shape = {MACHINE: f"{SHAPE}; policy=single-numa-node"} if told == "group" else {}
+        node["metadata"] = {"name": "template", "annotations": shape}
+        new = {"count": 2, "node": node}
+    if told == "topology":
+        idle = {"node-0": "node-1"}.get(world.pod("runs").spec.node_name, "node-0")
+        info = world.running[-1].process.mirror.cluster.node(idle)
+        assert info is not None
+        assert info.numa is not None
+        new["topology"] = msgspec.to_builtins(info.numa.nrt)
+
+    answer = await ask(session, {**question, "nodes": [new]})
+
+    assert (answer["fits"], answer["onNewNodes"]) == (7, 4)
+    assert (await ask(session, question))["fits"] == 3
 
 
 async def test_different_pods_are_placed_one_after_the_other(
@@ -217,6 +244,9 @@ def _nodes(world: LabCluster) -> list[Any]:
         ({"pod": {}, "count": 0}, "count: 0 is not between 1 and 1000"),
         ({"pod": {}, "nodes": ["many"]}, "'many'"),
         ({"pods": 3}, "the question"),
+        ({"pod": {}, "nodes": [{"like": "ghost"}]}, "there is no node 'ghost'"),
+        ({"pod": {}, "nodes": [{"node": {"metadata": {"name": "x"}}}]}, "x: its topology is not"),
+        ({"pod": {}, "nodes": [{"like": "node-0", "count": 0}]}, "count: 0 is not between"),
         ({"pod": {}, "hold": {"name": "", "seconds": 1}}, "hold: it needs a name"),
         ({"pod": {}, "hold": {"name": "j", "seconds": 1}, "nodes": ["1 socket"]}, "nodes: no room"),
     ],

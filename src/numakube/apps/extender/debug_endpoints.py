@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from numakube.apps.debugging.attempts import Attempts, node_of
 from numakube.apps.debugging.caches import Caches
+from numakube.apps.debugging.fit_endpoint import Fit
 from numakube.apps.debugging.levels import Levels
 from numakube.apps.debugging.resync import Resync
 from numakube.apps.host.access import Access
+from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -17,13 +19,19 @@ if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.client import Client
+    from numakube.scheduling.assembly import Engine
 
 
 class Debugging:
     """The endpoints."""
 
     def __init__(
-        self, client: Client, mirror: Mirror, recording: Recording, speaker: Speaker
+        self,
+        client: Client,
+        mirror: Mirror,
+        recording: Recording,
+        speaker: Speaker,
+        engine: Engine,
     ) -> None:
         self._client = client
         caches = Caches(mirror, recording, speaker, client.clock)
@@ -32,6 +40,7 @@ class Debugging:
             caches,
             Resync(client, mirror, caches, speaker),
             Levels(speaker, client.clock),
+            Fit(engine, speaker, None, GangMembers()),
         )
 
     def routes(self, host: str) -> list[web.RouteDef]:

@@ -23,6 +23,7 @@ from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
 from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.filter_nodes import Judge
+from numakube.apps.extender.fit_engine import fit_engine
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
 from numakube.apps.extender.settings import (
@@ -44,14 +45,12 @@ from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
-from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.recorder.recorder import FlightRecorder
-from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +145,7 @@ class ExtenderProcess:
 
     Attributes:
         url: where it serves, once it does.
+        engine: says whether pods would fit; what is known of the cluster is kept here.
     """
 
     def __init__(self, options: ExtenderOptions, client: Client) -> None:
@@ -156,10 +156,11 @@ class ExtenderProcess:
         self.identity = f"numakube-extender_{uuid4()}"
         # Whatever comes through kube-scheduler is announced by its bind call; all else is foreign.
         cache = make_cache(options.numa.cache, frozenset())
-        self.mirror = Mirror(client, Cluster(), cache, kinds=_KINDS, namespaces=False)
+        self.engine = fit_engine(options.numa, cache)
+        self.mirror = Mirror(client, self.engine.cluster, cache, kinds=_KINDS, namespaces=False)
         plugin = NodeNUMAResource(self.mirror.cluster, options.placement)
         engine = AllottingEngine(self.mirror.cluster, make_engine(options.numa), plugin)
-        judge = Judge(self.mirror.cluster, engine, Nominations())
+        judge = Judge(self.mirror.cluster, engine, self.engine.nominations)
         holds = Holds(seconds=options.hold_seconds)
         self.claims = self._claims() if options.claims else None
         self.recording = Recording(options.recorder, self.mirror.cluster, client.clock)
@@ -225,7 +226,11 @@ class ExtenderProcess:
             read_seconds=self._options.read_seconds,
         )
         debugging = Debugging(
-            self._client, self.mirror, self.recording, Speaker("extender", self.identity, _always)
+            self._client,
+            self.mirror,
+            self.recording,
+            Speaker("extender", self.identity, _always),
+            self.engine,
         )
         inside = Decider(self.mirror, self._client.clock, role="extender", recording=self.recording)
         pages, close = mounted(self._client, self.mirror, inside, host=listen.host)

@@ -6,7 +6,7 @@ GET /debug/cache, /debug/reservations, POST /debug/resync  see `numakube.apps.de
 GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
 GET /debug/attempts             the last attempts of all pods (`numakube.apps.debugging.attempts`)
 GET, PUT, DELETE /debug/flags/v what is logged
-POST /v1/fit                    whether pods would fit (`numakube.apps.scheduler.fit_endpoint`)
+POST /v1/fit                    whether pods would fit (`numakube.apps.debugging.fit_endpoint`)
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from aiohttp import web
 from numakube.apps.debugging.attempts import Attempts, node_of
 from numakube.apps.debugging.caches import Caches
 from numakube.apps.debugging.documents import Speaker, json_answer
+from numakube.apps.debugging.fit_endpoint import Fit
 from numakube.apps.debugging.levels import Levels
 from numakube.apps.debugging.resync import Resync
-from numakube.apps.scheduler.fit_endpoint import Fit
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.queue.entries import Place
 

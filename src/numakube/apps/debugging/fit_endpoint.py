@@ -1,9 +1,11 @@
-"""Would it fit? Answers with the scheduler's own state, for queues and autoscalers.
+"""Would it fit? Answers with the program's own state, for queues and autoscalers.
 
 POST /v1/fit    {"pods": [POD, ...]}                        these pods, one after the other
                 {"pod": POD, "count": 8}                    so many of one kind
                 {"podSets": [{"pod": POD, "count": 8}]}     or of several kinds
                 {..., "nodes": ["2x 2 sockets, 16 cores"]}  besides nodes that do not exist
+                {..., "nodes": [{"node": NODE}]}            of a node group
+                {..., "nodes": [{"like": "n1"}]}            or like one that is there
                 {..., "gang": true}                         by the rules of their pod group
                 {..., "preemption": true}                   if pods of lower priority made room
                 {..., "hold": {"name": "j", "seconds": 60}} and keep the room if all of them fit
@@ -14,7 +16,7 @@ Nothing is changed and no pod is evicted: but for a hold, the answer is true for
 from __future__ import annotations
 
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
@@ -28,11 +30,12 @@ from numakube.insight.trial_placement import Trial, try_gang, try_pods
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.simulation.node_groups import PREFIX, new_nodes
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.fit import Hold
     from numakube.api.nodes import Node
@@ -40,24 +43,38 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.host.access import Access
-    from numakube.apps.scheduler.holds import Holds
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
 
-    Besides = Sequence[tuple[Node, NodeResourceTopology]]
+    NewNode = tuple[Node, NodeResourceTopology]
 
 MOST_PODS: Final = 1000
 """In one question: nothing is scheduled while it is answered."""
 MOST_NODES: Final = 1000
 LONGEST_HOLD: Final = 3600.0
-_PREFIX: Final = "new-"
+
+
+class Holder(Protocol):
+    """Keeps room for pods that are still to come."""
+
+    def missing(self, name: str, pods: Iterable[PodInfo]) -> list[PodInfo]:
+        """Return those of *pods* that have not come yet and for which no room is kept."""
+        ...
+
+    def keep(self, name: str, seconds: float, places: Iterable[tuple[PodInfo, str]]) -> None:
+        """Keep *places* besides those that are kept under that name."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Give back what is kept under that name."""
+        ...
 
 
 class Fit:
-    """The endpoint of one scheduler."""
+    """The endpoint of a scheduler, or of an extender, which keeps no room."""
 
     def __init__(
-        self, engine: Engine, speaker: Speaker, holds: Holds, members: GangMembers
+        self, engine: Engine, speaker: Speaker, holds: Holder | None, members: GangMembers
     ) -> None:
         self._engine = engine
         self._speaker = speaker
@@ -74,26 +91,31 @@ class Fit:
             question = decode(FitQuestion, await request.read(), subject="the question")
             self._check(question.hold)
             pods = self._pods_of(question)
-            besides = list(_nodes_of(question))
+            besides = self._nodes_of(question)
         except NumakubeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
-        missing = pods if question.hold is None else self._holds.missing(question.hold.name, pods)
+        hold, holds = question.hold, self._holds
+        missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
         trials = self._try(question, missing, besides) if missing else []
-        if question.hold is not None:
-            self._hold(question.hold, missing, trials)
+        if hold is not None and holds is not None:
+            _keep(holds, hold, missing, trials)
         answer = _answer(trials, len(pods), kept=len(pods) - len(missing))
         return json_answer(self._speaker.document("Fit", **answer))
 
     def _check(self, hold: Hold | None) -> None:
         if hold is None:
             return
+        if self._holds is None:
+            raise InvalidValue("hold: only a scheduler keeps room")
         if not self._speaker.leads():
             raise web.HTTPConflict(text="only the scheduler that leads can keep room\n")
         if not hold.name or not 0 <= hold.seconds <= LONGEST_HOLD:
             limits = f"between 0 and {LONGEST_HOLD:.0f} seconds"
             raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
 
-    def _try(self, question: FitQuestion, pods: list[PodInfo], besides: Besides) -> list[Trial]:
+    def _try(
+        self, question: FitQuestion, pods: list[PodInfo], besides: list[NewNode]
+    ) -> list[Trial]:
         preempting = question.preemption
         gang = gang_of(pods[0], self._engine.cluster.objects) if question.gang else None
         if isinstance(gang, MissingGang):
@@ -110,12 +132,17 @@ class Fit:
         why = f"gang {gang.name}: there are {known} of {gang.min_count} needed pods"
         return [Trial(one, reason=why) for one in pods] if known < gang.min_count else []
 
-    def _hold(self, hold: Hold, missing: list[PodInfo], trials: list[Trial]) -> None:
-        """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
-        if not hold.seconds:
-            self._holds.release(hold.name)
-        elif sum(bool(one.node) and not one.victims for one in trials) == len(missing):
-            self._holds.keep(hold.name, hold.seconds, ((one.pod, one.node) for one in trials))
+    def _nodes_of(self, question: FitQuestion) -> list[NewNode]:
+        if question.nodes and question.hold is not None:
+            raise ConfigError("nodes: no room can be kept on nodes that do not exist")
+        known = self._engine.cluster
+        found = list(_described([one for one in question.nodes if isinstance(one, str)]))
+        for one in question.nodes:
+            if not isinstance(one, str):
+                found += new_nodes(one, known, limit=MOST_NODES)
+        if len(found) > MOST_NODES:
+            raise ConfigError(f"nodes: {len(found)}; there may be {MOST_NODES}")
+        return found
 
     def _pods_of(self, question: FitQuestion) -> list[PodInfo]:
         hold = question.hold
@@ -153,16 +180,17 @@ def _as_new(pod: Pod, number: int, hold: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=named, spec=spec)
 
 
-def _nodes_of(question: FitQuestion) -> Iterator[tuple[Node, NodeResourceTopology]]:
-    if not question.nodes:
-        return
-    if question.hold is not None:
-        raise ConfigError("nodes: no room can be kept on nodes that do not exist")
-    nodes = nodes_of_kinds(question.nodes, prefix=_PREFIX)
-    if len(nodes) > MOST_NODES:
-        raise ConfigError(f"nodes: {len(nodes)}; there may be {MOST_NODES}")
+def _keep(holds: Holder, hold: Hold, missing: list[PodInfo], trials: list[Trial]) -> None:
+    """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
+    if not hold.seconds:
+        holds.release(hold.name)
+    elif sum(bool(one.node) and not one.victims for one in trials) == len(missing):
+        holds.keep(hold.name, hold.seconds, ((one.pod, one.node) for one in trials))
+
+
+def _described(kinds: Sequence[str]) -> Iterator[tuple[Node, NodeResourceTopology]]:
     factory = NodeFactory({})
-    for one in nodes:
+    for one in nodes_of_kinds(kinds, prefix=PREFIX):
         node = factory.make(one)
         yield node.object, node.report(1, exact=True)
 
@@ -174,7 +202,7 @@ def _answer(trials: list[Trial], wanted: int, *, kept: int) -> dict[str, Any]:
     return {
         "wanted": wanted,
         "fits": len(placed) + kept,
-        "onNewNodes": sum(one.node.startswith(_PREFIX) for one in placed),
+        "onNewNodes": sum(one.node.startswith(PREFIX) for one in placed),
         "placements": [_placement(one) for one in placed],
         "refused": [{"pod": one.pod.key, "reason": one.reason} for one in refused],
     }
