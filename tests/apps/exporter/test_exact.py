@@ -15,7 +15,11 @@ from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
 from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
-from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.kubelet_checkpoints import (
+    Checkpoints,
+    read_checkpoints,
+    without_dropped_devices,
+)
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
@@ -211,6 +215,25 @@ def test_state_files_of_another_moment_are_the_reason_for_no_report() -> None:
     assert "disagree on pod default/uid" in reason(
         replace(inputs_of(node, pods), checkpoints=before)
     )
+
+
+def test_devices_that_the_kubelet_took_from_a_pod_are_free_though_its_file_has_them() -> None:
+    """A pod that is rejected after a restart is listed without them until its containers end."""
+    machine = replace(from_shape("2 sockets, 4 cores, 8Gi"), devices={})
+    gpus = {GPU: (Device("g0", (0,)), Device("g1", (1,)))}
+    node = start(machine, static_settings(), devices=gpus)
+    one = pod(guaranteed("main", gpu="1"), init=(guaranteed("first", gpu="2"),))
+    admit(node, one)
+    read = inputs_of(node, {"uid": one})
+    (listed,) = read.pods
+    assert without_dropped_devices(read.checkpoints, {"uid": listed}) is read.checkpoints
+
+    bare = replace(listed, containers=tuple(replace(c, devices=()) for c in listed.containers))
+    checkpoints = without_dropped_devices(read.checkpoints, {"uid": bare})
+
+    holding = exact(replace(read, pods=(bare,), checkpoints=checkpoints)).holding("uid")
+    assert holding is not None
+    assert (len(holding.cpus), holding.devices) == (1, {})
 
 
 def test_hugepages_reserved_after_the_kubelet_started_are_the_reason_for_no_report() -> None:

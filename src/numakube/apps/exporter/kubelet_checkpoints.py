@@ -12,9 +12,11 @@ not listed any more counts as gone, whatever they say.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from numakube.api.checkpoints import (
     CPU_STATE,
@@ -106,6 +108,32 @@ def _try(
     except CorruptCheckpoint as error:
         problems.append(Problem(Trouble.BAD_CHECKPOINT, f"{error}; going on without this file"))
         return None
+
+
+def without_dropped_devices(
+    checkpoints: Checkpoints, pods: Mapping[str, PodResources]
+) -> Checkpoints:
+    """Return *checkpoints* without devices that the kubelet has taken from *pods* (by uid).
+
+    A kubelet that is asked for its pods drops the devices of those that are not active at that
+    moment, and does not write it down (Kubernetes 1.35, ``UpdateAllocatedDevices`` in
+    ``pkg/kubelet/cm/devicemanager/manager.go``). A pod that it rejects after its own start is
+    listed again while its containers end: without devices, which the file still has.
+    """
+    state = checkpoints.devices
+    entries = (state and state.pod_device_entries) or ()
+    bare = {
+        uid: {one.name for one in pod.containers}
+        for uid, pod in pods.items()
+        if not any(one.devices for one in pod.containers)
+    }
+    dropped = {one.pod_uid for one in entries if one.container_name in bare.get(one.pod_uid, ())}
+    if state is None or not dropped:
+        return checkpoints
+    kept = tuple(one for one in entries if one.pod_uid not in dropped)
+    return replace(
+        checkpoints, devices=msgspec.structs.replace(state, pod_device_entries=kept or None)
+    )
 
 
 class HiddenUse:

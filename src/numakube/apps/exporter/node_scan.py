@@ -13,7 +13,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
-from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, is_half_written
+from numakube.apps.exporter.kubelet_checkpoints import (
+    Checkpoints,
+    is_half_written,
+    without_dropped_devices,
+)
 from numakube.apps.exporter.kubelet_config_sources import FirstOf
 from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
@@ -183,12 +187,14 @@ class NodeReader:
         self._require_ready(answers, kubelet)
         names = [(pod.namespace, pod.name) for pod in answers.pods]
         uids = await self.pods.uids(names, held_uids(checkpoints))
+        pods = admitted_pods(answers.pods, uids, answers.admitted)
+        known = {uids[name]: pod for pod in pods if (name := (pod.namespace, pod.name)) in uids}
         return NodeInputs(
             hardware=hardware,
             allocatable=self._without_reserved(answers.allocatable),
-            pods=admitted_pods(answers.pods, uids, answers.admitted),
+            pods=pods,
             kubelet=kubelet,
-            checkpoints=checkpoints,
+            checkpoints=without_dropped_devices(checkpoints, known),
             uids=uids,
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
             koordinator=self.koordinator() if self.koordinator is not None else None,
