@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,42 @@ def test_a_run_that_was_cut_off_is_repeated(numakube: Run, mix: Path, tmp_path: 
     assert "runs.jsonl: line 1: not a finished run" in ended.err
 
 
+@pytest.fixture
+def interrupt_when() -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """Return what interrupts the test as Control-C does, as soon as something is true."""
+
+    def begin(is_true: Callable[[], bool]) -> None:
+        def look(*_: object) -> None:
+            if is_true():
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGVTALRM, look)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.01, 0.01)
+
+    before = signal.getsignal(signal.SIGVTALRM)
+    yield begin
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+def test_an_interrupted_sweep_keeps_what_is_finished(
+    numakube: Run,
+    mix: Path,
+    tmp_path: Path,
+    interrupt_when: Callable[[Callable[[], bool]], None],
+) -> None:
+    """Finished arms are printed, finished runs are kept, and the words say how to go on."""
+    kept = tmp_path / "runs.jsonl"
+    line = ("simulate", *NODES, "-f", mix, "--scheduler", "least-allocated", "--resume", kept)
+    more = (f"--policy={policy}" for policy in ("none", "best-effort", "restricted"))
+    interrupt_when(lambda: kept.exists() and len(kept.read_bytes().splitlines()) >= 1)
+    ended = numakube(*line, *more, "--seeds", 1, "-j", 1, "-o", "csv")
+    finished = len(kept.read_bytes().splitlines())
+    assert (ended.code, finished) == (130, len(ended.out.splitlines()) - 1)
+    assert f"{finished} of 3 runs finished and kept; the same command with --resume" in ended.err
+
+
 def test_a_change_is_compared_with_the_cluster_as_it_is(numakube: Run, bundle: Path) -> None:
     """A stricter policy rejects what ran on two zones."""
     ended = numakube(
@@ -159,6 +196,25 @@ def test_what_makes_no_sense_is_named(
     assert ended.code in (1, 2)
     assert message in ended.err
     assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]", "spec.resourceClaims"),
+        ("volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]", "volumes[0].persist"),
+        ("volumes: [{name: tmp, emptyDir: {}}, {name: e, ephemeral: {}}]", "volumes[1].ephemeral"),
+    ],
+)
+def test_what_no_simulation_makes_is_refused_with_pod_and_field(
+    numakube: Run, mix: Path, field: str, message: str
+) -> None:
+    """A pod with claims would wait for ever, and count as one for which there is no room."""
+    mix.write_text(f"{MIX}  template: {{{field}}}\n")
+    ended = numakube("simulate", *NODES, "-f", mix)
+    assert ended.code == 1
+    assert "Pod default/train" in ended.err
+    assert message in ended.err
 
 
 def test_a_run_without_pods_is_refused(numakube: Run) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from numakube.api.meta import OwnerReference
+from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.facts import facts_of
 from numakube.kubelet.outcome import Rejected
@@ -21,7 +22,7 @@ from numakube.simulation.observed_cluster import cluster_of, collected_of, waiti
 from numakube.simulation.seed_summary import estimate
 from numakube.simulation.simulator import simulate
 from numakube.simulation.virtual_node import NodeFactory
-from numakube.simulation.workload import OwnerKind, Workload
+from numakube.simulation.workload import Arrival, OwnerKind, Workload, check_simulated
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.testing import World, pod
 from numakube.testing.pods import running
@@ -234,3 +235,15 @@ def test_estimates_have_the_confidence_interval_of_student() -> None:
     found = estimate([1.0, 2.0, 3.0])
     assert found.mean == 2.0
     assert found.half_width == pytest.approx(4.303 / 3**0.5)
+
+
+def test_a_volume_whose_claim_is_known_of_the_cluster_can_be_simulated() -> None:
+    """A pod with a PersistentVolumeClaim comes if the cluster has the claim in its namespace."""
+    source = PersistentVolumeClaimVolumeSource(claim_name="data")
+    one = pod("a")
+    volumes = (Volume(name="data", persistent_volume_claim=source),)
+    one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, volumes=volumes))
+    workload = Workload(arrivals=(Arrival(at=0.0, pod=one),))
+    check_simulated(workload, {"default/data"})
+    with pytest.raises(MalformedObject, match=r"Pod default/a: spec.volumes\[0\].persistent"):
+        check_simulated(workload, {"other/data"})

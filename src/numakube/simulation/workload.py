@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from numakube.errors import MalformedObject
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.traces.trace_samples import most_of
 from numakube.values.resources import CPU, is_extended, quantities_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from numakube.api.pod import Pod
 
@@ -66,15 +67,14 @@ class Workload:
     notes: tuple[str, ...] = ()
 
 
-def typical_pods(workloads: Iterable[Workload]) -> tuple[Mapping[str, object], ...]:
+def typical_pods(workload: Workload) -> tuple[Mapping[str, object], ...]:
     """Return the commonest pods, by CPUs and devices, as LeastFragmentation takes them.
 
     They make up 95 % of all that come.
     """
     counted: Counter[tuple[tuple[str, int], ...]] = Counter()
     known: dict[int, tuple[tuple[str, int], ...]] = {}
-    arrivals = [arrival for workload in workloads for arrival in workload.arrivals]
-    for arrival in arrivals:
+    for arrival in workload.arrivals:
         # Pods that are alike share a spec.
         shape = known.get(id(arrival.pod.spec))
         if shape is None:
@@ -87,3 +87,37 @@ def typical_pods(workloads: Iterable[Workload]) -> tuple[Mapping[str, object], .
         {"requests": quantities_of(dict(shape)), "weight": count}
         for shape, count in most_of(counted).items()
     )
+
+
+def check_simulated(workload: Workload, volume_claims: Container[str]) -> None:
+    """Refuse pods that would wait for ever for what no simulation makes.
+
+    Args:
+        workload: what comes.
+        volume_claims: the PersistentVolumeClaims that are known, as ``namespace/name``.
+
+    Raises:
+        MalformedObject: a pod has resource claims, or a volume whose claim is not known.
+    """
+    checked: set[tuple[int, str]] = set()
+    for arrival in workload.arrivals:
+        pod = arrival.pod
+        kind = id(pod.spec), pod.metadata.namespace
+        if kind not in checked:
+            checked.add(kind)
+            for path, problem in _unsimulated(pod, volume_claims):
+                name = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+                raise MalformedObject(f"Pod {name}", problem, path=path)
+
+
+def _unsimulated(pod: Pod, volume_claims: Container[str]) -> Iterator[tuple[str, str]]:
+    if pod.spec.resource_claims:
+        yield "spec.resourceClaims", "resource claims (DRA) are not simulated; leave the pod out"
+    namespace = pod.metadata.namespace or "default"
+    for number, volume in enumerate(pod.spec.volumes):
+        path, source = f"spec.volumes[{number}]", volume.persistent_volume_claim
+        if volume.ephemeral is not None:
+            yield f"{path}.ephemeral", "claims made from templates are not simulated"
+        if source is not None and f"{namespace}/{source.claim_name}" not in volume_claims:
+            known = f"PersistentVolumeClaim {source.claim_name!r} is not known of the cluster"
+            yield f"{path}.persistentVolumeClaim", known

@@ -155,7 +155,7 @@ def test_the_commonest_pods_can_be_those_to_keep_room_for() -> None:
     pods = [a_pod("a"), a_pod("b", gpu_milli=300), a_pod("c", gpus=0, gpu_milli=0)]
     cluster = trace_cluster([BIG])
     workload = trace_workload(pods, cluster, Promotion(order=Order.TRACE))
-    typical = typical_pods([workload])
+    typical = typical_pods(workload)
     assert typical == (
         {"requests": {"cpu": "12", GPU: "1"}, "weight": 2},
         {"requests": {"cpu": "12"}, "weight": 1},

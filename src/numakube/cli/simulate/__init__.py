@@ -222,13 +222,19 @@ def command(
     """
     from numakube.cli.simulate.simulation_inputs import Given, read_runs
     from numakube.cli.simulate.simulation_output import print_results, write_report
-    from numakube.cli.simulate.sweeping import Places, results_of
+    from numakube.cli.simulate.sweeping import Interrupted, Places, results_of
 
     runs = read_runs(
         Given(cluster=current_cluster(), machine=machine, seeds=range(1, seeds + 1), **given)
     )
     kept = Path(resume) if resume else None
-    results = results_of(runs, Places(jobs=jobs, resume=kept, dask=scheduler_address))
+    try:
+        results = results_of(runs, Places(jobs=jobs, resume=kept, dask=scheduler_address))
+    except Interrupted as stopped:
+        if stopped.results:
+            print_results(runs, stopped.results, output)
+        click.echo(stopped, err=True)
+        raise
     if report is not None:
         write_report(Path(report), runs, results)
     print_results(runs, results, output)

@@ -27,7 +27,7 @@ from numakube.simulation.sweep import PlannedRun
 from numakube.simulation.traces.promotion import promotion_of
 from numakube.simulation.traces.trace_rows import read_nodes, read_pods
 from numakube.simulation.traces.traced_cluster import trace_cluster, trace_workload
-from numakube.simulation.workload import Arrival, OwnerKind, Workload, typical_pods
+from numakube.simulation.workload import Arrival, OwnerKind, Workload, check_simulated, typical_pods
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.values.durations import SECOND, parse_duration
 from numakube.values.resources import CPU, MEMORY, is_extended
@@ -99,12 +99,15 @@ def read_runs(given: Given) -> list[PlannedRun]:
         }
     if not cluster.running and not any(one.arrivals for one in workloads.values()):
         raise ConfigError("no pod runs and none comes: give -f FILE with what is to come")
-    for arm in _arms(given, cluster, [*workloads.values()], alone=bool(changes)):
+    for arm in _arms(given, cluster, workloads[given.seeds[0]], alone=bool(changes)):
         runs += [
             PlannedRun(cluster=cluster, workload=workload, arm=arm, seed=seed, options=options)
             for seed, workload in workloads.items()
         ]
-    return [*runs, *_changed_runs(runs, changes)] if changes else runs
+    runs += list(_changed_runs(runs, changes)) if changes else []
+    for workload in {id(run.workload): run.workload for run in runs}.values():
+        check_simulated(workload, cluster.objects.get("claims", {}))
+    return runs
 
 
 def _changed_runs(runs: Sequence[PlannedRun], changes: Changes) -> Iterator[PlannedRun]:
@@ -225,7 +228,7 @@ def _workload(
 
 
 def _arms(
-    given: Given, cluster: SimulatedCluster, workloads: Sequence[Workload], *, alone: bool
+    given: Given, cluster: SimulatedCluster, workload: Workload, *, alone: bool
 ) -> Iterator[Arm]:
     """Yield every scheduler with every way to set kubelets.
 
@@ -233,7 +236,7 @@ def _arms(
     """
     names = given.schedulers or (() if given.configs else ("numakube",) if alone else SCHEDULERS)
     resources = _counted(cluster)
-    typical = partial(typical_pods, workloads)
+    typical = partial(typical_pods, workload)
     arms = [scheduler_arm(name, resources, typical) for name in names]
     arms += [_configured(file) for file in given.configs]
     for arm in arms:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,10 +16,11 @@ from numakube.cli.shared.output_option import make_console
 from numakube.errors import ClusterUnreachable, MalformedObject
 from numakube.simulation.run_result import RunResult  # noqa: TC001 - msgspec reads it
 from numakube.simulation.sweep import PlannedRun, digest, sweep
+from numakube.values.display import counted
 from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -49,20 +51,53 @@ class _Kept(msgspec.Struct, frozen=True):
     result: RunResult
 
 
+class Interrupted(KeyboardInterrupt):
+    """Control-C; says what becomes of runs that are finished.
+
+    Attributes:
+        results: of arms of which every run is finished.
+    """
+
+    def __init__(self, words: str, results: Sequence[RunResult]) -> None:
+        super().__init__(words)
+        self.results = results
+
+
 def results_of(runs: Sequence[PlannedRun], places: Places) -> list[RunResult]:
-    """Return the result of each of *runs*, in order."""
+    """Return the result of each of *runs*, in order.
+
+    Raises:
+        Interrupted: by the user.
+    """
     keys = [digest(run) for run in runs] if places.resume else [""] * len(runs)
     known = _read(places.resume) if places.resume else {}
     wanted = [run for run, key in zip(runs, keys, strict=True) if key not in known]
     done = {_name(run): known[key] for run, key in zip(runs, keys, strict=True) if key in known}
     key_of = {_name(run): key for run, key in zip(runs, keys, strict=True)}
-    with _executor(len(wanted), places) as executor, _progress(len(runs), len(done)) as advance:
-        for run, result in sweep(wanted, executor):
-            done[_name(run)] = result
-            if places.resume:
-                _append(places.resume, _Kept(key_of[_name(run)], result))
-            advance(run.title)
+    try:
+        with _executor(len(wanted), places) as executor, _progress(len(runs), len(done)) as advance:
+            for run, result in sweep(wanted, executor):
+                done[_name(run)] = result
+                if places.resume:
+                    _append(places.resume, _Kept(key_of[_name(run)], result))
+                advance(run.title)
+    except KeyboardInterrupt:
+        raise _interrupted(runs, done, places) from None
     return [done[_name(run)] for run in runs]
+
+
+def _interrupted(
+    runs: Sequence[PlannedRun], done: Mapping[tuple[str, int], RunResult], places: Places
+) -> Interrupted:
+    """Return what is finished, and how to go on."""
+    words = f"interrupted: {len(done)} of {counted(len(runs), 'run')} finished"
+    if places.resume:
+        words += f" and kept; the same command with --resume {places.resume} goes on"
+    elif done:
+        words += "; with --resume FILE they would be kept"
+    unfinished = {run.arm.name for run in runs if _name(run) not in done}
+    whole = [done[_name(run)] for run in runs if run.arm.name not in unfinished]
+    return Interrupted(words, whole)
 
 
 def _name(run: PlannedRun) -> tuple[str, int]:
@@ -80,11 +115,20 @@ def _executor(count: int, places: Places) -> Iterator[Executor | None]:
     if jobs <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context(_START))
+    pool = ProcessPoolExecutor(jobs, get_context(_START), initializer=_leave_interrupts_to_parent)
     try:
         yield pool
+    except KeyboardInterrupt:
+        for process in active_children():
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_parent() -> None:
+    """Let Control-C on a terminal, which reaches all processes, be an affair of the first one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -124,7 +168,7 @@ def _progress(total: int, done: int) -> Iterator[Callable[[str], None]]:
 
 
 def _read(file: Path) -> dict[str, RunResult]:
-    """Return the finished runs in *file*; a last line that was cut off is passed over.
+    """Return the finished runs in *file*; a last line that was cut off is removed.
 
     Raises:
         MalformedObject: it has something else than runs in it.
@@ -135,6 +179,7 @@ def _read(file: Path) -> dict[str, RunResult]:
     lines = file.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
+            os.truncate(file, file.stat().st_size - len(line))
             break
         try:
             kept = msgspec.json.decode(line, type=_Kept)
