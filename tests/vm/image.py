@@ -37,6 +37,7 @@ DISK_SIZE: Final = "4G"
 FEATURES: Final = "has_journal,extent,dir_index,filetype"
 """What makes of an ext2 something that overlayfs can work on, without a long check."""
 _EXECUTABLE: Final = ("usr/local/bin/numakube",)
+_EXTRAS: Final = ("exporter", "sriov", "enforcer", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,7 @@ def _requirements() -> list[str]:
     """Return what numakube's components need, from its own description."""
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
-    wanted = {*project["dependencies"], *optional["exporter"], *optional["scheduler"]}
-    return sorted(wanted)
+    return sorted({*project["dependencies"], *(one for name in _EXTRAS for one in optional[name])})
 
 
 def tar_of(files: Mapping[str, str | bytes], *, executable: Sequence[str] = ()) -> bytes:
