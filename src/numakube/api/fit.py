@@ -30,7 +30,7 @@ class Hold(Wire, frozen=True):
 
 
 class PodSet(Wire, frozen=True):
-    """So many pods of one kind."""
+    """A number of equal pods."""
 
     pod: Pod
     count: int = 1

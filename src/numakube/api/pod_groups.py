@@ -1,7 +1,7 @@
 """Groups of pods that run together or not at all, as three APIs describe them.
 
 Kubernetes 1.37 has PodGroup in ``scheduling.k8s.io/v1beta1``; coscheduling
-(``scheduling.x-k8s.io``) and Volcano (``scheduling.volcano.sh``) have one of their own, both with
+(``scheduling.x-k8s.io``) and Volcano (``scheduling.volcano.sh``) each have their own, with
 ``minMember``.
 """
 
@@ -14,7 +14,7 @@ from numakube.api.wire import Wire
 
 
 class GangPolicy(Wire, frozen=True):
-    """Pods are scheduled all together: at least so many at a time."""
+    """Pods are scheduled together: at least ``minCount`` at a time."""
 
     min_count: int = 1
 

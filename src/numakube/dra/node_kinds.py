@@ -56,7 +56,7 @@ class NodeKinds:
         return known[1]
 
     def pool_changed(self, pool: PoolId) -> None:
-        """Take note that a device of *pool* was taken or given back."""
+        """Note that a device of *pool* was allocated or released."""
         for name in self._users.get(pool, ()):
             if self._known.pop(name, None) is not None:
                 self.changed.append(name)

@@ -3,7 +3,7 @@
     DraDevices(objects, minor=37).on(node)
 
 Devices are on a node if their slice, or they themselves, name it. Those that several nodes reach
-over a network are on none of them, and a pool of which slices are missing has none. Who holds a
+over a network are on none of them, and an incomplete pool has none. Who holds a
 device is read from the allocations of claims; one with admin access holds nothing.
 """
 
@@ -229,7 +229,7 @@ def zones_with_devices(
 
 
 def zones_needed(claimed: Sequence[DraDevice], devices: Sequence[DraDevice]) -> int:
-    """Return on how many NUMA nodes so many devices are at least, if nobody else had any."""
+    """Return the fewest NUMA nodes with so many devices, as if all devices were free."""
     needed = 0
     for driver, count in Counter(one.id.driver for one in claimed if one.zone is not None).items():
         by_zone = Counter(one.zone for one in devices if one.id.driver == driver)

@@ -25,7 +25,7 @@ _WORDS: Final = {
 def closeness_of(report: ExactReport, holding: Holding) -> Closeness | None:
     """Return how close the worst pair of devices of different resources is.
 
-    Devices are paired as well as can be, as a program that uses them would. ``None`` if the pod
+    Devices are paired in the best way, as a program that uses them would. ``None`` if the pod
     has devices of fewer than two resources, or if it is not known how they are connected.
     """
     groups = [

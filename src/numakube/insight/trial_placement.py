@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What would become of one pod.
+    """Where one pod would go.
 
     Attributes:
         node: where it would go; empty if nowhere.
-        use: what it would hold there, by NUMA node, if that can be foreseen.
-        reason: why it would go nowhere.
+        use: what it would hold there, by NUMA node, if that can be predicted.
+        reason: why no node takes it.
         victims: pods that would be evicted for it.
     """
 

@@ -1,10 +1,12 @@
 """How close to each other the devices are that a kubelet will hand out.
 
-A container that asks for GPUs and for network cards wants each of the scarcer ones to have one of
-the others beside it. `pairing` pairs them so that the worst pair is as good as can be.
+A container with GPUs and network cards wants each device of the resource with fewer devices to
+have one of the other resource beside it. `pairing` pairs them so that the worst pair is as close as
+possible.
 
 Which devices the kubelet hands out is certain if the model knows how it chooses: if the plugin of
-the resource has told its preference, or if all devices near the container's NUMA nodes are needed.
+the resource has published its preference, or if all devices near the container's NUMA nodes are
+needed.
 Otherwise the kubelet takes any of them (it iterates over a Go map, kubelet 1.37:
 ``devicesToAllocate``), or leaves it to a plugin whose preference is not known. Then luck decides:
 `foresee` says how close the devices may be, and how likely that is if every choice is as likely.
@@ -69,9 +71,9 @@ class Prospect:
     Attributes:
         container: the container; empty if it is the pod as a whole.
         resources: those whose devices are paired.
-        chances: how likely the worst pair is how close; ``None`` in place of a likelihood if there
-            are too many choices to tell. Closest first.
-        unknown: resources of which it is not known how the devices are connected.
+        chances: the likelihood of each closeness of the worst pair, closest first; ``None`` instead
+            of a likelihood if there are too many choices.
+        unknown: resources whose devices are connected in an unknown way.
     """
 
     container: str = ""
@@ -98,7 +100,7 @@ class Prospect:
 
 
 def pairing(tree: DeviceTree, groups: Sequence[Functions]) -> Closeness | None:
-    """Return how close the worst pair is if each two *groups* are paired as well as can be."""
+    """Return how close the worst pair is if every two *groups* are paired in the best way."""
     worst: Closeness | None = None
     for one, other in combinations(groups, 2):
         level = _worst_pair(tree, one, other)

@@ -93,7 +93,7 @@ def address_of(text: str) -> str:
 
 
 def path_of(parts: Iterable[str], numa_node: int | None) -> PciPath | None:
-    """Return the path of which *parts* are the names in sysfs; ``None`` if it is of no function."""
+    """Return the path whose names in sysfs are *parts*; ``None`` if it is not a function's."""
     names = [part.lower() for part in parts]
     roots = [name for name in names if _ROOT.fullmatch(name)]
     functions = [name for name in names if _ADDRESS.fullmatch(name)]
@@ -108,8 +108,8 @@ class DeviceTree:
 
     Attributes:
         paths: by address.
-        links: how many NVLink or xGMI links connect two functions, the lower address first. Pairs
-            that are not there have none, or none that the machine tells of.
+        links: how many NVLink or xGMI links connect two functions, the lower address first. Other
+            pairs have none, as far as the machine reports.
         dies: the CPUs of each die, on machines whose packages have several; else empty.
     """
 

@@ -4,7 +4,7 @@
 
 The buses of a socket are numbered in a row, so the text says only where the NUMA node changes: an
 entry holds from its address to the next entry, within its PCI domain. ``-1`` stands for functions
-of which the kernel knows no NUMA node. A function that appears later, such as a virtual one, is
+whose NUMA node the kernel does not know. A function that appears later, such as a virtual one, is
 taken to be where its neighbours are.
 """
 

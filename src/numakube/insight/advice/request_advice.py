@@ -116,7 +116,7 @@ class _Adviser:
                 yield from self._less_of(container.name, resource, wanted)
 
     def _less_of(self, container: str, resource: str, wanted: int) -> Iterator[RequestAdvice]:
-        """Yield sizes from large to small, each of which fits more often than all before."""
+        """Yield sizes from large to small that each fit more often than all larger ones."""
         best = self._nodes, self._slots(self._pod)
         told = 0
         for amount in self._sizes(resource, wanted):

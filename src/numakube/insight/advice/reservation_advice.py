@@ -94,7 +94,7 @@ def _cpu_trials(kind: IdleKind) -> Iterator[Trial]:
 
 
 def _by_core(kind: IdleKind, zone: int, reserved: CpuSet) -> list[int]:
-    """Return the CPUs of a zone core by core, those first of which some are reserved already."""
+    """Return the CPUs of a zone core by core, partly reserved cores first."""
     node = next(one for one in kind.model.machine.nodes if one.id == zone)
     cores = sorted(node.cores, key=lambda core: not any(cpu in reserved for cpu in core.threads))
     return [cpu for core in cores for cpu in core.threads]

@@ -1,9 +1,9 @@
-"""The audit of a cluster: who is not aligned, since when and why, and where they could be.
+"""The audit of a cluster: which pods are not aligned, since when and why, and where they could be.
 
-A pod wants alignment if it asks for CPUs or devices of its own and either was given to a scheduler
-that knows NUMA, or is on a node whose kubelet aligns, or says so by an annotation. Where it would
-be aligned now is tried on the scheduler's plugins and the kubelet model, with the pod off its node
-and its claims given back.
+A pod wants alignment if it asks for exclusive CPUs or devices, and its scheduler knows NUMA, its
+node's kubelet aligns pods, or it has an annotation that says so. To find nodes that would align it
+now, the audit removes the pod from its node, releases its claims, and asks the scheduler's plugins
+and the kubelet model.
 """
 
 from __future__ import annotations

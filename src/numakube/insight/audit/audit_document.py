@@ -24,10 +24,10 @@ class AuditedPod(Document, frozen=True):
     """A pod that wants alignment and does not have it.
 
     Attributes:
-        controller: what made it, as ``kind/name``; empty for a pod of its own.
+        controller: its controller, as ``kind/name``; empty for a bare pod.
         fewest: on how many zones it could be on an idle node; 0 if that is not known.
         since: when its kubelet admitted it, in RFC 3339.
-        predicted: what its scheduler expected, if a flight recorder tells it.
+        predicted: what its scheduler expected, according to a flight recorder.
         actual: what it has, by zone.
         better: nodes that would align it now, its own among them.
     """
@@ -49,7 +49,7 @@ class AuditedPod(Document, frozen=True):
 
 
 class UnknownPod(Document, frozen=True):
-    """A pod that wants alignment, of which it cannot be told whether it has it."""
+    """A pod that wants alignment; whether it has it is unknown."""
 
     namespace: str
     name: str

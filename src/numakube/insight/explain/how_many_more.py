@@ -67,8 +67,8 @@ class HowManyMore(Document, frozen=True, kw_only=True):
     Attributes:
         fits: how many more.
         nodes: how many of them on which node; full nodes are missing.
-        limits: why the next one does not fit, the reason with most nodes first; empty if so many
-            fit that it was not tried.
+        limits: why the next one does not fit, the reason with most nodes first; empty if too many
+            fit to try the next one.
         kinds: what another node would take, the best kind first.
     """
 

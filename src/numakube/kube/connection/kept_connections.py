@@ -56,7 +56,7 @@ def head_lines(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def check_line(line: str) -> None:
-    """Make sure that *line* is one line: what we are told must not add lines of its own."""
+    """Make sure that *line* is one line: values from outside must not add header lines."""
     if _CONTROL.search(line):
         raise ValueError(f"{line.partition(':')[0]!r} has control characters")
 
@@ -194,7 +194,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what nobody asked for ends the connection."""
+        """Read on; data without a request ends the connection."""
         if self._answer is None or self._answer.done():
             self.close()
             return

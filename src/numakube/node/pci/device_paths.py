@@ -11,10 +11,10 @@ The kubelet knows a device by an id that its plugin made up. Some ids tell the f
     mlx5_2, eth0,           the kernel's names of RDMA devices, network interfaces and
     mlx5_core.sf.4          subfunctions, which lie below their function
 
-Of other ids nothing is known, and nothing is guessed: no file says which GPU a newer MIG uuid is
+Other ids say nothing, and nothing is guessed: no file says which GPU a newer MIG uuid is
 part of, and plugins of shared RDMA devices count from 0. The real path of a function in sysfs is
 its chain of bridges. Links between AMD's GPUs (xGMI) are in the topology of their driver, kfd;
-NVIDIA's driver tells of NVLink through its own library only.
+NVIDIA's driver reports NVLink only through its own library.
 """
 
 from __future__ import annotations

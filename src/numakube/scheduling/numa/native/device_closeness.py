@@ -62,7 +62,7 @@ def _wants_pairs(pod: Pod) -> bool:
 
 
 class DeviceForecasts:
-    """What is foreseen of pods' devices on nodes.
+    """How close the devices of pods are expected to be on nodes.
 
     What is remembered holds for one belief: a new report or reservation makes a new one.
     """
@@ -132,7 +132,7 @@ def _foresee(pod: PodInfo, belief: NumaBelief) -> tuple[Prospect, ...] | None:
 
 
 def worth_of(prospects: tuple[Prospect, ...] | None) -> float:
-    """Rate what is foreseen from 0 to 1, luck by its average."""
+    """Rate a prediction from 0 to 1, uncertain ones by their average."""
     if not prospects:
         return _UNKNOWN_WORTH
     return min(map(_expected, prospects))
