@@ -3,7 +3,7 @@
 host            settings, command line, logs, server, access and end of every program
 scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, dashboard
                 one package for each program of `numakube.programs`: what it does is in `process`,
-                what it can be told in `settings`
+                its settings in `settings`
 debugging       endpoints by which tools look inside a scheduler or an extender
 debug_client    how those tools reach them
 mirror          what the API server says, kept as the state that decisions need

@@ -201,7 +201,7 @@ async def ask_exporter(client: Client, node: str, path: str) -> bytes:
 
 
 def _is_exporter(pod: dict[str, Any]) -> bool:
-    """Tell by the words of its container: labels are those of whoever deployed it."""
+    """Tell by the words of its container: its labels depend on who deployed it."""
     return any(
         "exporter" in [*(one.get("command") or ()), *(one.get("args") or ())][:2]
         for one in pod["spec"]["containers"]

@@ -31,7 +31,7 @@ def command(*, output: Output, with_memory: bool, stay: bool) -> int:
 
     Run it inside a container, as a check or as a sample workload. Looks at the CPUs and memory
     nodes that the kernel allows, and at devices that plugins name in PCIDEVICE_* variables. Exits
-    with 0 if everything is on one NUMA node, 1 if not, and 3 if that cannot be told.
+    with 0 if everything is on one NUMA node, 1 if not, and 3 if that is unknown.
     """
     if stay:
         # Before anything else: a signal that comes early must not be lost.

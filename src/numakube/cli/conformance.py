@@ -60,7 +60,7 @@ def command(
 ) -> int:
     """Do NodeResourceTopologies say what their readers understand?
 
-    For authors of programs that write them: what is wrong is told field by field. Looks at all
+    For authors of programs that write them: problems are reported field by field. Looks at all
     objects of the cluster, at those of the named nodes, or at those in files, where other kinds are
     passed over. Exits with 1 if there are errors; what only some readers mind is a warning.
     """

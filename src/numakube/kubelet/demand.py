@@ -260,7 +260,7 @@ def _whole_cpus(request: QuantityText | None) -> int:
 def _memory(requests: ResourceList, *, as_written: bool = False) -> Mapping[str, int] | None:
     """Return bytes by memory type; ``None`` if a request is no whole number to the kubelet.
 
-    *as_written* is for static pods, whose quantities no API server has written anew.
+    *as_written* is for static pods, whose quantities no API server has rewritten.
     """
     memory = {}
     for name, text in requests.items():

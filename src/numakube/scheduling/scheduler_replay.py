@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _STORAGE_SCORES: Final = (1, 37)
-"""Since when kube-scheduler rates nodes by storage capacity unless it is told not to."""
+"""Since when kube-scheduler rates nodes by storage capacity unless configured otherwise."""
 
 _KINDS: Mapping[str, tuple[str, type[Any]]] = {
     "persistentVolumes": ("volumes", PersistentVolume),

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone, ZoneResource
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-USABLE: Final = Rule("NRT-USABLE", _ERROR, "NUMA nodes can be told from the zones")
+USABLE: Final = Rule("NRT-USABLE", _ERROR, "NUMA nodes can be identified in the zones")
 ZONE_TYPE: Final = Rule("NRT-ZONE-TYPE", _WARNING, "zones of NUMA nodes have type Node")
 ZONE_NAME: Final = Rule("NRT-ZONE-NAME", _WARNING, "zones of NUMA nodes are called node-<id>")
 ZONE_TWICE: Final = Rule("NRT-ZONE-TWICE", _ERROR, "every zone has a name of its own")
@@ -54,12 +54,12 @@ AMOUNT: Final = Rule("NRT-AMOUNT", _ERROR, "0 <= available <= allocatable <= cap
 FRACTION: Final = Rule("NRT-FRACTION", _WARNING, "only CPUs come in fractions")
 RESOURCE_TWICE: Final = Rule("NRT-RESOURCE-TWICE", _ERROR, "a zone lists a resource once")
 COST: Final = Rule("NRT-COST", _WARNING, "costs are to every NUMA node, 10 to the zone itself")
-POLICY: Final = Rule("NRT-POLICY", _WARNING, "the Topology Manager's policy and scope are told")
+POLICY: Final = Rule("NRT-POLICY", _WARNING, "the Topology Manager's policy and scope are reported")
 VALUE: Final = Rule("NRT-ATTRIBUTE-VALUE", _ERROR, "attributes have values that readers know")
 TWICE: Final = Rule("NRT-ATTRIBUTE-TWICE", _WARNING, "an attribute is there once")
 LEGACY: Final = Rule("NRT-LEGACY", _WARNING, "topologyPolicies agrees with the attributes")
 OLD: Final = Rule("NRT-V1ALPHA1", _WARNING, "the object is of v1alpha2, which has attributes")
-FINGERPRINT: Final = Rule("NRT-FINGERPRINT", _WARNING, "the pods accounted for are told")
+FINGERPRINT: Final = Rule("NRT-FINGERPRINT", _WARNING, "the pods accounted for are reported")
 EXACT: Final = Rule("NRT-EXACT", _ERROR, "exact data can be read")
 PRODUCERS: Final = Rule("NRT-PRODUCERS", _WARNING, "one program writes the object")
 
@@ -196,7 +196,7 @@ def _attributes(nrt: NodeResourceTopology) -> Iterator[Finding]:
 def _value_problem(attribute: Attribute) -> str:
     if attribute.name == nrt_names.FINGERPRINT_METHOD:
         known = attribute.value in tuple(FingerprintMethod)
-        return "" if known else f"{attribute.value!r} is none of {', '.join(FingerprintMethod)}"
+        return "" if known else f"{attribute.value!r} is not one of {', '.join(FingerprintMethod)}"
     problems: list[str] = []
     kubelet_config(NodeResourceTopology(attributes=(attribute,)), problems)
     return f"{attribute.value!r} is no value of {attribute.name}" if problems else ""
@@ -210,7 +210,7 @@ def _legacy(nrt: NodeResourceTopology) -> Iterator[Finding]:
     first = nrt.topology_policies[0]
     if first not in POLICY_AND_SCOPE and first != "None":
         known = ", ".join(["None", *POLICY_AND_SCOPE])
-        yield Finding(LEGACY, "topologyPolicies[0]", f"{first!r} is none of {known}")
+        yield Finding(LEGACY, "topologyPolicies[0]", f"{first!r} is not one of {known}")
         return
     told = kubelet_config(NodeResourceTopology(topology_policies=(first,)), [])
     says = attribute_value(nrt.attributes, nrt_names.TOPOLOGY_POLICY)

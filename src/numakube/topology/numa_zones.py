@@ -70,7 +70,7 @@ class ZoneView:
 
 
 def numa_zones(zones: Sequence[Zone], problems: list[str]) -> tuple[ZoneView, ...] | Unusable:
-    """Return the NUMA nodes among *zones* by id, or why they cannot be told."""
+    """Return the NUMA nodes among *zones* by id, or why they are unknown."""
     nodes = _numa_nodes(zones, problems)
     if not nodes:
         return Unusable(_no_nodes(zones), parts=other_parts(zones, ()))

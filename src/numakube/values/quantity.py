@@ -92,7 +92,7 @@ class Quantity:
     def as_int64(self) -> int | None:
         """Return the number if Go's ``AsInt64()`` can: it does not look for factors of ten.
 
-        So ``1.5Gi`` and ``2000m`` are no whole numbers until an API server has written them anew.
+        So ``1.5Gi`` and ``2000m`` are no whole numbers until an API server has rewritten them.
         """
         return None if self.wide or self.exponent < 0 else self.value()
 

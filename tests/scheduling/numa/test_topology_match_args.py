@@ -182,9 +182,15 @@ def test_b21_how_strict_a_profile_is_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ({"missingData": "refuse"}, 'missingData: "refuse" is none of Allow, Deprioritise, Refuse'),
-        ({"weakerPolicy": ""}, 'weakerPolicy: "" is none of Allow, Deprioritise, Refuse'),
-        ({"requiredPolicy": "SingleNUMANode"}, 'requiredPolicy: "SingleNUMANode" is none of none,'),
+        (
+            {"missingData": "refuse"},
+            'missingData: "refuse" is not one of Allow, Deprioritise, Refuse',
+        ),
+        ({"weakerPolicy": ""}, 'weakerPolicy: "" is not one of Allow, Deprioritise, Refuse'),
+        (
+            {"requiredPolicy": "SingleNUMANode"},
+            'requiredPolicy: "SingleNUMANode" is not one of none,',
+        ),
         ({"missingData": "Refuse", "mode": "upstream"}, "missingData: only native mode has it"),
         ({"missingData": 1}, "missingData"),
     ],

@@ -19,7 +19,7 @@ NAMESPACE: Final = "numakube"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionCheckSettings:
-    """What an admission check can be told."""
+    """The settings of an admission check."""
 
     kueue: bool = setting(
         "--kueue/--no-kueue",

@@ -19,7 +19,7 @@ from numakube.programs import PROGRAMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardSettings:
-    """What a dashboard can be told."""
+    """The settings of a dashboard."""
 
     bundle: str = setting(
         "--from",

@@ -42,7 +42,7 @@ class Matching(click.ParamType[Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcerSettings:
-    """What an enforcer can be told."""
+    """The settings of an enforcer."""
 
     once: bool = setting("--once", default=False, help="Make one pass, print it, and end.")
     dry_run: bool = setting(

@@ -4,7 +4,7 @@
     nrt = report.topology("worker-0")
 
 Content and order of what RTE publishes too are RTE's (v0.25); what is ours follows it. Computing
-never fails: what cannot be told is left out and is among the report's problems.
+never fails: what is unknown is left out and is among the report's problems.
 """
 
 from __future__ import annotations

@@ -394,7 +394,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterSettings:
-    """What an exporter can be told."""
+    """The settings of an exporter."""
 
     run: RunSettings = group(RunSettings)
     publishing: PublishingSettings = group(PublishingSettings)

@@ -35,7 +35,7 @@ NAMESPACE: Final = "numakube"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderSettings:
-    """What an extender can be told."""
+    """The settings of an extender."""
 
     args_file: str = setting(
         "--args-file",

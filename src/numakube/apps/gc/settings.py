@@ -19,7 +19,7 @@ from numakube.programs import PROGRAMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcSettings:
-    """What a garbage collector can be told."""
+    """The settings of a garbage collector."""
 
     interval: float = setting(
         "--gc-interval",

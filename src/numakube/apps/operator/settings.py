@@ -1,4 +1,4 @@
-"""What the operator can be told, as the NUMA Resources Operator calls it where it has the same."""
+"""The settings of the operator, named as in the NUMA Resources Operator where it has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLATFORMS: Final = ("kubernetes", "openshift")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """What an operator can be told."""
+    """The settings of an operator."""
 
     namespace: str = setting(
         "--namespace",

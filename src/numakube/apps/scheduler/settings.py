@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """What a scheduler can be told."""
+    """The settings of a scheduler."""
 
     config: str = setting(
         "--config",

@@ -53,7 +53,7 @@ class LogLevel(click.Choice[str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SriovSettings:
-    """What a device plugin can be told."""
+    """The settings of a device plugin."""
 
     dry_run: bool = setting(
         "--dry-run", default=False, help="Print what would be offered, and end."

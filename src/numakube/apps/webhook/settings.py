@@ -17,7 +17,7 @@ from numakube.programs import PROGRAMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """What a webhook can be told."""
+    """The settings of a webhook."""
 
     ca_file: str = setting(
         "--ca-file",

@@ -69,7 +69,7 @@ class Judged:
         fewest: on how many it would be on an idle node; 0 if that is not known.
         cause: why it is not aligned; ``None`` if it is.
         why: the same in a sentence.
-        unknown: why nothing can be told; empty if it can.
+        unknown: why nothing is known; empty if it is.
     """
 
     zones: tuple[int, ...] = ()

@@ -160,7 +160,7 @@ def _frozen(facts: ClusterFacts, node: str, absent: Sequence[Pod]) -> Iterator[F
 
 
 def _restless(facts: ClusterFacts, pods: Sequence[Pod]) -> bool:
-    """Tell whether pods of the node have come or are going, or if that cannot be told."""
+    """Tell whether pods of the node have come or are going, or if that is unknown."""
     for pod in pods:
         times = (_started(pod), pod.metadata.creation_timestamp, pod.metadata.deletion_timestamp)
         ages = [age_seconds(facts, one) for one in times if one]

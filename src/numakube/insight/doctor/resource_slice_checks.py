@@ -99,7 +99,7 @@ def check_slices(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def check_pools(facts: ClusterFacts) -> Iterator[Finding]:
-    """Look at every pool as the nodes see it; each trouble is told once."""
+    """Look at every pool as the nodes see it; each problem is reported once."""
     seen: set[tuple[str, str]] = set()
     for finding in _troubles(facts):
         key = (finding.rule.id, finding.detail)

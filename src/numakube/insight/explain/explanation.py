@@ -47,7 +47,7 @@ class ReasonGroup(Document, frozen=True):
         meaning: the same for people who do not know the plugin.
         eviction_helps: whether evicting pods may make room there.
         then: what would refuse the first of them next, if this did not; empty if nothing would, or
-            if it cannot be told.
+            if it is unknown.
         nodes: all of them, the closest to fitting first.
     """
 

@@ -154,7 +154,7 @@ def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
 
 
 def fewest_zones(report: ExactReport, pod: Pod) -> int:
-    """Return on how many zones the pod would be if nothing else ran; 0 if that cannot be told."""
+    """Return on how many zones the pod would be if nothing else ran; 0 if that is unknown."""
     model = node_of(report)
     if isinstance(model, Unusable):
         return 0

@@ -254,7 +254,7 @@ def _strictness_problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]"
         ("weakerPolicy", args.weaker_policy, tuple(Leniency), Leniency.DEPRIORITISE),
     ):
         if value not in known:
-            yield f"{field}: {go_quote(value)} is none of {', '.join(known)}"
+            yield f"{field}: {go_quote(value)} is not one of {', '.join(known)}"
         elif args.mode is Mode.UPSTREAM and value != default:
             yield f"{field}: only native mode has it; upstream mode decides as the Go plugin does"
 

@@ -187,7 +187,7 @@ def _sizes(node: NodeCounts, want: Want) -> dict[str, int]:
 
 
 def _smallest(node: NodeCounts, parts: Parts) -> int:
-    """Return the smallest number of zones whose totals hold *parts*; 0 if it cannot be told."""
+    """Return the smallest number of zones whose totals hold *parts*; 0 if it is unknown."""
     zones = range(len(node.ids))
     for count in range(1, len(node.ids) + 1):
         if comb(len(node.ids), count) > MOST_SETS:

@@ -149,7 +149,7 @@ def common_sizes(rules: Rules, want: Want, batch: NodeBatch) -> IntArray:
 
 
 def smallest_sizes(parts: Parts, batch: NodeBatch) -> IntArray:
-    """Return how many zones *parts* need on an idle machine; `ANY_SIZE` if it cannot be told."""
+    """Return how many zones *parts* need on an idle machine; `ANY_SIZE` if it is unknown."""
     sizes = np.full(batch.size, ANY_SIZE, dtype=np.int64)
     for size in range(1, batch.zones + 1):
         open_ = sizes == ANY_SIZE

@@ -55,7 +55,7 @@ TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the pod wants attached, or why that cannot be told, and where the rest is looked up."""
+    """What the pod wants attached, or why that is unknown, and where the rest is looked up."""
 
     volumes: tuple[Attachable, ...] | Status
     objects: ClusterObjects

@@ -105,7 +105,7 @@ def pod_claims(
     objects: ClusterObjects,
     latest: Callable[[str], PersistentVolumeClaim | None],
 ) -> PodClaims | str:
-    """Return the claims of *pod* by state, or why that cannot be told.
+    """Return the claims of *pod* by state, or why that is unknown.
 
     Args:
         pod: the pod.

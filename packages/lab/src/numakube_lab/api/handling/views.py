@@ -130,7 +130,7 @@ class EventView:
         self._headed = True
 
     def event(self, kind: ChangeType, stored: Stored) -> bytes | None:
-        """Return the line that tells of *stored*; None if it cannot be told as the client asked."""
+        """Return the line for *stored*; None if it cannot be shown as the client asked."""
         call = self._call
         if call.representation.view == "PartialObjectMetadataList":
             return None
