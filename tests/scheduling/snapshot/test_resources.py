@@ -69,7 +69,7 @@ def test_verdicts_and_scores_after_any_changes_are_those_of_a_new_cluster(seed: 
 def test_only_rows_that_changed_are_asked_about_again() -> None:
     """That is what makes a burst of replicas cheap."""
     cluster, asked = Cluster(), list[list[int]]()
-    for number in range(3):
+    for number in range(6):
         cluster.set_node(node(Random(number), number))
     table: ResourceTable = cluster.snapshot().resources
 
@@ -77,8 +77,12 @@ def test_only_rows_that_changed_are_asked_about_again() -> None:
         asked.append(rows.tolist())
         return np.zeros(len(rows), dtype=np.int64)
 
+    def compute_one(row: int) -> int:
+        asked.append([row])
+        return 0
+
     def ask() -> None:
-        table.derived("key", compute)
+        table.derived("key", compute, compute_one)
 
     ask()
     ask()

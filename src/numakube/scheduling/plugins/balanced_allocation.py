@@ -19,7 +19,7 @@ from numakube.scheduling.plugins.arguments import NodeResourcesBalancedAllocatio
 from numakube.scheduling.plugins.resource_amounts import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -61,9 +61,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate one node."""
-        both = (one.of_node(node) for one in state.read(_USAGES) or ())
-        shares = [min(used / offered, 1.0) for offered, used in both if offered]
-        return int((1 - _deviation(shares)) * float(MAX_NODE_SCORE))
+        return _rating(one.of_node(node) for one in state.read(_USAGES) or ())
 
     def score_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -71,7 +69,17 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
         """Rate all nodes."""
         usages, table = state.read(_USAGES) or (), snapshot.resources
         key = self.name, tuple((one.resource, one.request) for one in usages)
-        return table.derived(key, lambda changed: _ratings(usages, table, changed))[rows]
+        return table.derived(
+            key,
+            lambda changed: _ratings(usages, table, changed),
+            lambda row: _rating(one.of_row(table, row) for one in usages),
+        )[rows]
+
+
+def _rating(usages: Iterable[tuple[int, int]]) -> int:
+    """Return the score of a node of which resources are offered and used like this."""
+    shares = [min(used / offered, 1.0) for offered, used in usages if offered]
+    return int((1 - _deviation(shares)) * float(MAX_NODE_SCORE))
 
 
 def _ratings(usages: tuple[Usage, ...], table: ResourceTable, rows: Rows) -> IntArray:

@@ -110,7 +110,11 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
             (name, amount, self._by_claims(name)) for name, amount in state.read(_WANTED) or ()
         )
         key = self.name, wanted
-        lacking = table.derived(key, lambda changed: _lacking(table, wanted, changed))[rows]
+        lacking = table.derived(
+            key,
+            lambda changed: _lacking(table, wanted, changed),
+            lambda row: _lacking_at(table, wanted, row),
+        )[rows]
         return _verdicts(lacking, wanted) if lacking.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
@@ -136,8 +140,11 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         def rated(changed: Rows) -> IntArray:
             return scorer.score_all([one.of_all(table, changed) for one in usages], len(changed))
 
+        def rated_at(row: int) -> int:
+            return scorer.score([one.of_row(table, row) for one in usages])
+
         key = scorer, tuple((one.resource, one.request) for one in usages)
-        return table.derived(key, rated)[rows]
+        return table.derived(key, rated, rated_at)[rows]
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""
@@ -181,6 +188,18 @@ def _lacking(table: ResourceTable, wanted: _Wanted, rows: Rows) -> IntArray:
         hopeless |= lacks & (amount > offered)
     lacking |= hopeless.astype(np.int64) << (1 + len(wanted))
     return lacking
+
+
+def _lacking_at(table: ResourceTable, wanted: _Wanted, row: int) -> int:
+    """Return the same for one node."""
+    lacking, hopeless = int(table.pod_count[row] >= table.allowed_pods[row]), False
+    for place, (resource, amount, by_claims) in enumerate(wanted, start=1):
+        offered = int(table.allocatable(resource)[row])
+        free = offered - int(table.requested(resource)[row])
+        if amount > free and (offered > 0 or not by_claims):
+            lacking |= 1 << place
+            hopeless = hopeless or amount > offered
+    return lacking | hopeless << (1 + len(wanted))
 
 
 def _verdicts(lacking: IntArray, wanted: _Wanted) -> Verdicts:

@@ -74,6 +74,11 @@ class Usage:
         offered = node.allocatable.get(self.resource, 0)
         return (offered, self._used_on(node) + self.request) if offered else (0, 0)
 
+    def of_row(self, table: ResourceTable, row: int) -> tuple[int, int]:
+        """Return both for the node at *row*."""
+        offered = int(table.allocatable(self.resource)[row]) if self.counts else 0
+        return (offered, int(self._used_in(table)[row]) + self.request) if offered else (0, 0)
+
     def of_all(self, table: ResourceTable, rows: Rows) -> tuple[IntArray, IntArray] | None:
         """Return both for the nodes at *rows*, or ``None`` if the resource does not count."""
         if not self.counts:

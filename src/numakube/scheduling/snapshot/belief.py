@@ -6,7 +6,7 @@ scores only read them. A belief never changes: a new report or reservation makes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,8 +85,7 @@ class Extensible(Protocol):
         ...
 
 
-@runtime_checkable
-class ForeseesOutcomes(Protocol):
+class ForeseesOutcomes(NumaBelief, Protocol):
     """A belief with a model, which remembers how it took the pod that was asked about last.
 
     Reserving for that pod next need not ask the model again.
@@ -95,3 +94,8 @@ class ForeseesOutcomes(Protocol):
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
         """Return what the kubelet will do with *pod*; ``None`` without exact data."""
         ...
+
+
+def foresees(belief: object) -> TypeGuard[ForeseesOutcomes]:
+    """Tell whether *belief* is one; a runtime protocol would take a hundred times as long."""
+    return hasattr(belief, "outcome_of")

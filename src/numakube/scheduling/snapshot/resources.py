@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _FIRST_CAPACITY: Final = 64
+_FEW: Final = 4
 _DERIVED_KEPT: Final = 128
 """Arrays of what follows from amounts; each takes 8 bytes a node."""
 MOST: Final = (1 << 62) - 1
@@ -52,16 +53,22 @@ class ResourceTable:
         self._changed_at = self._zeros()
         self._derived: OrderedDict[Hashable, tuple[int, IntArray]] = OrderedDict()
 
-    def derived(self, key: Hashable, compute: Callable[[Rows], IntArray]) -> IntArray:
+    def derived(
+        self, key: Hashable, compute: Callable[[Rows], IntArray], one: Callable[[int], int]
+    ) -> IntArray:
         """Return by row what *compute* makes of the amounts in this table; not to be changed.
 
         It is asked about rows that have changed since it was asked under the same *key*, and its
-        answer for a row must depend on the amounts at that row alone.
+        answer for a row must depend on the amounts at that row alone. *one* says the same of one
+        row, and is asked about few: an array of one number costs as much as one of a hundred.
         """
         seen, values = self._derived.get(key) or (0, self._zeros())
         changed = np.flatnonzero(self._changed_at > seen)
-        if len(changed):
+        if len(changed) > _FEW:
             values[changed] = compute(changed)
+        else:
+            for row in changed.tolist():
+                values[row] = one(row)
         self._derived[key] = self._changes, values
         self._derived.move_to_end(key)
         if len(self._derived) > _DERIVED_KEPT:

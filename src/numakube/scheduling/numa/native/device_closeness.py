@@ -21,7 +21,7 @@ from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.scheduling.snapshot.belief import ForeseesOutcomes
+from numakube.scheduling.snapshot.belief import foresees
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ def _foresee(pod: PodInfo, belief: NumaBelief) -> tuple[Prospect, ...] | None:
     if model is None:
         return None
     demand = model.demand_of(pod.pod)
-    outcome = (
-        belief.outcome_of(pod)
-        if isinstance(belief, ForeseesOutcomes)
-        else model.clone().admit(demand)
-    )
+    outcome = belief.outcome_of(pod) if foresees(belief) else model.clone().admit(demand)
     return foresee(model, demand, outcome) if isinstance(outcome, Admitted) else None
 
 

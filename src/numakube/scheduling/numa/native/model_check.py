@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.scheduling.snapshot.belief import ForeseesOutcomes
+from numakube.scheduling.snapshot.belief import foresees
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
@@ -65,7 +65,7 @@ class ModelCheck:
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
-        if isinstance(belief, ForeseesOutcomes):
+        if foresees(belief):
             outcome = belief.outcome_of(pod)
             if not isinstance(outcome, Rejected):
                 return outcome

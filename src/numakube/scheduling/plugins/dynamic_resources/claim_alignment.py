@@ -22,7 +22,7 @@ from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
 from numakube.scheduling.plugins.dynamic_resources.near_devices import NearDevices
-from numakube.scheduling.snapshot.belief import ForeseesOutcomes
+from numakube.scheduling.snapshot.belief import foresees
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class ClaimAlignment:
         model = belief.model() if belief is not None else None
         if belief is None or model is None:
             return None, None
-        if isinstance(belief, ForeseesOutcomes):
+        if foresees(belief):
             outcome = belief.outcome_of(self._pod)
         else:
             outcome = model.clone().admit(self._pod.pod)
