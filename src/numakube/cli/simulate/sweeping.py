@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _START: Final = "spawn"
 """How processes begin: without what this one has open."""
 _DASK_SECONDS: Final = 10
+_TERMINATED: Final = 143  # as shells report it: 128 and the number of SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,16 @@ def _executor(count: int, places: Places) -> Iterator[Executor | None]:
         yield None
         return
     pool = ProcessPoolExecutor(jobs, get_context(_START), initializer=_leave_interrupts_to_parent)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         yield pool
-    except KeyboardInterrupt:
+    except BaseException:
         for process in active_children():
             process.terminate()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _leave_interrupts_to_parent() -> None:
