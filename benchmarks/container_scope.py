@@ -19,8 +19,8 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.koordinator.admission import admit, rate
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts
+from numakube.koordinator.placement_rule import rule_for
 from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.rule import rule_for
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.resources import CPU, MEMORY
 from numakube.values.topology_policy import TopologyScope

@@ -29,6 +29,7 @@ import msgspec
 from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import cpu_seconds
 from benchmarks.scheduler_throughput import api_server, kubeconfig_of
+from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.extender.protocol import (
     BindingArgs,
@@ -38,7 +39,6 @@ from numakube.apps.extender.protocol import (
     read,
     write,
 )
-from numakube.apps.extender.requests import Requests
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client

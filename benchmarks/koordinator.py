@@ -16,8 +16,8 @@ from numakube.koordinator.admission import admit, rate
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.rule import Rule
 from numakube.koordinator.vocabulary import Arbiter, BindPolicy
 from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 from numakube.kubelet.demand import Role

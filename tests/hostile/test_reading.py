@@ -47,8 +47,8 @@ from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesSched
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
+from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read
-from numakube.apps.extender.requests import Requests
 from numakube.apps.webhook.review import judge, read_review, write_review
 from numakube.errors import NumakubeError
 from numakube.koordinator.ledger.annotations import allotment_of

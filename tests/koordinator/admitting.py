@@ -11,8 +11,8 @@ from tests.strategies.nodes import (
 from numakube.koordinator.admission import admit
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.rule import Rule
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

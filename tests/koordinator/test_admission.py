@@ -31,8 +31,8 @@ from numakube.koordinator.admission import rate
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import NodeFacts
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.refusals import Why
-from numakube.koordinator.rule import Rule
 from numakube.koordinator.vocabulary import CpuExclusive, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.kubelet.demand import Role

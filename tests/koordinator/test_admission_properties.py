@@ -21,8 +21,8 @@ from numakube.koordinator.cpus.bind_policy import meets
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, DevicePlace, NodeFacts
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.rule import Rule
 from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import DeviceWish, PodWish
 from numakube.kubelet.demand import Role

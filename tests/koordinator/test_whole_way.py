@@ -18,8 +18,8 @@ from numakube.koordinator.ledger.annotations import allotment_of, annotations_fo
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
+from numakube.koordinator.placement_rule import rule_for
 from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.rule import rule_for
 from numakube.koordinator.vocabulary import Arbiter
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope

@@ -12,9 +12,9 @@ from numakube.api.pod import (
     PodExtendedResourceClaimStatus,
     PodStatus,
 )
-from numakube.kubelet.fit import check_fit
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.kubelet.wide_hints import WideHints

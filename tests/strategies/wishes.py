@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from numakube.koordinator.rule import Rule
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.vocabulary import Arbiter, BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 from numakube.kubelet.demand import Role

@@ -1,11 +1,11 @@
 """Placement as Koordinator does it: the scheduler chooses CPUs and devices. Pure.
 
-The counterpart of `numakube.kubelet`: there the kubelet decides and we foresee it; here the
+The counterpart of `numakube.kubelet`: there the kubelet decides and we predict it; here the
 scheduler decides, writes the decision in annotations of the pod (Koordinator's; KAI's are read as
 well), and an agent on the node enforces it. This is for nodes whose kubelet aligns nothing.
 
-`wish` reads what a pod asks for, `node` what a node has. `rule` says what holds for the pod there,
-`ledger` what other pods hold already, and `admission` turns all of it into an allotment or a
-refusal, by means of `search` (NUMA nodes), `cpus` (logical CPUs) and `devices`. Everything is pure,
-and nothing is state: a ledger follows from the pods on a node.
+`wish` reads what a pod asks for, `node` what a node has. `placement_rule` says what holds for the
+pod there, `ledger` what other pods already hold, and `admission` turns all of it into an allotment
+or a refusal, by means of `search` (NUMA nodes), `cpus` (logical CPUs) and `devices`. Nothing is
+state: a ledger follows from the pods on a node.
 """

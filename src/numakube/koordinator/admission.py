@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numakube.koordinator.ledger.ledger import Ledger
     from numakube.koordinator.node.capacity import NodeCapacity
-    from numakube.koordinator.rule import Rule
+    from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.values.numamask import NumaMask
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from numakube.api.pod_resources import GUARANTEED, is_sidecar, qos_class
-from numakube.kubelet.fit import check_fit, requested_amounts
 from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.resource_fit import check_fit, requested_amounts
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY
 

@@ -13,11 +13,11 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.errors import ConfigError
-from numakube.kubelet.fit import fit_refusal
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.option_words import overridden
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.predicates import check_placement, check_system
+from numakube.kubelet.resource_fit import fit_refusal
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology import nrt_names

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.apps.extender.place import Place, binding, info_of
 
-from numakube.apps.extender.claims import PREFIX
+from numakube.apps.extender.lease_claims import PREFIX
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import LEASES
 

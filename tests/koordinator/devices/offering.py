@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numakube.koordinator.ledger.ledger import Ledger
-from numakube.koordinator.rule import Rule
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.search.device_offer import DeviceOffer
 from numakube.koordinator.search.holder_demand import demand_of_pod
 from numakube.koordinator.vocabulary import Arbiter

@@ -16,7 +16,7 @@ from numakube.api.pod import Pod
 from numakube.koordinator.ledger.annotations import allotment_of, annotations_for
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
-from numakube.koordinator.rule import Rule
+from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.vocabulary import Arbiter, BindPolicy, CpuExclusive
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.values.cpuset import CpuMask

@@ -19,11 +19,11 @@ from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.extender.allotting_engine import AllottingEngine
-from numakube.apps.extender.booking import Booking
-from numakube.apps.extender.claims import Claims
+from numakube.apps.extender.bind_pods import Booking
 from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.fit_engine import fit_engine
+from numakube.apps.extender.lease_claims import Claims
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
 from numakube.apps.extender.settings import (
@@ -35,7 +35,7 @@ from numakube.apps.extender.settings import (
 from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.virtual_nodes import VirtualNodes, config_map_reflector
-from numakube.apps.extender.waking import Waking
+from numakube.apps.extender.wake_pods import Waking
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry

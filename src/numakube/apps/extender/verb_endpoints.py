@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 from aiohttp import web
 
+from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.extender.protocol import (
     BindingArgs,
     BindingResult,
@@ -26,7 +27,6 @@ from numakube.apps.extender.protocol import (
     read,
     write,
 )
-from numakube.apps.extender.requests import Requests
 from numakube.apps.host.serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 

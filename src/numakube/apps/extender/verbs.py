@@ -24,14 +24,14 @@ from numakube.scheduling.preemption.budgets import budgets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.apps.extender.booking import Booking
-    from numakube.apps.extender.claims import Claims
+    from numakube.apps.extender.bind_pods import Booking
     from numakube.apps.extender.filter_nodes import Judge, Judgement
+    from numakube.apps.extender.lease_claims import Claims
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.pending_binds import Holds
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.virtual_nodes import VirtualNodes
-    from numakube.apps.extender.waking import Waking
+    from numakube.apps.extender.wake_pods import Waking
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock

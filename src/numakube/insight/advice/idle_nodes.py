@@ -13,9 +13,9 @@ from numakube.errors import ConfigError, InvalidValue
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.facts import model_of
 from numakube.insight.how_many_fit import copies
-from numakube.kubelet.fit import check_fit
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.resource_fit import check_fit
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import remove_pod

@@ -21,8 +21,8 @@ from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.facts import model_of
 from numakube.insight.scheduler_holdings import with_allotments
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.fit import check_fit
 from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.resource_fit import check_fit
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import remove_pod, report_of

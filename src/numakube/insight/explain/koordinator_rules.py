@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.koordinator.ledger.ledger import Ledger
-    from numakube.koordinator.rule import Rule
+    from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.status import Status

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.devices.groups import Left, pcie_of
-from numakube.koordinator.devices.joint import closeness_of, together
+from numakube.koordinator.devices.joint_devices import closeness_of, together
 from numakube.koordinator.devices.partitions import (
     must_be_partition,
     partition_refusal,

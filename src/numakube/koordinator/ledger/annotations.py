@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.api.wire import ResourceList
     from numakube.koordinator.node.node_facts import NodeFacts
-    from numakube.koordinator.rule import Rule
+    from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.values.resources import Amounts
 

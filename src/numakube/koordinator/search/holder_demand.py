@@ -11,7 +11,7 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from numakube.koordinator.node.capacity import NodeCapacity
-    from numakube.koordinator.rule import Rule
+    from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import ContainerWish, DeviceWish, PodWish
     from numakube.values.resources import Amounts
     from numakube.values.topology_policy import TopologyPolicy

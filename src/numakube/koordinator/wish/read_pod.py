@@ -4,9 +4,9 @@ Nothing is refused here: what cannot be read is listed in `PodWish.problems`, wh
 scheduler's refusal, the validating check and the admission webhook alike.
 
 A pod's CPUs are bound because of its QoS label and priority class, whatever its Kubernetes QoS
-class is; nodes may demand it besides (`numakube.koordinator.rule`). A container whose limit of
-CPU or memory differs from its request is left unaligned with scope container unless an annotation
-names a policy for it: so injected sidecars do not block a pod.
+class is; nodes may demand it as well (`numakube.koordinator.placement_rule`). A container whose
+limit of CPU or memory differs from its request is left unaligned with scope container unless an
+annotation names a policy for it: so injected sidecars do not block a pod.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from numakube.koordinator.admission import admit, rate
 from numakube.koordinator.node.capacity import amplified
+from numakube.koordinator.placement_rule import rule_for
 from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.rule import rule_for
 from numakube.koordinator.vocabulary import Arbiter
 from numakube.scheduling.framework.status import SUCCESS, unresolvable, unschedulable
 from numakube.values.display import amount_text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.koordinator.ledger.holdings import Allotment
     from numakube.koordinator.ledger.ledger import Ledger
-    from numakube.koordinator.rule import Rule
+    from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.vocabulary import Strategy
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.framework.joint_allotment import Agrees

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.checkpoints import allocated
-from numakube.kubelet.fit import check_fit
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resize import (
@@ -21,6 +20,7 @@ from numakube.kubelet.resize import (
     room_refusal,
     with_resources_of,
 )
+from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube_lab.nodes.node_object import Offer, base_offer, node_labels

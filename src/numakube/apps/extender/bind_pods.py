@@ -28,8 +28,8 @@ from numakube.kube.object_keys import ObjectKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.extender.claims import Claims
     from numakube.apps.extender.filter_nodes import Judge
+    from numakube.apps.extender.lease_claims import Claims
     from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
