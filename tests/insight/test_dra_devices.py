@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.insight.claim_world import DRIVER, add_claim, add_slice, device, mixed, two_zones
+from tests.insight.claim_world import (
+    DRIVER,
+    NUMA,
+    add_claim,
+    add_slice,
+    claiming,
+    device,
+    mixed,
+    two_zones,
+)
 
 from numakube.api.codec import convert
 from numakube.api.resource_slices import DeviceTaintRule
@@ -14,7 +23,10 @@ from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.usage.pod_alignment import pod_usages
 from numakube.insight.usage.zone_usage import node_usage
-from numakube.testing import pod
+from numakube.kubelet.device_tree import Closeness
+from numakube.testing import World, pod
+
+PCI = "resource.kubernetes.io/pciBusID"
 
 
 def test_the_map_draws_devices_where_they_are_with_those_who_hold_them() -> None:
@@ -155,3 +167,26 @@ def test_devices_that_several_nodes_reach_are_on_none() -> None:
     world = two_zones()
     add_slice(world, "node-a", [device("far", 0)], nodeName=None, allNodes=True)
     assert world.facts().dra_devices("node-a") == ()
+
+
+def test_devices_of_claims_are_paired_with_those_of_plugins() -> None:
+    """By the PCI addresses that their driver publishes and the node's report knows."""
+    world = World()
+    shape = "1 socket, 8 cores, 32Gi, gpu 2, nic 2, 2 switches"
+    kubelet = world.add_node("node-a", "best-effort", machine=shape)
+    cards = [
+        {"name": f"card-{number}", "attributes": {PCI: {"string": one.pci}, NUMA: {"int": 0}}}
+        for number, one in enumerate(kubelet.machine.devices["vendor.example/nic"])
+    ]
+    add_slice(world, "node-a", cards)
+    add_claim(world, "far", "node-a/card-1", pods=["train"])
+    world.run(claiming("train", "far", also={"vendor.example/gpu": "1"}), "node-a")
+
+    node, (zone,) = node_usage(world.facts(), "node-a")
+
+    pair = DRIVER, "vendor.example/gpu"
+    (found,) = [one for one in node.pairs if one.resources == pair]
+    assert found in zone.pairs
+    assert (found.total, found.free, found.best) == (2, 0, Closeness.NODE)
+    (train,) = pod_usages(world.facts(), world.facts().pods)
+    assert train.closeness == "NODE"

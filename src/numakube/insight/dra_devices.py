@@ -47,6 +47,7 @@ class DraDevice:
         zone: its NUMA node; ``None`` if neither the driver nor the node's report tells it.
         claims: ``namespace/name`` of the claims that hold it, or a share of it.
         pods: ``namespace/name`` of the pods that those claims are reserved for.
+        pci: the address of its PCI function; empty if the driver does not publish it.
         is_free: whether a claim could get it, or one more share of it.
         trouble: why no further claim gets it: a taint, or a pool that cannot be used.
     """
@@ -57,6 +58,7 @@ class DraDevice:
     pods: tuple[str, ...] = ()
     is_free: bool = True
     trouble: str = ""
+    pci: str = ""
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -130,6 +132,7 @@ class DraDevices:
             pods=tuple(dict.fromkeys(key for claim in holders for key in _users(claim))),
             is_free=not trouble and self._has_room(one, counters),
             trouble=trouble,
+            pci=KNOWN_PLACES.pci_address(one.device, one.id.driver) or "",
         )
 
     def _trouble(self, one: Candidate, pool: Pool) -> str:

@@ -9,6 +9,8 @@ from numakube.kubelet.device_tree import Closeness
 from numakube.values.display import short_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numakube.topology.exact_report import ExactReport, Holding
 
 _WORDS: Final = {
@@ -22,17 +24,25 @@ _WORDS: Final = {
 }
 
 
-def closeness_of(report: ExactReport, holding: Holding) -> Closeness | None:
-    """Return how close the worst pair of devices of different resources is.
+def closeness_of(
+    report: ExactReport, holding: Holding, claimed: Iterable[tuple[str, str]] = ()
+) -> Closeness | None:
+    """Return how close the worst pair of devices of different resources, or drivers, is.
 
     Devices are paired in the best way, as a program that uses them would. ``None`` if the pod
-    has devices of fewer than two resources, or if it is not known how they are connected.
+    has devices of fewer than two resources, or if it is not known how they are connected. Devices
+    of claims are given by driver and PCI address.
     """
     groups = [
         tuple(report.devices[resource].functions[position] for position in positions)
         for resource, positions in holding.devices.items()
         if positions and report.devices[resource].functions
     ]
+    drivers: dict[str, list[str]] = {}
+    for driver, address in claimed:
+        if address in report.tree.paths:
+            drivers.setdefault(driver, []).append(address)
+    groups += map(tuple, drivers.values())
     return pairing(report.tree, groups) if len(groups) > 1 else None
 
 

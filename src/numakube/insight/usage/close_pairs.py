@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.insight.dra_devices import DraDevice
     from numakube.kubelet.device_pairs import Functions
     from numakube.kubelet.device_tree import Closeness, DeviceTree
     from numakube.topology.exact_report import ExactReport
@@ -36,9 +37,16 @@ class ClosePairs:
     best: Closeness | None
 
 
-def close_pairs(report: ExactReport, zone: int | None = None) -> tuple[ClosePairs, ...]:
-    """Return the pairs of each two resources, on the whole node or in one *zone*."""
-    known = {name: _functions(report, name, zone) for name in sorted(report.devices)}
+def close_pairs(
+    report: ExactReport, devices: Iterable[DraDevice] = (), zone: int | None = None
+) -> tuple[ClosePairs, ...]:
+    """Return the pairs of each two resources, on the whole node or in one *zone*.
+
+    The drivers of *devices*, which claims get, stand for resources.
+    """
+    found = {name: _functions(report, name, zone) for name in report.devices}
+    found |= _of_drivers(report, devices, zone)
+    known = dict(sorted(found.items()))
     return tuple(
         ClosePairs(
             (one, other),
@@ -78,6 +86,21 @@ def _functions(report: ExactReport, resource: str, zone: int | None) -> tuple[Fu
     taken = held.union(table.unhealthy)
     free = (function for position, function in near.items() if position not in taken)
     return tuple(near.values()), tuple(free)
+
+
+def _of_drivers(
+    report: ExactReport, devices: Iterable[DraDevice], zone: int | None
+) -> dict[str, tuple[Functions, Functions]]:
+    """Return likewise the functions that claims may have, by driver."""
+    known: dict[str, list[DraDevice]] = {}
+    for one in devices:
+        near = one.pci in report.tree.paths and zone in (None, one.zone)
+        if near and (one.claims or not one.trouble):
+            known.setdefault(one.id.driver, []).append(one)
+    return {
+        driver: (tuple(one.pci for one in some), tuple(one.pci for one in some if one.is_free))
+        for driver, some in known.items()
+    }
 
 
 def _switch_pairs(tree: DeviceTree, one: Functions, other: Functions) -> int:

@@ -128,7 +128,7 @@ class _Reader:
         own = zones_of_holding(report, holding, self._cpus_of(report))
         zones = tuple(sorted({*own, *zones_of_devices(claimed)}))
         is_empty = holding.empty and not claimed
-        closeness = closeness_of(report, holding)
+        closeness = closeness_of(report, holding, ((one.id.driver, one.pci) for one in claimed))
         return PodUsage(
             namespace=meta.namespace,
             name=meta.name,

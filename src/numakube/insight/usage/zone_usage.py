@@ -185,7 +185,7 @@ def node_usage(
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
     devices = facts.dra_devices(node)
     zones = [
-        replace(zone, within=within(view, zone.zone), pairs=_pairs(view, zone.zone))
+        replace(zone, within=within(view, zone.zone), pairs=_pairs(view, devices, zone.zone))
         for zone in zone_usages(with_dra_devices(allotted_view(facts, view), devices))
     ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
@@ -210,14 +210,16 @@ def node_usage(
             with_devices=_best_by_resource(zone.with_devices for zone in zones),
             fragmentation=fragmentation_of(zones),
             fits=fits,
-            pairs=_pairs(view),
+            pairs=_pairs(view, devices),
         ),
         zones,
     )
 
 
-def _pairs(view: NodeTopology, zone: int | None = None) -> tuple[ClosePairs, ...]:
-    return close_pairs(view.report, zone) if view.report is not None else ()
+def _pairs(
+    view: NodeTopology, devices: Sequence[DraDevice], zone: int | None = None
+) -> tuple[ClosePairs, ...]:
+    return close_pairs(view.report, devices, zone) if view.report is not None else ()
 
 
 def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
