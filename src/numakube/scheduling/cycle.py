@@ -9,6 +9,7 @@ is changed here but what plugins keep for themselves; the caller reserves, evict
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ from numakube.scheduling.snapshot.pod_equivalence import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from numakube.scheduling.arrays import Rows
@@ -40,6 +43,8 @@ _CONFIRMED_AT_MOST: Final = 64
 """Nodes confirmed in one cycle; a cycle must not hold up everybody else for seconds."""
 _SECOND_THOUGHTS: Final = 8
 """Nodes to look at besides one that would do, for one that a check has nothing against."""
+_WITHOUT_OTHER_PODS: Final = frozenset({"GangScheduling", "RejectionGuard"})
+"""Filters that look beyond a node, but not at the pods on it; no nominated pod changes them."""
 _REMEMBERED_VERDICTS: Final = 2_000_000
 """Nodes of all remembered refusals together: some sixty megabytes."""
 
@@ -305,6 +310,24 @@ class Attempt:
         node = self.snapshot.node(name)
         if not others or node is None:
             return SUCCESS
+        versions = tuple((one.uid, one.pod.metadata.resource_version) for one in others)
+        state = node.generation, versions
+        kind, nominations = self._kind, self._nominations
+        known = nominations.verdict(kind, name, state) if kind is not None else None
+        if known is not None:
+            return known
+        status = self._ask_beside(node, others)
+        if kind is not None and status.plugin not in _WITHOUT_OTHER_PODS:
+            nominations.remember(kind, name, state, status)
+        return status
+
+    @cached_property
+    def _kind(self) -> PodKey | None:
+        """What this pod has in common with others if filters judge each node alone, or nothing."""
+        beyond = self.runtime.filters_beyond_nodes(self.state)
+        return scheduling_key(self.pod) if beyond <= _WITHOUT_OTHER_PODS else None
+
+    def _ask_beside(self, node: NodeInfo, others: Sequence[PodInfo]) -> Status:
         state = self.state.clone()
 
         def ask(copy: NodeInfo) -> Status:

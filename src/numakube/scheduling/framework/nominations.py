@@ -6,10 +6,13 @@ for it: they are tried on that node as if it were there already.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.pods import PodInfo
+
+_REMEMBERED: Final = 100_000
 
 
 class Nominations:
@@ -18,6 +21,7 @@ class Nominations:
     def __init__(self) -> None:
         self.generation = 0
         """Changes with every nomination."""
+        self._verdicts: dict[tuple[bytes, str], tuple[object, Status]] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
 
@@ -55,6 +59,20 @@ class Nominations:
         return [
             one for one in there.values() if one.priority >= pod.priority and one.uid != pod.uid
         ]
+
+    def verdict(self, kind: bytes, node: str, state: object) -> Status | None:
+        """Return what was said of a *kind* of pods on *node* with the pods nominated there.
+
+        That is good for one *state* of the node, and of those pods.
+        """
+        known = self._verdicts.get((kind, node))
+        return known[1] if known is not None and known[0] == state else None
+
+    def remember(self, kind: bytes, node: str, state: object, verdict: Status) -> None:
+        """Keep a *verdict* for pods of the same kind."""
+        if len(self._verdicts) >= _REMEMBERED:
+            self._verdicts.clear()
+        self._verdicts[kind, node] = state, verdict
 
     def below(self, priority: int, node: str) -> list[PodInfo]:
         """Return the pods nominated to *node* with a lower priority: they lose their claim."""

@@ -173,6 +173,14 @@ class Runtime:
                 return status.by(plugin.name)
         return SUCCESS
 
+    def filters_beyond_nodes(self, state: CycleState) -> frozenset[str]:
+        """Return the filters of this cycle that look at more than the node they are asked about."""
+        return frozenset(
+            plugin.name
+            for plugin, _ in self._filters
+            if not plugin.judges_nodes_alone and plugin.name not in state.skipped_filters
+        )
+
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return what the final checks say of one node that passed the filters.
 
