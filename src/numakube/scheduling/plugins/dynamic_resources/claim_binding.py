@@ -20,7 +20,9 @@ from numakube.api.resource_claims import (
     ResourceClaimStatus,
 )
 from numakube.dra.binding_conditions import failed_condition, is_late, is_ready
-from numakube.errors import NumakubeError
+from numakube.dra.extended_resources import IN_MEMORY_NAME
+from numakube.dra.pod_claims import is_reserved_for
+from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.values.times import format_time
@@ -37,11 +39,81 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
 
+CREATED_WITHIN_SECONDS: Final = 120
+"""How long a claim that was created may take to appear in the watch."""
 _ATTEMPTS: Final = 5
 
 
 class ClaimNotWritten(NumakubeError):
     """A claim could not be allocated to the pod, or reserved for it."""
+
+
+async def write_claims(
+    actions: ClaimActions,
+    known: CycleClaims,
+    pod: Pod,
+    node: str,
+    *,
+    assume: Callable[[ResourceClaim], None],
+    timestamps: bool,
+) -> None:
+    """Allocate and reserve the claims of *pod*, and write into its status what belongs there.
+
+    Args:
+        actions: how to write.
+        known: the claims; each is replaced by what the server has then.
+        pod: for which they are.
+        node: on which it will run.
+        assume: called with each claim as soon as it is written.
+        timestamps: whether allocations have the time at which they were made.
+
+    Raises:
+        NumakubeError: it was not possible.
+    """
+    for index, claim in enumerate(known.claims):
+        if is_reserved_for(claim, pod):
+            continue
+        is_extended = index == known.extended
+        if is_extended and not (index in known.reserved or claim.spec.devices.requests):
+            continue
+        if is_extended:
+            claim = await _created(actions, known, node)
+        allocation = known.reserved.get(index)
+        written = await write_claim(actions, claim, allocation, pod, timestamps=timestamps)
+        assume(written)
+        known.claims[index] = written
+        if is_extended:
+            await _write_mappings(actions, known, pod, node)
+    found = known.nodes.get(node)
+    if found is not None and found.resources:
+        await actions.set_pod_status(pod, claim_status(resources=found.resources))
+
+
+async def _created(actions: ClaimActions, known: CycleClaims, node: str) -> ResourceClaim:
+    """Return the claim for extended resources, after creating it if it is in memory only."""
+    claim, found = known.claims[known.extended], known.nodes.get(node)
+    if claim.metadata.name != IN_MEMORY_NAME:
+        return claim
+    if found is None or found.extended is None:
+        raise InvalidValue(f"extended resource claim not found for node {node}")
+    known.claims[known.extended] = await actions.create(found.extended)
+    return known.claims[known.extended]
+
+
+async def _write_mappings(actions: ClaimActions, known: CycleClaims, pod: Pod, node: str) -> None:
+    """Write which container has which request of the claim, and wait until the claim is seen."""
+    claim, found = known.claims[known.extended], known.nodes.get(node)
+    if found is None or not found.mappings:
+        raise InvalidValue(
+            f"nil or empty request mappings, no update of pod {pod.metadata.key} "
+            "ExtendedResourceClaimStatus"
+        )
+    written = claim_status(claim=claim.metadata.name, mappings=found.mappings)
+    await actions.set_pod_status(pod, written)
+    await actions.until(
+        lambda: SUCCESS if claim.metadata.key in known.objects.resource_claims else None,
+        timeout_seconds=CREATED_WITHIN_SECONDS,
+    )
 
 
 async def write_claim(

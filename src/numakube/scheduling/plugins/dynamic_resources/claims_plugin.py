@@ -51,7 +51,7 @@ from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     delete_claim,
     devices_ready,
     in_flight,
-    write_claim,
+    write_claims,
 )
 from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
@@ -93,8 +93,6 @@ NO_ACTIONS: Final = failure("claims cannot be allocated: this process has no way
 _ELSEWHERE: Final = EventKind.POD_ADDED | EventKind.POD_DELETED | EventKind.TOPOLOGY_CHANGED
 """What makes the kubelet choose other NUMA nodes, which may have devices."""
 _SEARCH: Final = StateKey[NodeSearch]("DynamicResources.search")
-CREATED_WITHIN_SECONDS: Final = 120
-"""How long a claim that was created may take to appear in the watch."""
 
 
 class DynamicResources(
@@ -405,13 +403,14 @@ class DynamicResources(
         if self.actions is None:
             return NO_ACTIONS
         try:
-            for index, claim in enumerate(known.claims):
-                if not is_reserved_for(claim, pod.pod):
-                    await self._bind(known, index, pod, node, self.actions)
-            found = known.nodes.get(node)
-            if found is not None and found.resources:
-                written = claim_status(resources=found.resources)
-                await self.actions.set_pod_status(pod.pod, written)
+            await write_claims(
+                self.actions,
+                known,
+                pod.pod,
+                node,
+                assume=self._tracker.assume,
+                timestamps=self.features.binding_conditions,
+            )
         except NumakubeError as error:
             return failure(str(error))
         status = await self._ready(known, pod, node, self.actions)
@@ -422,38 +421,6 @@ class DynamicResources(
                 uid = known.claims[index].metadata.uid
                 self._tracker.settle(known.extended_uid if index == known.extended else uid)
         return status
-
-    async def _bind(
-        self, known: CycleClaims, index: int, pod: PodInfo, node: str, actions: ClaimActions
-    ) -> None:
-        claim = known.claims[index]
-        allocation = known.reserved.get(index)
-        is_extended = index == known.extended
-        if is_extended and allocation is None and not claim.spec.devices.requests:
-            return
-        found = known.nodes.get(node)
-        if is_extended and claim.metadata.name == IN_MEMORY_NAME:
-            if found is None or found.extended is None:
-                raise InvalidValue(f"extended resource claim not found for node {node}")
-            claim = known.claims[index] = await actions.create(found.extended)
-        timestamps = self.features.binding_conditions
-        claim = await write_claim(actions, claim, allocation, pod.pod, timestamps=timestamps)
-        self._tracker.assume(claim)
-        known.claims[index] = claim
-        if not is_extended:
-            return
-        mappings = found.mappings if found is not None else ()
-        if not mappings:
-            raise InvalidValue(
-                f"nil or empty request mappings, no update of pod {pod.key} "
-                "ExtendedResourceClaimStatus"
-            )
-        written = claim_status(claim=claim.metadata.name, mappings=mappings)
-        await actions.set_pod_status(pod.pod, written)
-        await actions.until(
-            lambda: SUCCESS if claim.metadata.key in known.objects.resource_claims else None,
-            timeout_seconds=CREATED_WITHIN_SECONDS,
-        )
 
     async def _ready(
         self, known: CycleClaims, pod: PodInfo, node: str, actions: ClaimActions
