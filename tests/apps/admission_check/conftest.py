@@ -129,12 +129,12 @@ class Kueue:
 
 @asynccontextmanager
 async def checking(
-    world: LabCluster, *, patience: float = 0.0, requeue: float = 60.0
+    world: LabCluster, *, patience: float = 0.0, requeue: float = 60.0, url: str = ""
 ) -> AsyncIterator[None]:
-    """Run an admission check that asks the scheduler of *world*."""
-    async with served(world.running[-1]) as url:
+    """Run an admission check that asks the scheduler of *world*, or who serves at *url*."""
+    async with served(world.running[-1]) as own:
         told = AdmissionCheckSettings(
-            scheduler_url=url,
+            scheduler_url=url or own,
             leader_elect=False,
             interval=0.02,
             patience=patience,

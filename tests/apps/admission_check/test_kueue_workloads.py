@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 from tests.apps.admission_check.conftest import Kueue, checking
+from tests.apps.scheduler.served import served
+from yarl import URL
 
 from numakube.api.fit import HOLD
 from numakube.testing import pod_document, until
@@ -72,6 +75,27 @@ async def test_a_workload_that_waits_for_long_lets_others_try(
         assert check["requeueAfterSeconds"] == 30
         await kueue.queue("small", template(), 4)
         await kueue.says("small", "Ready")
+
+
+async def test_room_is_asked_for_again_when_the_scheduler_has_started_again(
+    world: LabCluster, kueue: Kueue
+) -> None:
+    """The new one knows nothing of it until then."""
+    async with AsyncExitStack() as stack:
+        before = AsyncExitStack()
+        url = await before.enter_async_context(served(world.running[-1]))
+        await stack.enter_async_context(checking(world, url=url))
+        await kueue.queue("job", template(), 4)
+        await kueue.says("job", "Ready")
+        await before.aclose()
+        await world.running.pop().end()
+
+        again = await world.start()
+        await stack.enter_async_context(served(again, URL(url).port or 0))
+
+        await until(lambda: len(again.process.scheduler.holds) == 4)
+        await world.create(pod_document("late", "3"))
+        await world.refuses("late", "0/2 nodes are available")
 
 
 async def test_pods_are_asked_about_as_kueue_creates_them(world: LabCluster, kueue: Kueue) -> None:

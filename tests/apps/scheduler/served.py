@@ -12,12 +12,12 @@ from numakube_lab.testing import RunningScheduler, without_election
 
 
 @asynccontextmanager
-async def served(running: RunningScheduler) -> AsyncIterator[str]:
+async def served(running: RunningScheduler, port: int = 0) -> AsyncIterator[str]:
     """Serve on loopback; return the URL."""
     process = running.process
     endpoints = Endpoints(process.scheduler, without_election(), running.client)
     serving = Serving(
-        Listen(host="127.0.0.1", port=0),
+        Listen(host="127.0.0.1", port=port),
         health=Health(),
         registry=process.registry,
         routes=endpoints.routes(Access(running.client, host="127.0.0.1")),
