@@ -81,6 +81,11 @@ PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
                 port=8082,
             ),
             ProgramEntry(
+                name="rebalancer",
+                summary="Move a few pods an hour so that others fit.",
+                port=8083,
+            ),
+            ProgramEntry(
                 name="dashboard",
                 summary="Serve pages that show a cluster by NUMA zone.",
                 port=8090,

@@ -129,6 +129,11 @@ async def _gc(scene: Scene, stop: asyncio.Event) -> object:
     return await load_program("gc").perform(scene.arguments(), scene.around, stop)
 
 
+async def _rebalancer(scene: Scene, stop: asyncio.Event) -> object:
+    arguments = scene.arguments("--no-leader-elect")
+    return await load_program("rebalancer").perform(arguments, scene.around, stop)
+
+
 async def _admission_check(scene: Scene, stop: asyncio.Event) -> object:
     arguments = scene.arguments("--no-leader-elect")
     return await load_program("admission-check").perform(arguments, scene.around, stop)
@@ -185,6 +190,7 @@ PROGRAMS: dict[str, Run] = {
     "operator": _operator,
     "gc": _gc,
     "admission-check": _admission_check,
+    "rebalancer": _rebalancer,
     "enforcer": _enforcer,
     "exporter": _exporter,
     "sriov": _sriov,
@@ -208,7 +214,7 @@ async def running(scene: Scene, program: str) -> AsyncIterator[None]:
 async def until_ready(scene: Scene, program: str) -> None:
     """Wait until a program answers, and says so if it has what it needs here."""
     lacks = program in (
-        *("admission-check", "enforcer", "exporter", "sriov", "webhook", "operator"),
+        *("admission-check", "rebalancer", "enforcer", "exporter", "sriov", "webhook", "operator"),
     )
     path = "/livez" if lacks else "/readyz"
     await until(lambda: asked(scene, program, "GET", path, ""), lambda status: status == 200)

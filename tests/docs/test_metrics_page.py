@@ -19,6 +19,7 @@ TITLES = {
     "exporter": "Exporter",
     "gc": "Garbage collector",
     "admission-check": "Admission check",
+    "rebalancer": "Rebalancer",
     "scheduler": "Scheduler",
     "extender": "Extender",
     "operator": "Operator",

@@ -12,6 +12,7 @@ from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.gc.collector import GcMetrics
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
+from numakube.apps.rebalancer.process import RebalancerMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.webhook.process import WebhookMetrics
@@ -57,6 +58,7 @@ def exported() -> list[Exported]:
         "enforcer": EnforcerMetrics,
         "webhook": WebhookMetrics,
         "admission-check": AdmissionCheckMetrics,
+        "rebalancer": RebalancerMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

@@ -15,6 +15,7 @@ from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest, as_comment
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.rbac_rules import view_role
+from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.webhook import WebhookManifest
@@ -102,3 +103,10 @@ def test_the_admission_file_is_up_to_date() -> None:
     manifest = AdmissionCheckManifest()
     documents = [namespace(manifest.namespace), *manifest.objects()]
     assert is_up_to_date("admission.yaml", documents)
+
+
+def test_the_rebalancer_file_is_up_to_date() -> None:
+    """With the namespace that it shares with the scheduler."""
+    manifest = RebalancerManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("rebalancer.yaml", documents)

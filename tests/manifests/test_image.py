@@ -23,6 +23,7 @@ LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").s
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {
     "admission-check": "",
+    "rebalancer": "",
     "enforcer": "enforcer",
     "exporter": "exporter",
     "extender": "extender",
@@ -120,4 +121,4 @@ def test_a_component_needs_no_more_than_its_extra_installs(component: str) -> No
     assert done.returncode == 0, done.stderr
     code, has_numpy = done.stdout.splitlines()[-1].split()
     assert code == "0"
-    assert has_numpy == str(component in ("extender", "scheduler"))
+    assert has_numpy == str(component in ("extender", "rebalancer", "scheduler"))

@@ -1,7 +1,7 @@
 """The programs of numakube, what they share, and what hosts them.
 
 host            settings, command line, logs, server, access and end of every program
-scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, dashboard
+scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, rebalancer, dashboard
                 one package for each program of `numakube.programs`: what it does is in `process`,
                 its settings in `settings`
 debugging       endpoints by which tools look inside a scheduler or an extender

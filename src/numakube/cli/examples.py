@@ -64,6 +64,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "operator": ("",),
     "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
     "gc": ("--oneshot --dry-run",),
+    "rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
     "admission-check": ("--no-gates --hold 5m", "--no-kueue"),
     "demo": ("",),
     "lab": ("up", "status", "down"),

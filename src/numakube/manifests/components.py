@@ -16,6 +16,7 @@ from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.other_exporters import NfdManifest, RteManifest
 from numakube.manifests.rbac_rules import view_role
+from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
@@ -217,6 +218,12 @@ def _admission(choices: Choices) -> list[dict[str, Any]]:
     ).objects()
 
 
+def _rebalancer(choices: Choices) -> list[dict[str, Any]]:
+    return RebalancerManifest(
+        namespace=choices.namespace, image=choices.image, replicas=choices.replicas
+    ).objects()
+
+
 COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = MappingProxyType(
     {
         "api": _api,
@@ -228,11 +235,12 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
         "operator": _operator,
         "webhook": _webhook,
         "admission": _admission,
+        "rebalancer": _rebalancer,
     }
 )
 ALL: Final = "all"
-ON_REQUEST: Final = frozenset({"enforcer", "webhook", "admission"})
-"""What `ALL` leaves out: it changes how or when pods run, or rejects pods, without being asked."""
+ON_REQUEST: Final = frozenset({"enforcer", "webhook", "admission", "rebalancer"})
+"""What `ALL` leaves out: it changes how, where or when pods run, or rejects pods, unasked."""
 DEFAULT: Final = ("api", "exporter", "scheduler")
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_phase import is_rejected
-from numakube.errors import Conflict, NotFound, TooManyRequests
+from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import evict_pod
-from numakube.values.times import format_time
+from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -47,13 +48,15 @@ class Mover:
         patience: seconds that one move may take.
         tell: is told of every deed, in kubectl's style.
         dry_run: let the API server check everything and change nothing.
-        moved: how many replacements have been seen.
+        arrived: is told of every replacement that a kubelet has taken.
+        moved: how many there were.
     """
 
     client: Client
     patience: float
     tell: Callable[[str], None]
     dry_run: bool = False
+    arrived: Callable[[Move, Pod], None] = lambda _move, _pod: None
     moved: int = 0
     _cordoned: set[str] = field(default_factory=set)
 
@@ -78,12 +81,18 @@ class Mover:
             await asyncio.shield(self._cordon_only(()))
         return ""
 
-    async def lift_leftovers(self) -> list[str]:
-        """Uncordon the nodes that a process which was killed has left cordoned; return them."""
-        found = [one.metadata.name for one in (await self.client.list(NODES)).items if _ours(one)]
-        for name in found:
+    async def lift_leftovers(self, *, older_than: float = 0.0) -> list[str]:
+        """Uncordon the nodes that a process which was killed has left cordoned.
+
+        Return those that have been cordoned for less than *older_than* seconds: somebody may be
+        moving their pods now.
+        """
+        nodes = [one for one in (await self.client.list(NODES)).items if _ours(one)]
+        before = self.client.clock.now() - timedelta(seconds=older_than)
+        recent = [one.metadata.name for one in nodes if older_than and _since(one) > before]
+        for name in (one.metadata.name for one in nodes if one.metadata.name not in recent):
             await self._set_cordon(name, cordoned=False, why="left behind by an interrupted run")
-        return found
+        return recent
 
     async def _cordon_only(self, nodes: Collection[str]) -> None:
         for name in sorted(self._cordoned - set(nodes)):
@@ -127,6 +136,7 @@ class Mover:
 
     def _arrived(self, move: Move, pod: Pod) -> None:
         self.moved += 1
+        self.arrived(move, pod)
         node = pod.spec.node_name
         other = "" if node == move.to_node else f" instead of {move.to_node}"
         self._say(f"pod/{pod.metadata.name} replaces it on {node}{other}")
@@ -175,6 +185,14 @@ def _owner(pod: Pod) -> str:
 
 def _ours(node: Node) -> bool:
     return CORDONED in node.metadata.annotations
+
+
+def _since(node: Node) -> datetime:
+    """Return since when *node* is cordoned for a move; long ago if that cannot be read."""
+    try:
+        return parse_time(node.metadata.annotations[CORDONED])
+    except InvalidValue:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _is_taken(pod: Pod) -> bool:

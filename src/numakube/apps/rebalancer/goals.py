@@ -1,0 +1,102 @@
+"""What the rebalancer works towards: room for what waits, then less that is stranded.
+
+Pods that wait come first, the most important and longest waiting first, gangs as a whole. The first
+plan counts that lets all of them fit and takes no more moves than are allowed now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting
+from numakube.insight.defrag.plan import Plan
+from numakube.insight.defrag.stranded_reduction import reduce_stranded
+from numakube.insight.scheduler_engine import engine_of
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+
+_MOST_TRIED: Final = 5
+"""Pods or gangs that wait and are planned for in one turn; each takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something to work towards.
+
+    Attributes:
+        why: what is won by it, after "so that".
+        about: the pod that it is for, if there is one.
+        plan: makes the plan for a cluster, with so many moves at most.
+    """
+
+    why: str
+    plan: Callable[[ClusterFacts, int], Plan]
+    about: Pod | None = None
+
+
+def chosen(
+    facts: ClusterFacts, most: int, *, waiting: bool, stranded: bool
+) -> tuple[Goal, Plan] | None:
+    """Return the first goal that at most *most* moves reach, and how; ``None`` if there is none."""
+    goals = [*(_waiting(facts) if waiting else ())][:_MOST_TRIED]
+    if stranded:
+        goals.append(Goal("less is stranded", _less_stranded))
+    for goal in goals:
+        plan = goal.plan(facts, most)
+        if plan.steps and plan.moves <= most and len(plan.nodes) == plan.wanted:
+            return goal, plan
+    return None
+
+
+def _less_stranded(facts: ClusterFacts, most: int) -> Plan:
+    return reduce_stranded(engine_of(facts), most=most)
+
+
+def _waiting(facts: ClusterFacts) -> Iterator[Goal]:
+    """Yield a goal for each pod, or gang, that a scheduler has refused."""
+    pods = [one for one in facts.pods if _is_refused(one)]
+    pods.sort(key=lambda one: (-PodInfo(one).priority, one.metadata.creation_timestamp or ""))
+    known = set[object]()
+    for pod in pods:
+        gang = gang_key(PodInfo(pod))
+        if gang is None:
+            yield Goal(f"{pod.metadata.key} fits", _for_pod(pod), pod)
+        elif gang not in known:
+            known.add(gang)
+            yield Goal(f"the gang {gang[1]}/{gang[2]} fits", _for_gang(gang[1], gang[2]), pod)
+
+
+def _is_refused(pod: Pod) -> bool:
+    conditions = pod.status.conditions if pod.status else ()
+    refused = any((one.type, one.reason) == ("PodScheduled", "Unschedulable") for one in conditions)
+    return refused and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+
+
+def _for_pod(pod: Pod) -> Callable[[ClusterFacts, int], Plan]:
+    def plan(facts: ClusterFacts, most: int) -> Plan:
+        del most
+        now = facts.pod(pod.metadata.namespace, pod.metadata.name)
+        return _planned(facts, [now] if now is not None else [])
+
+    return plan
+
+
+def _for_gang(namespace: str, name: str) -> Callable[[ClusterFacts, int], Plan]:
+    def plan(facts: ClusterFacts, most: int) -> Plan:
+        del most
+        return _planned(facts, gang_members(facts.pods, namespace, name))
+
+    return plan
+
+
+def _planned(facts: ClusterFacts, pods: list[Pod]) -> Plan:
+    if not pods:
+        return Plan(0)
+    return plan_for_waiting(engine_of(facts, scheduler=pods[0].spec.scheduler_name), pods)

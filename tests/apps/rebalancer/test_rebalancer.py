@@ -1,0 +1,62 @@
+"""The rebalancer makes room for pods that wait, says so, and stops when a plan fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.apps.rebalancer.fragmented import fragmented, on
+
+from numakube.apps.rebalancer.process import RebalancerProcess
+from numakube.apps.rebalancer.settings import RebalancerSettings
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster
+
+
+def rebalancer(world: LabCluster, **settings: object) -> RebalancerProcess:
+    """Return one that is alone."""
+    return RebalancerProcess(
+        RebalancerSettings(leader_elect=False, stranded=False, **settings),  # type: ignore[arg-type]
+        world.client,
+    )
+
+
+async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> list[str]:
+    """Return the texts of its events with that reason."""
+    recording = asyncio.create_task(process.recorder.run())
+    try:
+        return await world.some_events(reason)
+    finally:
+        recording.cancel()
+
+
+async def test_room_is_made_for_a_pod_that_waits() -> None:
+    """After a dry run has told it; in quiet hours, and without moves left, nothing moves."""
+    async with fragmented() as world:
+        await world.create(pod_document("late", "3"))
+        await world.refuses("late")
+        dry = rebalancer(world, dry_run=True)
+        await dry.turn()
+        (note,) = await events(dry, world, "WouldMove")
+        assert note == "would move from node-0 to node-1 so that default/late fits"
+        quiet = rebalancer(world, quiet_hours="00:00-12:00,12:00-00:00")
+        assert await quiet.turn() == ""
+        assert on(world, "node-0") == {"a", "b"}
+        process = rebalancer(world, moves_per_hour=1)
+        assert await process.turn() == ""
+        await world.runs("late")
+        (note,) = await events(process, world, "Moved")
+        assert note.endswith("which left node-0 so that default/late fits")
+
+
+async def test_a_plan_that_fails_is_given_up_and_followed_by_a_pause() -> None:
+    """The reason is in an event of the pod that waits."""
+    async with fragmented() as world:
+        await world.create(pod_document("late", "3"))
+        await world.refuses("late")
+        process = rebalancer(world, patience=1.0)
+        await world.running[0].end()
+        assert "has no node" in await process.turn()
+        (note,) = await events(process, world, "RebalancingStopped")
+        assert note.startswith("stopped moving pods so that default/late fits: default/")
+        assert await process.turn() == ""
+        assert process.registry.get_sample_value("numakube_rebalancer_paused") == 1
