@@ -209,3 +209,15 @@ async def test_no_answer_goes_to_a_request_after_one_that_was_given_up() -> None
         peer.answer = LENGTH
         assert (await client.request(WRITE)).status == 201
     assert len(peer.writers) == 2
+
+
+async def test_a_request_under_way_when_the_client_is_closed_leaves_no_connection() -> None:
+    """It has its answer all the same."""
+    peer = Peer(b"")
+    async with talking(peer) as client:
+        asking = asyncio.create_task(client.request(WRITE))
+        await until(lambda: bool(peer.heads))
+        await client.aclose()
+        peer.writers[0].write(LENGTH)
+        assert (await asking).status == 201
+        await until(peer.writers[0].is_closing)

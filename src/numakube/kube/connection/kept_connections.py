@@ -261,6 +261,7 @@ class KeptConnections:
         self._free = asyncio.Semaphore(limit)
         self._idle: deque[_Connection] = deque()
         self._tls: ssl.SSLContext | None = None
+        self._ended = False
 
     async def exchange(
         self,
@@ -282,20 +283,26 @@ class KeptConnections:
             if connection is None:
                 connection = await self._connect(tls, connect_seconds)
             response = await connection.exchange(data, timeout_seconds)
-        if connection.is_open and tls is self._tls:
+        if self._ended or tls is not self._tls:
+            connection.close()
+        elif connection.is_open:
             connection.used_at = asyncio.get_running_loop().time()
             self._idle.append(connection)
         return response
 
     def close(self) -> None:
-        """Close those that are not in use."""
+        """Close those that are not in use, and the others as soon as they have their answer."""
+        self._ended = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
     def _kept(self, tls: ssl.SSLContext | None) -> _Connection | None:
         """Return the connection that was used last; what has been idle for long is closed."""
         if tls is not self._tls:
-            self.close()
+            self._close_idle()
             self._tls = tls
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle and self._idle[0].used_at < oldest:
