@@ -7,9 +7,9 @@ before it, and those that fit are woken by a patch of an annotation of theirs. O
 annotation of the node would wake all.
 
 Patches are few: a pod that was woken in vain waits longer each time, and all patches together have
-a budget. They name the version of the pod, so that of several replicas one gets through. Which pods
-were refused is known from the calls, and after a restart from what kube-scheduler wrote into their
-conditions.
+a budget. They name the version of the pod, so that of several replicas one gets through; a replica
+that sees that another has woken a pod waits as if it had done so itself. Which pods were refused is
+known from the calls, and after a restart from what kube-scheduler wrote into their conditions.
 """
 
 from __future__ import annotations
@@ -104,6 +104,10 @@ class Waking:
         """Take a waiting pod as the API has it; one that was refused by us is remembered."""
         known = self._unseen.pop(pod.uid, None) or self._waiting.get(pod.uid)
         if known is not None:
+            if _last_woken(pod) != _last_woken(known.pod):
+                # By another replica perhaps: once is enough for a while.
+                pause = self._client.clock.monotonic() + SHORTEST_SECONDS
+                known.not_before = max(known.not_before, pause)
             known.pod = pod
             self._waiting[pod.uid] = known
         elif was_refused(pod):
@@ -186,6 +190,10 @@ class Waking:
         else:
             self._metrics.woken.inc()
             _log.info("pod_woken", pod=pod.key, node=node)
+
+
+def _last_woken(pod: PodInfo) -> str:
+    return pod.pod.metadata.annotations.get(ANNOTATION, "")
 
 
 def was_refused(pod: PodInfo) -> bool:
