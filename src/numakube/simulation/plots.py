@@ -33,6 +33,8 @@ _SETTINGS: Final = {
 _WIDTH: Final = 6.4
 _BAR: Final = 0.32
 _HOUR: Final = 3600.0
+_FEW: Final = 8
+_LEGEND_LINE: Final = 0.19
 
 
 def bars(
@@ -74,7 +76,7 @@ def courses(summaries: Sequence[Summary], of: Callable[[Moment], float], label: 
     axes.set_ylim(bottom=0)
     axes.set_xlabel(name)
     axes.set_ylabel(label)
-    _legend(axes, len(summaries))
+    _legend(figure, axes, len(summaries))
     return _svg(figure)
 
 
@@ -88,7 +90,7 @@ def distribution(summaries: Sequence[Summary]) -> str:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("nodes in %, fullest first")
     axes.set_ylabel("pods at the end")
-    _legend(axes, len(summaries))
+    _legend(figure, axes, len(summaries))
     return _svg(figure)
 
 
@@ -107,8 +109,12 @@ def _line(place: int, label: str) -> dict[str, Any]:
     return {"color": _colour(place), "linestyle": style, "label": label, "linewidth": 1.6}
 
 
-def _legend(axes: Any, count: int) -> None:  # noqa: ANN401 - Matplotlib's
-    if count > 1:
+def _legend(figure: Figure, axes: Any, count: int) -> None:  # noqa: ANN401 - Matplotlib's
+    """Name the lines: beside them, or below where there are too many."""
+    if count > _FEW:
+        figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * count)
+        figure.legend(loc="outside lower left", fontsize=8, frameon=False)
+    elif count > 1:
         axes.legend(fontsize=8, frameon=False)
 
 

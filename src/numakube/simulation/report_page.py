@@ -39,6 +39,7 @@ th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #d0d7
 th, td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; }
 th:first-child, td:first-child { background: #fff; }
+td:first-child { white-space: normal; min-width: 8rem; }
 thead th { border-bottom-width: 2px; vertical-align: bottom; }
 .plots { display: grid; gap: 1rem; }
 .plots { grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
@@ -96,7 +97,7 @@ def report_page(
         sections=[
             ("Arms side by side", list(_side_by_side(summaries))),
             ("Over time", list(_over_time(summaries))),
-            ("Over nodes", [("Pods on each node at the end", distribution(summaries))]),
+            *_over_nodes(summaries),
         ],
         notes=notes,
     )
@@ -125,8 +126,19 @@ def _side_by_side(summaries: Sequence[Summary]) -> Iterator[tuple[str, str]]:
 def _over_time(summaries: Sequence[Summary]) -> Iterator[tuple[str, str]]:
     for name in _resources(summaries):
         yield f"Allocation of {name}", courses(summaries, _share_of(name), f"{name} in %")
-    yield "Rejections by kubelets", courses(summaries, lambda one: one.rejected, "pods so far")
-    yield "Pods that wait", courses(summaries, lambda one: one.waiting, "pods")
+    counts: dict[str, tuple[Callable[[Moment], float], str]] = {
+        "Rejections by kubelets": (lambda one: one.rejected, "pods so far"),
+        "Pods that wait": (lambda one: one.waiting, "pods"),
+    }
+    for caption, (of, label) in counts.items():
+        if any(of(moment) for one in summaries for moment in one.runs[0].moments):
+            yield caption, courses(summaries, of, label)
+
+
+def _over_nodes(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield how pods are spread, unless all have ended."""
+    if any(any(one.runs[0].pods_by_node) for one in summaries):
+        yield "Over nodes", [("Pods on each node at the end", distribution(summaries))]
 
 
 def _resources(summaries: Sequence[Summary]) -> list[str]:
