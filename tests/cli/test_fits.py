@@ -47,6 +47,25 @@ def manifest(tmp_path: Path) -> Path:
     return file
 
 
+def test_nodes_that_do_not_exist_can_be_counted_on(
+    numakube: Run, world: Path, manifest: Path
+) -> None:
+    """As an autoscaler would add them; a kind that cannot be read is named."""
+    where = ("-f", manifest, "--from", world, "-o", "json")
+    ended = numakube("fits", *where, "--nodes", f"2x {LARGE}")
+    answer = json.loads(ended.out)
+    assert answer["nodes"] == {
+        "large": 7,
+        "small-0": 3,
+        "small-1": 2,
+        "new-a-000": 7,
+        "new-a-001": 7,
+    }
+    ended = numakube("fits", *where, "--nodes", "many")
+    assert ended.code == 1
+    assert ended.err.startswith("error: 'many': ")
+
+
 def test_it_says_how_many_where_and_what_another_node_takes(
     numakube: Run, world: Path, manifest: Path
 ) -> None:

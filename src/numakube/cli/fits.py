@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     help="Or what a pod asks for: cpu=8,memory=32Gi,nvidia.com/gpu=1.",
 )
 @click.option(
+    "--nodes",
+    metavar="KIND",
+    multiple=True,
+    help="Besides, count on nodes that do not exist: '2x dgx-h100; policy=restricted'.",
+)
+@click.option(
     "--scheduler-config",
     metavar="FILE",
     help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
@@ -43,6 +49,7 @@ def command(
     *,
     filename: str | None,
     shape: str | None,
+    nodes: tuple[str, ...],
     scheduler_config: str | None,
     namespace: str,
     cluster: ClusterOptions,
@@ -62,12 +69,14 @@ def command(
     from numakube.insight.explain.explained_pod import manifest_subject
     from numakube.insight.explain.how_many_more import how_many_more, room_lines
     from numakube.insight.scheduler_engine import engine_of
+    from numakube.simulation.node_groups import with_new_nodes
 
     wanted = wanted_pod(shape, filename, namespace_for(cluster, namespace))
     if wanted is None:
         raise click.UsageError("Say which pods: -f FILE, or --shape RESOURCES.")
     config = configuration_in_file(scheduler_config)
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
+    facts = with_new_nodes(facts, nodes) if nodes else facts
     subject = manifest_subject(wanted.pod, classes=facts.priority_classes)
     scheduler = wanted.pod.spec.scheduler_name
     answer = how_many_more(facts, lambda known: engine_of(known, config, scheduler), subject)

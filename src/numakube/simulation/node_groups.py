@@ -10,7 +10,7 @@ The topology of such a node is looked for, in this order, in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,11 +22,12 @@ from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.fit import NewNodes
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -148,6 +149,26 @@ def new_nodes(
         raise ConfigError(f"nodes: {node.metadata.name}: its topology is not known")
     names = (f"{PREFIX}{node.metadata.name}-{number}" for number in range(asked.count))
     return [(idle_copy(node, name), _renamed(report, name)) for name in names]
+
+
+def described_nodes(kinds: Sequence[str]) -> Iterator[tuple[Node, NodeResourceTopology]]:
+    """Yield nodes of these *kinds*, each in one line, with what they report.
+
+    Raises:
+        ConfigError: a kind cannot be read.
+    """
+    factory = NodeFactory({})
+    for one in nodes_of_kinds(kinds, prefix=PREFIX):
+        node = factory.make(one)
+        yield node.object, node.report(1, exact=True)
+
+
+def with_new_nodes(facts: ClusterFacts, kinds: Sequence[str]) -> ClusterFacts:
+    """Return the cluster with nodes of these *kinds* besides; raises as `described_nodes` does."""
+    nodes, topologies = dict(facts.nodes), dict(facts.topologies)
+    for node, report in described_nodes(kinds):
+        nodes[node.metadata.name], topologies[node.metadata.name] = node, report
+    return replace(facts, nodes=nodes, topologies=topologies)
 
 
 def _renamed(report: NodeResourceTopology, name: str) -> NodeResourceTopology:

@@ -30,12 +30,10 @@ from numakube.insight.trial_placement import Trial, try_gang, try_pods
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.simulation.node_groups import PREFIX, new_nodes
-from numakube.simulation.node_kinds import nodes_of_kinds
-from numakube.simulation.virtual_node import NodeFactory
+from numakube.simulation.node_groups import PREFIX, described_nodes, new_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numakube.api.fit import Hold
     from numakube.api.nodes import Node
@@ -136,7 +134,7 @@ class Fit:
         if question.nodes and question.hold is not None:
             raise ConfigError("nodes: no room can be kept on nodes that do not exist")
         known = self._engine.cluster
-        found = list(_described([one for one in question.nodes if isinstance(one, str)]))
+        found = list(described_nodes([one for one in question.nodes if isinstance(one, str)]))
         for one in question.nodes:
             if not isinstance(one, str):
                 found += new_nodes(one, known, limit=MOST_NODES)
@@ -186,13 +184,6 @@ def _keep(holds: Holder, hold: Hold, missing: list[PodInfo], trials: list[Trial]
         holds.release(hold.name)
     elif sum(bool(one.node) and not one.victims for one in trials) == len(missing):
         holds.keep(hold.name, hold.seconds, ((one.pod, one.node) for one in trials))
-
-
-def _described(kinds: Sequence[str]) -> Iterator[tuple[Node, NodeResourceTopology]]:
-    factory = NodeFactory({})
-    for one in nodes_of_kinds(kinds, prefix=PREFIX):
-        node = factory.make(one)
-        yield node.object, node.report(1, exact=True)
 
 
 def _answer(trials: list[Trial], wanted: int, *, kept: int) -> dict[str, Any]:
