@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.explain import Explanation, Subject, Workload
     from numakube.insight.explain.explanation import WorkloadExplanation
+    from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
 
 
 _NEGATIVE: Final = 1
@@ -118,7 +120,7 @@ def pod(
     """
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import SCHEDULER_CONFIG
-    from numakube.insight.explain import Subject, explain
+    from numakube.insight.explain import Subject
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.scheduler_engine import engine_of
 
@@ -136,13 +138,23 @@ def pod(
         raise ConfigError(f"there is no node {node}")
     options = Options(node=node, changes=changes)
     found = [
-        explain(facts, engine_of(facts, config, one.scheduler), one, options)
+        _explained(facts, engine_of(facts, config, one.scheduler), one, options)
         if isinstance(one, Subject)
         else explained_workload(facts, one, config, options)
         for one in _subjects(facts, name, filename, space)
     ]
     print_found(found, output)
     return _NEGATIVE if any(map(_is_negative, found)) else 0
+
+
+def _explained(
+    facts: ClusterFacts, engine: Engine, subject: Subject, options: Options
+) -> Explanation:
+    from numakube.insight.defrag.explained_moves import with_moves
+    from numakube.insight.explain import explain
+
+    found = explain(facts, engine, subject, options)
+    return with_moves(found, engine, subject) if options.changes else found
 
 
 def _is_negative(found: Explanation | WorkloadExplanation) -> bool:
