@@ -1,15 +1,379 @@
-"""The exporter on every node, without an operator."""
+"""Exporters: one DaemonSet for all nodes, or one a pool of nodes, and what all of them share.
+
+Under the operator names, labels and settings are those that the NUMA Resources Operator gives its
+exporter (RTE), so that dashboards, policies and scripts written for it keep working; the program is
+our exporter. What we do otherwise: the notification file is looked for where it is mounted, a
+certificate is mounted whenever one is needed, and no helper container shows the shared CPUs, since
+the kubelet's state files tell them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from numakube.manifests.pool_exporters import Names, PoolExporter, PoolExporters
+from numakube.manifests.debug_access import debugging_access
+from numakube.manifests.network_policies import (
+    API_PORTS,
+    allow_api_server,
+    allow_scraping,
+    deny_all,
+)
+from numakube.manifests.pod_template_parts import HASH
+from numakube.manifests.rbac_rules import (
+    ask_who_calls,
+    cluster_role,
+    role,
+    rule,
+    service_account,
+)
 from numakube.manifests.release_image import IMAGE
+from numakube.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 NAME: Final = "numakube-exporter"
+METRICS_PORT: Final = PROGRAMS["exporter"].port
+CERTIFICATE: Final = "rte-metrics-service-cert"
+SECURITY_CONTEXT_CONSTRAINTS: Final = "resource-topology-exporter-v2"
+_SELINUX: Final = {"type": "container_device_plugin_t", "level": "s0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the objects that exporters share are called.
+
+    Attributes:
+        account: their account, and their roles.
+        service: by which their metrics are found.
+        container: the only one of a pod.
+        labels: of their pods.
+    """
+
+    account: str
+    service: str
+    container: str
+    labels: Mapping[str, str]
+
+
+RTE: Final = Names(
+    account="rte",
+    service="numaresources-rte-metrics-service",
+    container="resource-topology-exporter",
+    labels=MappingProxyType({"name": "resource-topology"}),
+)
+"""As the NUMA Resources Operator calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolExporter:
+    """The exporters of one pool.
+
+    Attributes:
+        name: of the DaemonSet, and of the ConfigMap with the configuration of its pods.
+        node_labels: labels that its nodes have.
+        node_expressions: further conditions on labels, as in a node affinity.
+        config_hash: changes with the configuration; empty if there is none.
+        fingerprint: the method, or ``None`` for no fingerprint.
+        period: how often to look; ``None`` for only when something happens.
+        notified: whether touching a file on the host makes it look.
+        paused: whether it writes nothing.
+        koordinator: whether it also writes what koordlet does.
+        tolerations: taints to put up with.
+    """
+
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    node_expressions: tuple[Mapping[str, Any], ...] = ()
+    config_hash: str = ""
+    fingerprint: str | None = "with-exclusive-resources"
+    period: str | None = "10s"
+    notified: bool = False
+    paused: bool = False
+    koordinator: bool = False
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolExporters:
+    """What is deployed for all pools.
+
+    Attributes:
+        log_level: of the exporters, by our names.
+        openshift: whether the platform makes certificates and asks for security constraints.
+        agents: further accounts whose pods may see their hosts.
+    """
+
+    namespace: str
+    image: str
+    pull_policy: str = "IfNotPresent"
+    log_level: str = "info"
+    openshift: bool = False
+    names: Names = RTE
+    agents: tuple[str, ...] = ()
+    api_ports: tuple[int, ...] = API_PORTS
+    pools: tuple[PoolExporter, ...] = ()
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        return [
+            *self.access(),
+            *self.policies(),
+            *([self.constraints()] if self.openshift else []),
+            *(self.daemon_set(pool) for pool in self.pools),
+            self.metrics_service(),
+        ]
+
+    def access(self) -> list[dict[str, Any]]:
+        """Return account and rights."""
+        account = service_account(self.names.account, self.namespace)
+        return [
+            account,
+            *role(self.names.account, self.namespace, own_pod_rules(), account),
+            *cluster_role(self.names.account, cluster_rules(), account),
+            *debugging_access(self.names.account, self.namespace),
+        ]
+
+    def policies(self) -> list[dict[str, Any]]:
+        """Return network policies."""
+        name, pods = self.names.account, (self.namespace, self.names.labels)
+        return [
+            allow_api_server(f"{name}-egress-to-api-server", *pods, ports=self.api_ports),
+            allow_scraping(f"ingress-to-{name}-metrics", *pods, METRICS_PORT),
+            deny_all(f"{name}-default-deny-all", *pods),
+        ]
+
+    def constraints(self) -> dict[str, Any]:
+        """Return what OpenShift lets the exporters do on their hosts."""
+        anything = {"type": "RunAsAny"}
+        return {
+            "apiVersion": "security.openshift.io/v1",
+            "kind": "SecurityContextConstraints",
+            "metadata": {"name": SECURITY_CONTEXT_CONSTRAINTS},
+            "allowHostDirVolumePlugin": True,
+            "fsGroup": anything,
+            "runAsUser": anything,
+            "supplementalGroups": anything,
+            "readOnlyRootFilesystem": False,
+            "seLinuxContext": {"type": "MustRunAs", "seLinuxOptions": dict(_SELINUX)},
+            "users": [
+                f"system:serviceaccount:{self.namespace}:{account}"
+                for account in (self.names.account, *self.agents)
+            ],
+            "volumes": ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
+        }
+
+    def metrics_service(self) -> dict[str, Any]:
+        """Return the Service by which metrics are found."""
+        certificate = "service.beta.openshift.io/serving-cert-secret-name"
+        annotations = {"annotations": {certificate: CERTIFICATE}} if self.openshift else {}
+        port = {"name": "metrics-port", "port": METRICS_PORT, "targetPort": "metrics-port"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": self.names.service,
+                "namespace": self.namespace,
+                "labels": dict(self.names.labels),
+                **annotations,
+            },
+            "spec": {"selector": dict(self.names.labels), "ports": [{**port, "protocol": "TCP"}]},
+        }
+
+    def daemon_set(self, pool: PoolExporter) -> dict[str, Any]:
+        """Return the DaemonSet of *pool*."""
+        annotations = {HASH: pool.config_hash}
+        if self.openshift:
+            annotations["openshift.io/required-scc"] = SECURITY_CONTEXT_CONSTRAINTS
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {
+                "name": pool.name,
+                "namespace": self.namespace,
+                "labels": dict(self.names.labels),
+            },
+            "spec": {
+                "selector": {"matchLabels": dict(self.names.labels)},
+                "updateStrategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxUnavailable": "25%"},
+                },
+                "template": {
+                    "metadata": {"labels": dict(self.names.labels), "annotations": annotations},
+                    "spec": self._pod(pool),
+                },
+            },
+        }
+
+    def _pod(self, pool: PoolExporter) -> dict[str, Any]:
+        optional: dict[str, Any] = {}
+        if pool.node_labels:
+            optional["nodeSelector"] = dict(pool.node_labels)
+        if pool.tolerations:
+            optional["tolerations"] = [dict(one) for one in pool.tolerations]
+        return {
+            **optional,
+            "serviceAccountName": self.names.account,
+            "priorityClassName": "system-node-critical",
+            "readinessGates": [
+                {"conditionType": "PodresourcesFetched"},
+                {"conditionType": "NodeTopologyUpdated"},
+            ],
+            "affinity": self._affinity(pool),
+            "containers": [self._container(pool)],
+            "volumes": self._volumes(pool),
+        }
+
+    def _container(self, pool: PoolExporter) -> dict[str, Any]:
+        security: dict[str, Any] = {"runAsUser": 0, "runAsGroup": 0, "readOnlyRootFilesystem": True}
+        if self.openshift:
+            security["seLinuxOptions"] = dict(_SELINUX)
+        return {
+            "name": self.names.container,
+            "image": self.image,
+            "imagePullPolicy": self.pull_policy,
+            "args": ["exporter", *self.arguments(pool)],
+            "env": [
+                from_field("NODE_NAME", "spec.nodeName"),
+                from_field("REFERENCE_NAMESPACE", "metadata.namespace"),
+                from_field("REFERENCE_POD_NAME", "metadata.name"),
+                {"name": "METRICS_PORT", "value": str(METRICS_PORT)},
+                *([{"name": "PFP_STATUS_DUMP", "value": _STATUS}] if pool.fingerprint else []),
+            ],
+            "ports": [{"name": "metrics-port", "containerPort": METRICS_PORT}],
+            "resources": {"requests": {"cpu": "20m", "memory": "80Mi"}},
+            "securityContext": security,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [_mount(volume) for volume in self._mounts(pool)],
+        }
+
+    def arguments(self, pool: PoolExporter) -> list[str]:
+        """Return the exporter's flags."""
+        tls = self.openshift
+        return [
+            f"--sleep-interval={pool.period or '0s'}",
+            "--sysfs=/host-sys",
+            "--podresources-socket=unix:///host-podresources/kubelet.sock",
+            "--kubelet-state-dir=/host-var-lib-kubelet",
+            "--kubelet-config-file=/host-var-lib-kubelet/config.yaml",
+            f"--log-level={self.log_level}",
+            *(["--notify-file=/host-run-rte/notify"] if pool.notified else []),
+            *(["--no-publish"] if pool.paused else []),
+            *_fingerprint(pool.fingerprint),
+            *(["--koordinator"] if pool.koordinator else []),
+            f"--metrics-mode={'httptls' if tls else 'http'}",
+            "--metrics-ip=0.0.0.0",
+            "--refresh-node-resources",
+        ]
+
+    def _affinity(self, pool: PoolExporter) -> dict[str, Any]:
+        """Keep two exporters off one node, as groups that overlap would have it."""
+        selector = {"matchLabels": dict(self.names.labels)}
+        here = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [here]}
+        return {**node_affinity(pool.node_expressions), "podAntiAffinity": apart}
+
+    def _mounts(self, pool: PoolExporter) -> list[_Volume]:
+        return [
+            _Volume("host-sys", "/host-sys", _host("/sys"), read_only=True),
+            _Volume(
+                "host-podresources", "/host-podresources", _host("/var/lib/kubelet/pod-resources")
+            ),
+            _Volume(
+                "host-var-lib-kubelet",
+                "/host-var-lib-kubelet",
+                _host("/var/lib/kubelet"),
+                read_only=True,
+            ),
+            *([_NOTIFICATION] if pool.notified else []),
+            _Volume(
+                "rte-config-volume",
+                "/etc/resource-topology-exporter",
+                {"configMap": {"name": pool.name, "optional": True}},
+                read_only=True,
+            ),
+            *([_STATUS_VOLUME] if pool.fingerprint else []),
+            *([_CERTIFICATE_VOLUME] if self.openshift else []),
+        ]
+
+    def _volumes(self, pool: PoolExporter) -> list[dict[str, Any]]:
+        return [{"name": volume.name, **volume.source} for volume in self._mounts(pool)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    """Something mounted into the exporter."""
+
+    name: str
+    path: str
+    source: dict[str, Any]
+    read_only: bool = False
+
+
+def _host(path: str, kind: str = "Directory") -> dict[str, Any]:
+    return {"hostPath": {"path": path, "type": kind}}
+
+
+_STATUS: Final = "/run/pfpstatus"
+_NOTIFICATION: Final = _Volume(
+    "host-run-rte", "/host-run-rte", _host("/run/rte", "DirectoryOrCreate")
+)
+_STATUS_VOLUME: Final = _Volume(
+    "run-pfpstatus", _STATUS, {"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}
+)
+_CERTIFICATE_VOLUME: Final = _Volume(
+    CERTIFICATE,
+    "/etc/secrets/rte",
+    {"secret": {"secretName": CERTIFICATE, "optional": True}},
+    read_only=True,
+)
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """Return what an exporter does all over the cluster."""
+    return [
+        rule("topology.node.k8s.io", ["noderesourcetopologies"], ["get", "create", "patch"]),
+        rule("", ["nodes"], ["get"]),
+        # The kubelet's own word for its configuration, where the file is not at its usual place.
+        rule("", ["nodes/configz"], ["get"]),
+        rule("", ["pods"], ["get", "list", "watch"]),
+        *ask_who_calls(),
+    ]
+
+
+def node_affinity(expressions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the affinity of pods to nodes whose labels fulfil all of *expressions*."""
+    if not expressions:
+        return {}
+    terms = [{"matchExpressions": [dict(one) for one in expressions]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+def own_pod_rules() -> list[dict[str, Any]]:
+    """Return what an exporter does with its own pod."""
+    return [rule("", ["pods"], ["get"]), rule("", ["pods/status"], ["patch"])]
+
+
+def _fingerprint(method: str | None) -> list[str]:
+    if method is None:
+        return ["--no-pods-fingerprint"]
+    return ["--pods-fingerprint", f"--pods-fingerprint-method={method}"]
+
+
+def from_field(name: str, path: str) -> dict[str, Any]:
+    """Return a variable with something of the pod itself."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _mount(volume: _Volume) -> dict[str, Any]:
+    mount: dict[str, Any] = {"name": volume.name, "mountPath": volume.path}
+    return {**mount, "readOnly": True} if volume.read_only else mount
+
+
 _NAMES: Final = Names(
     account=NAME,
     service=f"{NAME}-metrics",
@@ -22,7 +386,7 @@ _NAMES: Final = Names(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterManifest:
-    """What is deployed.
+    """The exporter on every node, without an operator.
 
     Attributes:
         period: how often an exporter looks even if nothing seems to have changed.

@@ -12,8 +12,8 @@ from typing import Any, Final
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.manifests import (
     debug_access,
+    exporter,
     extender,
-    pool_exporters,
     scheduler,
     secondary_scheduler,
 )
@@ -99,8 +99,8 @@ class OperatorManifest:
             "image": self.image,
             "args": ["operator", f"--bind-address=0.0.0.0:{_PORT}", "--insecure-serving"],
             "env": [
-                pool_exporters.from_field("NAMESPACE", "metadata.namespace"),
-                pool_exporters.from_field("PODNAME", "metadata.name"),
+                exporter.from_field("NAMESPACE", "metadata.namespace"),
+                exporter.from_field("PODNAME", "metadata.name"),
             ],
             "ports": [{"name": "metrics", "containerPort": _PORT}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
@@ -135,7 +135,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule(_RBAC, ["clusterroles", "clusterrolebindings"], _WRITE),
         rule("machineconfiguration.openshift.io", ["machineconfigpools", "kubeletconfigs"], READ),
         rule("security.openshift.io", ["securitycontextconstraints"], _WRITE),
-        *pool_exporters.cluster_rules(),
+        *exporter.cluster_rules(),
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
         *debug_access.debugging_rules(),
@@ -151,7 +151,7 @@ def namespace_rules() -> list[dict[str, Any]]:
         rule("policy", ["poddisruptionbudgets"], _WRITE),
         rule(_RBAC, ["roles", "rolebindings"], _WRITE),
         rule("", ["pods/proxy"], ["get"]),
-        *pool_exporters.own_pod_rules(),
+        *exporter.own_pod_rules(),
         *scheduler.lease_rules(secondary_scheduler.LEASE),
         *scheduler.lease_rules(LEASE),
         *extender.claim_rules(),

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.manifests.exporter import from_field
 from numakube.manifests.network_policies import (
     API_PORTS,
     allow_api_server,
     allow_scraping,
     deny_all,
 )
-from numakube.manifests.pool_exporters import from_field
 from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account
 
 RTE_NAMESPACE: Final = "tas-topology-updater"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.insight.usage.largest_pod import proportion, stranded
+from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.simulation.alignment import has_its_devices_together, is_aligned
 from numakube.simulation.run_result import Moment, RunResult
 from numakube.topology.zone_amounts import zones_of

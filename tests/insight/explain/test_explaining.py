@@ -18,9 +18,10 @@ from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.advice import advice_document
 from numakube.insight.audit import audit_document
 from numakube.insight.explain import explain, explanation, pod_subject
+from numakube.insight.explain.changes.suggested_changes import ORDER
 from numakube.insight.explain.explanation import Document
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal
-from numakube.insight.explain.pod_explanation import ORDER, Options
+from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.koordinator.refusals import Refusal, Why

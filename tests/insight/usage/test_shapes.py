@@ -6,15 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.insight.usage.largest_pod import (
-    LEAN,
     NOTHING,
-    RICH,
     Shape,
     largest_shape,
     largest_with_devices,
-    proportion,
-    stranded,
 )
+from numakube.insight.usage.stranded_amounts import LEAN, RICH, proportion, stranded
 from numakube.values.resources import MILLI_PER_CPU
 
 GIB = 1 << 30

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from numakube.insight.usage.largest_pod import proportion, stranded
+from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.values.resources import CPU, MILLI_PER_CPU, amount_of
 
 if TYPE_CHECKING:

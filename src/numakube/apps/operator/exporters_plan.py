@@ -28,9 +28,9 @@ from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expression
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, State, Verdict, degraded
+from numakube.manifests.exporter import PoolExporter, PoolExporters
 from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pod_template_parts import hash_of
-from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

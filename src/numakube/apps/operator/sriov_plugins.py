@@ -10,7 +10,7 @@ import msgspec
 from numakube.apps.sriov.read_config import read_config
 from numakube.errors import ConfigError
 from numakube.manifests.components import pulled
-from numakube.manifests.pool_exporters import node_affinity
+from numakube.manifests.exporter import node_affinity
 from numakube.manifests.sriov import SriovManifest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.defrag.movable_pods import MovablePods
 from numakube.insight.defrag.plan import Move, Plan, Step
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster, again
-from numakube.insight.usage.largest_pod import proportion, stranded
+from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.values.resources import CPU, MILLI_PER_CPU, add_amounts, is_memory
 

@@ -12,13 +12,8 @@ from msgspec.structs import replace
 from numakube.api.resource_claims import EXTENDED_RESOURCE_CLAIM
 from numakube.dra.pod_claims import used_claims, without_user
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
-from numakube.insight.explain.changes.annotation_changes import farther_apart, wished_otherwise
-from numakube.insight.explain.changes.claim_changes import claimed_otherwise
-from numakube.insight.explain.changes.evictions import evictions
-from numakube.insight.explain.changes.larger_requests import larger
-from numakube.insight.explain.changes.lifted_rules import combined, lifted, next_obstacle, ungated
-from numakube.insight.explain.changes.node_changes import added, reconfigured, refreshed
-from numakube.insight.explain.changes.smaller_requests import smaller
+from numakube.insight.explain.changes.lifted_rules import next_obstacle, ungated
+from numakube.insight.explain.changes.suggested_changes import suggested
 from numakube.insight.explain.claim_details import PLUGIN, claims_of, free_places
 from numakube.insight.explain.explanation import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.explanation_words import meaning_of, taint_text, untolerated
@@ -49,20 +44,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
 
 CANDIDATES: Final = 3
-_MOST_CHANGES: Final = 6
 _MOST_COMPARED: Final = 64
 _MOST_NAMED: Final = 16
 """Nodes that are tried for a pod that could be placed again."""
-
-ORDER: Final = (
-    "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
-    "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
-    "whole-cpus", "guaranteed", "numa-scope", "closeness", "offer", "more", "fewer-cpus",
-    "less-memory", "fewer-hugepages", "fewer-devices", "fewer-claimed-devices", "claim-constraint",
-    "numa-policy", "evict", "less-of-everything", "combined",
-    "cpu-option", "scope", "policy", "add-node",
-)  # fmt: skip
-"""From what costs nothing to what needs a node drained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,39 +299,13 @@ class _Work:
             return tuple(ungated(self.bench))
         if judgement.fits:
             return () if self._is_special else tuple(alignable(self.bench))
-        bench, facts = self.bench, self.facts
-        found = list(
-            chain(
-                refreshed(bench, judgement, facts),
-                lifted(bench, judgement),
-                wished_otherwise(bench, judgement),
-                farther_apart(bench, judgement),
-                claimed_otherwise(bench, judgement),
-                smaller(bench),
-                larger(bench, judgement),
-                evictions(bench, judgement),
-                reconfigured(bench, judgement, facts),
-                added(bench, judgement, facts),
-            )
-        )
-        if not {one.kind for one in found} - {"add-node"}:
-            found += combined(bench, judgement)
-        return _foremost(found)
+        return suggested(self.bench, judgement, self.facts)
 
 
 def _with_claims_near(pod: Pod) -> Pod:
     """Return *pod* as one that insists on devices of claims near its CPUs."""
     annotations = {**pod.metadata.annotations, ANNOTATION: REQUIRED}
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
-
-
-def _foremost(changes: list[Change]) -> tuple[Change, ...]:
-    """Return the first few changes, none of a kind twice as long as another kind is left out."""
-    ordered = sorted(changes, key=lambda one: ORDER.index(one.kind))
-    firsts = {one.kind: one for one in reversed(ordered)}
-    rest = [one for one in ordered if one is not firsts[one.kind]]
-    kept = [*sorted(firsts.values(), key=ordered.index), *rest][:_MOST_CHANGES]
-    return tuple(sorted(kept, key=ordered.index))
 
 
 def _verdicts(judgement: Judgement) -> Iterator[NodeVerdict]:

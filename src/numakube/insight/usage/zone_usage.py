@@ -21,9 +21,8 @@ from numakube.insight.usage.largest_pod import (
     Shape,
     largest_shape,
     largest_with_devices,
-    proportion,
-    stranded,
 )
+from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.topology.hierarchy import within
 from numakube.topology.numa_zones import Unusable
 from numakube.values.cpuset import union

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.patching.comparison import compare
-from numakube_lab.patching.field_sets import FieldSet, difference, paths
+from numakube_lab.patching.field_sets import FieldSet, difference, intersection, paths, union
 from numakube_lab.patching.patch_errors import PatchError, PatchFailure
 from numakube_lab.patching.path_elements import render
 from numakube_lab.patching.set_fields import field_set
@@ -20,7 +20,8 @@ from numakube_lab.patching.set_fields import field_set
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube_lab.patching.managers import Manager
+    from numakube_lab.patching.comparison import Comparison
+    from numakube_lab.patching.managers import Manager, Shares
     from numakube_lab.patching.server_side_apply import Endpoint
 
 
@@ -45,7 +46,23 @@ class ApplyConflict(PatchError):
         self.conflicts = conflicts
 
 
-def conflicts_of(contested: Mapping[Manager, FieldSet]) -> tuple[Conflict, ...]:
+def require_no_conflict(shares: Shares, changes: Comparison, actor: Manager) -> None:
+    """Make sure that nothing changes that managers other than *actor* own.
+
+    Raises:
+        ApplyConflict: something does.
+    """
+    changed = union(changes.modified, changes.added)
+    contested = {
+        manager: fields
+        for manager, share in shares.items()
+        if manager != actor and (fields := intersection(share.fields, changed))
+    }
+    if contested:
+        raise ApplyConflict(_conflicts_of(contested))
+
+
+def _conflicts_of(contested: Mapping[Manager, FieldSet]) -> tuple[Conflict, ...]:
     """Return a conflict for each place of each set.
 
     The server takes the managers in no particular order; here the last name comes first.

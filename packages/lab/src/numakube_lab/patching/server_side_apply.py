@@ -15,7 +15,7 @@ from numakube_lab.patching.comparison import Comparison, compare
 from numakube_lab.patching.conflicts import (
     ApplyConflict,
     allowed_conflicts,
-    conflicts_of,
+    require_no_conflict,
     with_last_applied,
 )
 from numakube_lab.patching.field_sets import (
@@ -307,7 +307,7 @@ def _applied(
         merged = _pruned(root, merged, shares, last.fields)
     changes = compare(root, live, merged).without(endpoint.ignored)
     if not force:
-        _require_no_conflict(shares, changes, actor)
+        require_no_conflict(shares, changes, actor)
     shares = _without_changed(shares, changes, spared=actor)
     if actor in shares:
         left = difference(shares[actor].fields, _UNOWNED)
@@ -315,17 +315,6 @@ def _applied(
         if not left:
             del shares[actor]
     return merged, shares
-
-
-def _require_no_conflict(shares: Shares, changes: Comparison, actor: Manager) -> None:
-    changed = union(changes.modified, changes.added)
-    contested = {
-        manager: fields
-        for manager, share in shares.items()
-        if manager != actor and (fields := intersection(share.fields, changed))
-    }
-    if contested:
-        raise ApplyConflict(conflicts_of(contested))
 
 
 def _pruned(root: Struct, merged: dict[str, Any], shares: Shares, last: FieldSet) -> dict[str, Any]:
