@@ -42,7 +42,7 @@ _MOST_TRIALS: Final = 500
 """Sets of pods that are tried for one pod that is to fit."""
 _MOST_LOOKS: Final = 100_000
 """Sets of pods, and nodes, that are looked at for it; that takes seconds."""
-_MOST_CHAINS: Final = 30
+_MOST_CHAINS: Final = 200
 """Pods that leave and for which room is looked for in turn."""
 
 
