@@ -9,11 +9,27 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Ended
 from tests.cli.test_explain import written
+from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.test_workload import owned
 
+from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
+from numakube.api.pod_groups import MemberGroup, MemberGroupSpec
+from numakube.apps.anonymising import anonymise
+from numakube.apps.bundle import pack
+from numakube.insight.collected import Collected
+from numakube.insight.facts import facts_of
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    COSCHEDULING_LABEL,
+    REQUIRED_TOPOLOGY,
+)
 from numakube.testing import World, pod
 
 Run = Callable[..., Ended]
+
+RACK = "example.com/rack"
+ONE_POD = "1 socket, 8 cores, smt 1, 16Gi"
+"""A machine for one pod of seven CPUs."""
 
 MANIFEST = """
 apiVersion: batch/v1
@@ -53,6 +69,57 @@ def test_a_workload_is_explained_by_kind_and_name(
     assert lines[0] == "Job default/train (3 pods)"
     assert lines[1].startswith("1 of 3 have a node. 1 of the 2 others fits: 1 on node-a. Number 3")
     assert "Pod default/train-2 (waiting" in ended.out
+
+
+def member(name: str) -> Pod:
+    """Return a pod of a gang of coscheduling."""
+    return pod(name, cpu="7", labels={COSCHEDULING_LABEL: "team"})
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Collected:
+    """Return two racks with one node and two, and a gang of three that has to be in one rack."""
+    world = World()
+    for node, rack in (("node-a", "r1"), ("node-b", "r2"), ("node-c", "r2")):
+        world.add_node(node, machine=ONE_POD, labels={RACK: rack})
+    world.pods += [member(f"team-{number}") for number in range(3)]
+    meta = ObjectMeta(name="team", namespace="default", annotations={REQUIRED_TOPOLOGY: RACK})
+    world.objects.coscheduling_groups["default/team"] = MemberGroup(
+        metadata=meta, spec=MemberGroupSpec(min_member=3)
+    )
+    return collected_of(world.facts())
+
+
+def test_a_gang_is_explained_in_the_domain_with_the_most_room(
+    numakube: Run, gang: Collected, tmp_path: Path
+) -> None:
+    """How many members fit, which one does not, and what makes all of them fit."""
+    file = tmp_path / "bundle.tar.gz"
+    file.write_bytes(pack(gang))
+    ended = numakube("explain", "podgroup", "team", "--from", file)
+    assert ended.code == 1
+    lines = ended.out.splitlines()
+    assert lines[0] == "PodGroup default/team (3 pods)"
+    assert lines[1] == (
+        "2 of the 3 pods fit: 1 on node-b, 1 on node-c. Number 3 does not. "
+        "The gang needs 3 at a time, so none is bound."
+    )
+    assert "Add a node like node-b: all of them then fit." in ended.out
+    assert "Pod default/team-2 (waiting" in ended.out
+
+
+def test_a_gang_without_names_is_explained_alike(
+    numakube: Run, gang: Collected, tmp_path: Path
+) -> None:
+    """Its group, its label and its domain are renamed together."""
+    file = tmp_path / "bundle.tar.gz"
+    file.write_bytes(pack(anonymise(gang)))
+    text = b"".join(anonymise(gang).files.values())
+    assert b'"team"' not in text
+    assert RACK.encode() not in text
+    group = next(iter(facts_of(anonymise(gang)).objects.coscheduling_groups.values()))
+    ended = numakube("explain", "podgroup", group.metadata.name, "--from", file)
+    assert "Number 3 does not. The gang needs 3 at a time" in ended.out
 
 
 def test_a_workload_without_pods_is_told(numakube: Run, bundle: Path) -> None:

@@ -10,6 +10,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain statefulset": ("db",),
     "explain replicaset": ("web-6d4f",),
     "explain job": ("train",),
+    "explain podgroup": ("train", "train -n team -o json"),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
     "fits": ("-f pod.yaml", "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1", "-f job.yaml -o json"),
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),

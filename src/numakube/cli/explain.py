@@ -62,7 +62,7 @@ _NARROWEST: Final = 60
                 f"Say how many pods of a {kind} fit together.",
                 kind.lower(),
             )
-            for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job")
+            for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job", "PodGroup")
         },
     },
 )

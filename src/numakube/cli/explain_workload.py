@@ -73,12 +73,16 @@ deployment = _command_of("Deployment")
 statefulset = _command_of("StatefulSet")
 replicaset = _command_of("ReplicaSet")
 job = _command_of("Job")
+podgroup = _command_of("PodGroup")
 
 
 def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload:
-    from numakube.insight.explain.workload_pods import workload_in
+    from numakube.insight.explain.workload_pods import gang_in, workload_in
 
-    found = workload_in(facts, kind, namespace, name)
+    is_gang = kind == "PodGroup"
+    found = (
+        gang_in(facts, namespace, name) if is_gang else workload_in(facts, kind, namespace, name)
+    )
     if found is None:
         raise ConfigError(
             f"no pod of {kind.lower()} {name} is in namespace {namespace};"

@@ -24,6 +24,9 @@ DAEMON_SETS: Final = "daemonsets"
 DEPLOYMENTS: Final = "deployments"
 PRIORITY_CLASSES: Final = "priorityclasses"
 
+POD_GROUPS: Final = "podgroups"
+"""Of three groups, each with a file of its own; see `list_name`."""
+
 RESOURCE_CLAIMS: Final = "resourceclaims"
 RESOURCE_SLICES: Final = "resourceslices"
 CLAIM_TEMPLATES: Final = "resourceclaimtemplates"
@@ -54,6 +57,11 @@ class Collected:
 
     taken_at: str
     files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def list_name(plural: str, group: str) -> str:
+    """Return what the list of a kind is called: its plural, with the group where others have it."""
+    return f"{plural}.{group}" if plural == POD_GROUPS else plural
 
 
 def list_file(plural: str) -> str:

@@ -40,7 +40,7 @@ from numakube.insight import collected as names
 from numakube.insight.dra_devices import DraDevices
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of
@@ -257,8 +257,9 @@ class _Reader:
         objects = ClusterObjects()
         for name, namespace in namespaces.items():
             objects.namespace_labels[name] = namespace.metadata.labels
-        for kind in OBJECT_KINDS:
-            getattr(objects, kind.field).update(self.by_key(kind.plural, kind.object_type))
+        for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS):
+            file = names.list_name(kind.plural, kind.group)
+            getattr(objects, kind.field).update(self.by_key(file, kind.object_type))
         return objects
 
     def kubelet_configs(self) -> dict[str, KubeletConfiguration]:

@@ -56,12 +56,14 @@ class GangPlan:
         nominations: members that fit once others are evicted.
         refused: members that fit nowhere, the first one first.
         refused_by: plugins that refused a member in this try or in one before it.
+        domain: the topology domain in which they were tried, if it was one.
     """
 
     placements: list[tuple[PodInfo, Chosen]] = field(default_factory=list)
     nominations: list[tuple[PodInfo, Nomination]] = field(default_factory=list)
     refused: list[tuple[PodInfo, Refused | Failed]] = field(default_factory=list)
     refused_by: frozenset[str] = frozenset()
+    domain: Domain | None = None
 
     @property
     def fitting(self) -> int:
@@ -165,7 +167,7 @@ class GangPlanner:
         return plan
 
     def _try(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
-        plan = GangPlan()
+        plan = GangPlan(domain=trial.domain)
         try:
             for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
                 self._place(plan, pod, trial)

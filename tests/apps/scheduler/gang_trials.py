@@ -139,15 +139,15 @@ class GangTrial:
     _changed: set[str] = field(default_factory=set)
 
     async def add_node(self, name: str) -> None:
-        """Let a node join, empty."""
+        """Let a node join, empty; its report comes first, without which its zones do not count."""
         rack = f"r{int(name[1:]) % 2}"
         self.world.add_node(name, machine=MACHINE, labels={RACK: rack})
         node = msgspec.to_builtins(self.world.nodes[name])
         node["metadata"].pop("uid")
-        await self.client.create(NODES.raw, node)
-        await self.client.patch(NODES, name, merge_patch({"spec": {"taints": None}}))
         self._bound[name] = []
         await self._report(name)
+        await self.client.create(NODES.raw, node)
+        await self.client.patch(NODES, name, merge_patch({"spec": {"taints": None}}))
 
     async def remove_node(self, name: str) -> None:
         """Let a node vanish with all that runs there."""

@@ -23,7 +23,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     NAME_LABEL,
     REQUIRED_TOPOLOGY,
 )
-from numakube.testing import pod_document, refusal_of, turns
+from numakube.testing import GPU, pod_document, refusal_of, turns
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
@@ -156,6 +156,19 @@ async def test_room_is_made_for_the_whole_gang(sites: Opener) -> None:
 
         await world.runs("a", "b")
         assert placed(world) == {"a", "b"}
+
+
+async def test_room_is_made_for_members_beyond_the_minimum_too(sites: Opener) -> None:
+    """After the others have their places."""
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+        await urgent(world)
+        await world.start()
+        await world.create(pod_document("x", ALMOST_A_NODE))
+        await world.runs("x")
+
+        await world.create(*gang("a", "b", least=1, priorityClassName="urgent"))
+
+        await world.runs("a", "b")
 
 
 async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(sites: Opener) -> None:
@@ -301,6 +314,41 @@ async def test_members_wait_no_longer_when_the_last_one_comes_with_a_node(sites:
         await world.create(second)
 
         await world.runs("a", "b")
+
+
+def by_gpus(name: str, cpu: str, count: int, **more: Any) -> dict[str, Any]:
+    """Return a pod with devices."""
+    return pod_document(name, cpu, also={GPU: str(count)}, **more)
+
+
+def job(name: str) -> list[dict[str, Any]]:
+    """Return a job of two pods that need both devices of a NUMA node each."""
+    labels = {NAME_LABEL: name, MIN_LABEL: "2"}
+    return [by_gpus(f"{name}-{one}", "2", 2, metadata={"labels": labels}) for one in "ab"]
+
+
+async def test_jobs_queue_on_a_cluster_with_one_free_device_on_each_numa_node(
+    sites: Opener,
+) -> None:
+    """As in pytorch/ci-infra 696: no kubelet rejects a pod, and no job is placed in part."""
+    async with lab_cluster(2, on=sites) as world:
+        await world.start()
+        fillers = [by_gpus(f"filler-{number}", "9", 1) for number in range(4)]
+        await world.create(*fillers)
+        await world.runs(*(f"filler-{number}" for number in range(4)))
+        await world.create(*job("j0"), *job("j1"), *job("j2"))
+        for name in ("j0", "j1", "j2"):
+            await world.refuses(f"{name}-a", f"gang default/{name}: 0 of 2 needed pods fit")
+        assert len(placed(world)) == 4
+
+        await world.delete("filler-0")
+        await world.delete("filler-1")
+
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        ran = {name[:2] for name in world.by_phase("Running") if name.startswith("j")}
+        assert len(ran) == 1
+        assert {name[:2] for name in placed(world) if name.startswith("j")} == ran
+        assert not world.by_phase("Failed")
 
 
 FAULTS = (

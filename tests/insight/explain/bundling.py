@@ -7,7 +7,7 @@ import msgspec
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import ClusterFacts
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 
 
 def collected_of(facts: ClusterFacts) -> Collected:
@@ -18,8 +18,9 @@ def collected_of(facts: ClusterFacts) -> Collected:
         names.TOPOLOGIES: tuple(facts.topologies.values()),
         names.NAMESPACES: tuple(facts.namespaces.values()),
     }
-    for kind in OBJECT_KINDS:
-        lists[kind.plural] = tuple(getattr(facts.objects, kind.field).values())
+    for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS):
+        name = names.list_name(kind.plural, kind.group)
+        lists[name] = tuple(getattr(facts.objects, kind.field).values())
     files = {
         names.list_file(plural): msgspec.json.encode({"items": items})
         for plural, items in lists.items()

@@ -25,7 +25,7 @@ from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
 from numakube.insight.list_reading import Unreadable, read_list
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,10 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.DEPLOYMENTS: Workload,
     names.PRIORITY_CLASSES: PriorityClass,
     names.CLAIM_TEMPLATES: ResourceClaimTemplate,
-    **{kind.plural: kind.object_type for kind in OBJECT_KINDS},
+    **{
+        names.list_name(kind.plural, kind.group): kind.object_type
+        for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)
+    },
 }
 
 _NOT_LISTS: Final = frozenset({names.META, names.VERSION, names.ERRORS})

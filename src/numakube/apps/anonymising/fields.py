@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from numakube.api.pod_phase import is_rejection
 from numakube.apps.anonymising.pseudonyms import Sort
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    COSCHEDULING_LABEL,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    VOLCANO_ANNOTATION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +53,7 @@ _NAMES: Final = {
     "image": Sort.IMAGE,
     "topologyKey": Sort.LABEL,
     "holderIdentity": Sort.OBJECT,
+    "podGroupName": Sort.OBJECT,
 }
 _NAMED_ENTRIES: Final = {
     "pool": Sort.POOL,
@@ -57,8 +64,11 @@ _NAMED_ENTRIES: Final = {
 _LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
 _LABEL_LISTS: Final = frozenset({"matchLabelKeys", "mismatchLabelKeys"})
 _WITH_KEY_AND_VALUES: Final = frozenset(
-    {"matchExpressions", "matchFields", "matchLabelExpressions", "taint", "taints", "tolerations"}
-)
+    {
+        "matchExpressions", "matchFields", "matchLabelExpressions", "taint", "taints",
+        "tolerations", "topology",
+    }
+)  # fmt: skip
 _DROPPED: Final = frozenset(
     {
         "env", "command", "args", "workingDir", "volumeMounts", "serviceAccountName", "hostname",
@@ -76,11 +86,14 @@ _ANNOTATIONS: Final = (
     "node.koordinator.sh/cpu-topology", "node.koordinator.sh/reservation",
     "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/resource-amplification-ratio",
     "volcano.sh/numa-topology-policy", "resource.kubernetes.io/", "numakube.dev/claim-alignment",
-    "numakube.dev/closeness",
+    "numakube.dev/closeness", "numakube.dev/gang-", VOLCANO_ANNOTATION,
 )  # fmt: skip
 _NAMES_IN_ANNOTATIONS: Final = {
     "volume.kubernetes.io/selected-node": Sort.NODE,
     "volume.beta.kubernetes.io/storage-class": Sort.OBJECT,
+    VOLCANO_ANNOTATION: Sort.OBJECT,
+    REQUIRED_TOPOLOGY: Sort.LABEL,
+    PREFERRED_TOPOLOGY: Sort.LABEL,
 }
 
 
@@ -119,7 +132,7 @@ def _field(key: str, value: Tree, rename: Rename) -> Tree:
     if isinstance(value, str):
         return rename(_NAMES[key], value) if key in _NAMES else value
     if key in _LABEL_MAPS and _is_label_map(value):
-        return {rename(Sort.LABEL, k): rename(Sort.VALUE, v) for k, v in value.items()}
+        return {rename(Sort.LABEL, k): rename(_sort_of_value(k), v) for k, v in value.items()}
     if key in _LABEL_LISTS:
         return [rename(Sort.LABEL, one) for one in value]
     if key in _WITH_KEY_AND_VALUES:
@@ -135,6 +148,11 @@ def _field(key: str, value: Tree, rename: Rename) -> Tree:
     if key == "images":
         return [_image(one, rename) for one in value]
     return _deep(value, rename)
+
+
+def _sort_of_value(label: str) -> Sort:
+    """Return what the value of a label is; one is the name of an object."""
+    return Sort.OBJECT if label == COSCHEDULING_LABEL else Sort.VALUE
 
 
 def _named(value: Tree, sort: Sort, rename: Rename) -> Tree:

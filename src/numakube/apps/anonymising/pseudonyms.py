@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WELL_KNOWN: Final = ("kubernetes.io", "k8s.io", "numakube.dev", "koordinator.sh")
+_WELL_KNOWN: Final = ("kubernetes.io", "k8s.io", "x-k8s.io", "numakube.dev", "koordinator.sh")
 _PLAIN_VALUES: Final = frozenset(
     {
         "", "true", "false", "amd64", "arm64", "linux", "windows", "Koordinator",

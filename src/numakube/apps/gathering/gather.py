@@ -37,6 +37,7 @@ from numakube.insight.collected import (
     Collected,
     configz_file,
     list_file,
+    list_name,
     scheduler_file,
 )
 from numakube.insight.list_reading import Unreadable, refused
@@ -182,7 +183,7 @@ class _Gathering:
     async def run(self, what: frozenset[str]) -> None:
         # The version first: a missing server is reported once, in plain words.
         await self._version()
-        wanted = [resource for resource in LISTED if resource.plural in what]
+        wanted = [one for one in LISTED if list_name(one.plural, one.group) in what]
         await _together(*(self._list(resource) for resource in wanted))
         if CONFIGZ in what:
             await _together(*(self._configz(node) for node in self._node_names()))
@@ -204,19 +205,20 @@ class _Gathering:
             self.errors.append(Unreadable(what="version", why=_why(error, "get /version")))
 
     async def _list(self, resource: Resource[Any]) -> None:
+        name = list_name(resource.plural, resource.group)
         async with self._lists:
             try:
                 if resource == NODE_RESOURCE_TOPOLOGIES:
                     resource = await served_topologies(self._client)
-                self.files[list_file(resource.plural)] = await list_raw(self._client, resource)
+                self.files[list_file(name)] = await list_raw(self._client, resource)
             except _REFUSALS as error:
                 if resource.plural in NEEDED:
                     raise
-                if resource.plural in OPTIONAL and isinstance(error, NotFound):
+                if name in OPTIONAL and isinstance(error, NotFound):
                     return
                 group = f".{resource.group}" if resource.group else ""
                 right = f"list {resource.plural}{group}"
-                self.errors.append(Unreadable(what=resource.plural, why=_why(error, right)))
+                self.errors.append(Unreadable(what=name, why=_why(error, right)))
 
     async def _configz(self, node: str) -> None:
         path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.node_reports import NUMATOPOLOGIES
 from numakube.apps.watched_kinds import RESOURCES
-from numakube.insight.collected import CONFIGZ, SCHEDULER
+from numakube.insight.collected import CONFIGZ, SCHEDULER, list_name
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -23,7 +23,7 @@ from numakube.kube.catalog import (
     ROLE_BINDINGS,
     ROLES,
 )
-from numakube.scheduling.framework.object_kinds import DRA, OBJECT_KINDS
+from numakube.scheduling.framework.object_kinds import DRA, OBJECT_KINDS, POD_GROUP_KINDS
 
 if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource
@@ -34,7 +34,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     NODE_RESOURCE_TOPOLOGIES,
     NUMATOPOLOGIES,
     NAMESPACES,
-    *(RESOURCES[kind.field] for kind in OBJECT_KINDS),
+    *(RESOURCES[kind.field] for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)),
     PRIORITY_CLASSES,
     RESOURCE_CLAIM_TEMPLATES,
     CORE_EVENTS,
@@ -48,11 +48,14 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
 )
 """Every kind of which all objects are read."""
 
+_POD_GROUPS: Final = [list_name(kind.plural, kind.group) for kind in POD_GROUP_KINDS]
+
 OPTIONAL: Final = frozenset(
     {
         NUMATOPOLOGIES.plural,
         RESOURCE_CLAIM_TEMPLATES.plural,
         *(kind.plural for kind in OBJECT_KINDS if kind.optional),
+        *_POD_GROUPS,
     }
 )
 """Kinds that many clusters do not have; nothing is amiss then."""
@@ -75,11 +78,12 @@ SCHEDULING: Final = ZONES | {
     PRIORITY_CLASSES.plural,
     RESOURCE_CLAIM_TEMPLATES.plural,
     *(kind.plural for kind in OBJECT_KINDS),
+    *_POD_GROUPS,
 }
 """What decides where a pod goes."""
 
 EVERYTHING: Final = SCHEDULING | {
-    *(resource.plural for resource in LISTED),
+    *(list_name(resource.plural, resource.group) for resource in LISTED),
     CONFIGZ,
     SCHEDULER,
 }

@@ -110,6 +110,11 @@ class GangCycle:
         """Return the gang that *pod* is planned with; nothing for a pod on its own."""
         return gang_to_plan(pod, self._engine.cluster.objects)
 
+    def count(self, pod: PodInfo) -> tuple[Gang, Members] | None:
+        """Return the gang of *pod* and its members; nothing for a pod on its own."""
+        gang = self.gang_of(pod)
+        return None if gang is None else (gang, self._members.of(pod))
+
     def attempt(
         self, first: QueuedPod, gang: Gang, tasks: asyncio.TaskGroup, started: float
     ) -> None:
@@ -206,6 +211,9 @@ class GangCycle:
             self._bindings.carry_out(placement, tasks)
         for pod, decision in plan.refused:
             self._put_back(attempt, attempt.entries[pod.uid], decision, "")
+            if isinstance(decision, Refused) and decision.nomination is not None:
+                # Nobody goes for members beyond the minimum before the others have their places.
+                self._queue.activate(pod.uid, "the gang has what it needs")
 
     def _make_room(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
         """Evict whoever stands in the way of the gang, and keep all its places until they go."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.mirror import Mirror
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
     from numakube.scheduling.queue.queue import SchedulingQueue
 
 SAMPLED_ATTEMPTS: Final = 10
@@ -155,6 +156,12 @@ class SchedulerMetrics:
             ("cause",),
             registry=registry,
         )
+        self.gangs = Gauge(
+            "numakube_gangs",
+            "Gangs with pods that wait for a node (waiting), or of which too few run (incomplete).",
+            ("state",),
+            registry=registry,
+        )
         self.claims = ClaimMetrics(registry)
         self._begun = 0
         self._is_sampled = True
@@ -185,6 +192,15 @@ class SchedulerMetrics:
         for plugin in plugins:
             self.unschedulable.labels(plugin).set_function(_kept_by(queue, plugin))
 
+    def watch_gangs(self, gangs: GangMembers) -> None:
+        """Let the gauge of gangs show what there is whenever it is read."""
+        states: dict[str, Callable[[Members], bool]] = {
+            "waiting": lambda one: bool(one.waiting),
+            "incomplete": lambda one: one.incomplete_since is not None,
+        }
+        for state, holds in states.items():
+            self.gangs.labels(state).set_function(_counting(gangs, holds))
+
     def watch_mirror(self, mirror: Mirror) -> None:
         """Let the gauges of the cache show what it holds whenever they are read."""
         cluster = mirror.cluster
@@ -194,6 +210,10 @@ class SchedulerMetrics:
             lambda: sum(len(node.pods) for node in cluster.nodes())
         )
         self.cache_size.labels("assumed_pods").set_function(lambda: mirror.assumed_count)
+
+
+def _counting(gangs: GangMembers, holds: Callable[[Members], bool]) -> Callable[[], float]:
+    return lambda: float(sum(map(holds, gangs)))
 
 
 def _waiting_at(queue: SchedulingQueue, place: Place) -> Callable[[], float]:

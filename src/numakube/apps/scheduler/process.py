@@ -290,6 +290,7 @@ class SchedulerProcess:
         names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
+        self._metrics.watch_gangs(self._members)
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
         cluster, shards = engine.cluster, engine.shards

@@ -59,7 +59,7 @@ class Scheduler:
         self.cycle = gangs.cycle
         self.members = members
         self.holds = holds
-        self._gangs = gangs
+        self.gangs = gangs
         self._queue = queue
         self._bindings = bindings
         self._preemptions = preemptions
@@ -81,7 +81,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(self._keep_resyncing()),
-                tasks.create_task(self._gangs.keep_whole()),
+                tasks.create_task(self.gangs.keep_whole()),
                 tasks.create_task(self.holds.run()),
             ]
             try:
@@ -135,9 +135,9 @@ class Scheduler:
             self._queue.remove(entry.uid)
             return
         self.results.metrics.begin_attempt()
-        gang = self._gangs.gang_of(entry.pod)
+        gang = self.gangs.gang_of(entry.pod)
         if gang is not None:
-            self._gangs.attempt(entry, gang, tasks, started)
+            self.gangs.attempt(entry, gang, tasks, started)
             return
         decision = self.cycle.decide(entry.pod, runtime)
         self.results.decided(entry, decision, started)

@@ -30,7 +30,7 @@ _SHORT: Final = {
     "rs": "replicaset",
     "sts": "statefulset",
 }
-_WORKLOADS: Final = ("deployment", "job", "replicaset", "statefulset")
+_WORKLOADS: Final = ("deployment", "job", "podgroup", "replicaset", "statefulset")
 _WORDS: Final = {
     **{word: kind for kind in _WORKLOADS for word in (kind, f"{kind}s")},
     **{kind: kind for kind in PLURALS},

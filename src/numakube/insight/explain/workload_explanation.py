@@ -4,13 +4,14 @@
     print(render_workload(explanation))
 
 The scheduler's own cycle places the pods one after the other (`numakube.insight.how_many_fit`); the
-first that fits nowhere is then explained as any pod is, beside those that were placed before.
+first that fits nowhere is then explained as any pod is, beside those that were placed before. So is
+a gang, in the topology domain that has the most room for it if it asks for one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +34,18 @@ from numakube.insight.explain.explanation_text import (
     lines_of,
 )
 from numakube.insight.explain.pod_explanation import Options, explain
-from numakube.insight.how_many_fit import MOST, copies, place, room_for
+from numakube.insight.how_many_fit import (
+    MOST,
+    EngineBooks,
+    FirstOfEquals,
+    copies,
+    place,
+    room_for,
+)
 from numakube.insight.scheduler_engine import engine_of
+from numakube.scheduling.cycle import Cycle
+from numakube.scheduling.gang_planning import GangPlanner
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, amount_of
 
 if TYPE_CHECKING:
@@ -46,6 +57,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.how_many_fit import Placed
     from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
 
 _MOST_NODES: Final = 64
 """Hypothetical nodes."""
@@ -64,6 +76,8 @@ class Workload:
         waiting: those that have none, and exist.
         sample: what those are like that do not exist yet; ``missing`` is their number.
         planned: whether the workload itself does not exist yet.
+        gang: what they need to run together, if they are a gang.
+        running_on: the nodes of those that have one, if they are a gang.
     """
 
     kind: str
@@ -74,6 +88,8 @@ class Workload:
     waiting: tuple[Pod, ...] = ()
     missing: int = 0
     planned: bool = False
+    gang: Gang | None = None
+    running_on: tuple[str, ...] = ()
 
     def pods(self) -> Iterator[Pod]:
         """Yield the pods that need a node, those that exist first."""
@@ -95,6 +111,7 @@ def explain_workload(
     """Return how many of the pods fit, and why the first of the others does not."""
     chosen = options or Options()
     engine = make(facts)
+    workload = _in_one_domain(workload, engine)
     placed = place(engine, islice(workload.pods(), MOST))
     refused = placed.first_refused
     first = None
@@ -123,7 +140,45 @@ def explain_workload(
     )
 
 
+def _in_one_domain(workload: Workload, engine: Engine) -> Workload:
+    """Return a gang that asks for one topology domain with the best one for it as a selector."""
+    gang = workload.gang
+    pods = [PodInfo(one) for one in islice(workload.pods(), MOST)]
+    if gang is None or not pods or not (gang.required_topology or gang.preferred_topology):
+        return workload
+    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+    planner = GangPlanner(engine, cycle, EngineBooks(engine))
+    plan = planner.plan(pods, gang, len(pods), running_on=workload.running_on, may_evict=False)
+    planner.undo(plan)
+    if plan.domain is None:
+        return workload
+    inside = dict([plan.domain])
+    return replace(
+        workload,
+        sample=_selecting(workload.sample, inside),
+        waiting=tuple(_selecting(one, inside) for one in workload.waiting),
+    )
+
+
+def _selecting(pod: Pod, labels: Mapping[str, str]) -> Pod:
+    selector = {**pod.spec.node_selector, **labels}
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, node_selector=selector)
+    )
+
+
 def _summary(workload: Workload, placed: Placed, needed: int) -> str:
+    gang = workload.gang
+    text = _how_many(workload, placed, needed)
+    if gang is None or not needed:
+        return text
+    fitting = workload.placed + len(placed.nodes)
+    if fitting >= gang.min_count:
+        return f"{text} The gang needs {gang.min_count}, so those that fit are bound."
+    return f"{text} The gang needs {gang.min_count} at a time, so none is bound."
+
+
+def _how_many(workload: Workload, placed: Placed, needed: int) -> str:
     count = len(placed.nodes)
     have = f"{workload.placed} of {workload.placed + needed} have a node. "
     before = have if workload.placed else ""

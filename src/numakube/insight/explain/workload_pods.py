@@ -10,6 +10,8 @@ from numakube.api.meta import OwnerReference
 from numakube.api.pod_phase import has_ended
 from numakube.insight.explain.explained_pod import Subject, manifest_subject
 from numakube.insight.explain.workload_explanation import Workload
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
+from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
@@ -35,6 +37,30 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
         placed=len(members) - len(waiting),
         waiting=waiting,
         missing=max(0, _wanted(facts, owners, namespace) - len(members)),
+    )
+
+
+def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
+    """Return the gang called *name*, whatever API its pods name it by; ``None`` if it has none."""
+    members = [PodInfo(pod) for pod in facts.pods if pod.metadata.namespace == namespace]
+    members = [one for one in members if (gang_key(one) or ("",))[1:] == (namespace, name)]
+    there = [one for one in members if not one.has_ended and not one.is_being_deleted]
+    gang = next((gang_of(one, facts.objects) for one in (*there, *members)), None)
+    if not isinstance(gang, Gang):
+        return None
+    waiting = tuple(one.pod for one in there if not one.node_name)
+    done = [one for one in members if one.pod.status and one.pod.status.phase == "Succeeded"]
+    placed = len(there) - len(waiting) + len(done)
+    return Workload(
+        kind="PodGroup",
+        namespace=namespace,
+        name=name,
+        sample=_new(waiting[0] if waiting else members[0].pod, name),
+        placed=placed,
+        waiting=waiting,
+        missing=max(0, gang.min_count - placed - len(waiting)),
+        gang=gang,
+        running_on=tuple(one.node_name for one in there if one.node_name),
     )
 
 
