@@ -48,7 +48,7 @@ from numakube.apps.scheduler.preemptions import Preemptions
 from numakube.apps.scheduler.rejections import Rejections
 from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
-from numakube.apps.scheduler.settings import SETTINGS, configuration_of
+from numakube.apps.scheduler.settings import SETTINGS, configuration_of, lease_of, timing_of
 from numakube.apps.scheduler.shard_membership import ShardMembership
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
@@ -57,7 +57,7 @@ from numakube.errors import LeadershipLost, NumakubeError
 from numakube.kube.connect import connect
 from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.leader_election import LeaderElection, LeaseTiming, ended
+from numakube.kube.leader_election import LeaderElection, ended
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.cycle import Cycle
@@ -73,12 +73,11 @@ from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from numakube.api.scheduler_config import KubeSchedulerConfiguration, LeaderElectionConfig
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.common_settings import LogSettings
     from numakube.apps.host.serving import Listen
     from numakube.apps.host.settings import Values
@@ -280,9 +279,9 @@ class SchedulerProcess:
             self._client,
             engine.shards,
             name=name,
-            lease=_lease_of(config),
+            lease=lease_of(config),
             identity=self.identity,
-            timing=_timing_of(config),
+            timing=timing_of(config),
         )
 
     def _watch(self, engine: Engine) -> None:
@@ -395,12 +394,12 @@ class SchedulerProcess:
     def _shares_lease(self) -> bool:
         """Whether the scheduler's own lease is kube-scheduler's, so that it waits as a whole."""
         config = self._config.leader_election
-        return config.leader_elect and _lease_of(config) == GUARDED_LEASE
+        return config.leader_elect and lease_of(config) == GUARDED_LEASE
 
     def _make_guard(self) -> DefaultSchedulerGuard | None:
         if DEFAULT_SCHEDULER not in {one.scheduler_name for one in self._config.profiles}:
             return None
-        timing = _timing_of(self._config.leader_election)
+        timing = timing_of(self._config.leader_election)
         return DefaultSchedulerGuard(
             self._client, self._recorder, identity=self.identity, timing=timing
         )
@@ -412,7 +411,7 @@ class SchedulerProcess:
             return self._guard.election
         config = self._config.leader_election
         return LeaderElection(
-            self._client, _lease_of(config), identity=self.identity, timing=_timing_of(config)
+            self._client, lease_of(config), identity=self.identity, timing=timing_of(config)
         )
 
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
@@ -492,18 +491,6 @@ def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -
     services.offer(VOLUME_ACTIONS, volumes)
     services.offer(WAITING_PODS, permits)
     return services
-
-
-def _lease_of(config: LeaderElectionConfig) -> ObjectKey:
-    return ObjectKey(config.resource_namespace, config.resource_name)
-
-
-def _timing_of(config: LeaderElectionConfig) -> LeaseTiming:
-    return LeaseTiming(
-        duration=parse_duration(config.lease_duration) // SECOND,
-        renew_deadline=parse_duration(config.renew_deadline) / SECOND,
-        retry=parse_duration(config.retry_period) / SECOND,
-    )
 
 
 def _queue_of(config: KubeSchedulerConfiguration, engine: Engine) -> SchedulingQueue:

@@ -27,9 +27,12 @@ from numakube.apps.host.common_settings import (
 from numakube.apps.host.settings import SettingsTable, group, setting
 from numakube.apps.recording import RecorderSettings
 from numakube.errors import ConfigError
+from numakube.kube.leader_election import LeaseTiming
+from numakube.kube.object_keys import ObjectKey
 from numakube.programs import PROGRAMS
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.values.durations import SECOND, parse_duration
 from numakube.values.names import dns_label
 
 if TYPE_CHECKING:
@@ -135,3 +138,17 @@ def _election(config: LeaderElectionConfig, flags: Mapping[str, Any]) -> LeaderE
     }
     given = {field: flags[name] for name, field in fields.items() if name in flags}
     return msgspec.structs.replace(config, **given)
+
+
+def lease_of(config: LeaderElectionConfig) -> ObjectKey:
+    """Return the lease that decides who leads."""
+    return ObjectKey(config.resource_namespace, config.resource_name)
+
+
+def timing_of(config: LeaderElectionConfig) -> LeaseTiming:
+    """Return the times of that election."""
+    return LeaseTiming(
+        duration=parse_duration(config.lease_duration) // SECOND,
+        renew_deadline=parse_duration(config.renew_deadline) / SECOND,
+        retry=parse_duration(config.retry_period) / SECOND,
+    )
