@@ -145,10 +145,12 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        for session in (self._requests, self._streams):
+        sessions = self._requests, self._streams
+        # Before they are closed: what is under way may open others meanwhile, for the next close.
+        self._requests = self._streams = None
+        for session in sessions:
             if session is not None:
                 await session.close()
-        self._requests = self._streams = None
         if self._writes is not None:
             self._writes.close()
             self._writes = None

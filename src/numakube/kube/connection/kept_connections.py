@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from multidict import CIMultiDict
 
+from numakube.errors import NumakubeError
 from numakube.kube.connection.transport import Response
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ _FINAL: Final = 200
 _NO_BODY: Final = (204, 304)
 
 
-class NoConnection(Exception):
+class NoConnection(NumakubeError):
     """There is no connection; its cause tells why."""
 
 
-class NotHttp(OSError):
+class NotHttp(NumakubeError, OSError):
     """The server's answer cannot be read."""
 
 
