@@ -155,6 +155,12 @@ class ApiClaimActions:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def abandon(self) -> None:
+        """Give up what is still under way; the next scheduler finds what it leaves half done."""
+        for task in self._tasks:
+            task.cancel()
+        await self.finish()
+
     def now(self) -> datetime:
         """Return the time, in UTC."""
         return self._client.clock.now()

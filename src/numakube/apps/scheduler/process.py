@@ -175,7 +175,7 @@ class SchedulerProcess:
         )
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
-        claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
+        self._claims = claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
         services = _services(client, volumes, permits)
         services.offer(CLAIM_ACTIONS, claims)
         self._members = GangMembers()
@@ -292,9 +292,8 @@ class SchedulerProcess:
         self._metrics.watch_gangs(self._members)
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
-        cluster, shards = engine.cluster, engine.shards
         self._metrics.shard_nodes.set_function(
-            lambda: float(sum(shards.holds(node) for node in cluster.nodes()))
+            lambda: float(sum(map(engine.shards.holds, engine.cluster.nodes())))
         )
         lease = self._config.leader_election.resource_name
         self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))
@@ -302,6 +301,7 @@ class SchedulerProcess:
     async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
         """Schedule until *stop* is set; return the exit code."""
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._claims.abandon)
             if listen is not None:
                 await self._serve(stack, listen)
             async with asyncio.TaskGroup() as tasks:
@@ -331,9 +331,10 @@ class SchedulerProcess:
         )
 
     async def _tell_the_rest(self) -> None:
-        """Write the events that are still waiting, if the server takes them soon."""
+        """Write claims and events that are still waiting, if the server takes them soon."""
         with suppress(TimeoutError):
             async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
+                await self._claims.finish()
                 await self._recorder.flush()
 
     async def _work(self) -> int:
