@@ -123,8 +123,13 @@ class Controller(ABC):
             return False
         if key not in self._held:
             self._held.add(key)
-            loop.call_later(left, self.queue.add, key)
+            loop.call_later(left, self._look_again, key)
         return True
+
+    def _look_again(self, key: ObjectKey) -> None:
+        """Look at an object that was put off; if a timer was early, it is put off once more."""
+        self._held.discard(key)
+        self.queue.add(key)
 
     async def _perform(self, actions: Iterable[Action]) -> None:
         """Act, then wait until the mirrors show it."""
