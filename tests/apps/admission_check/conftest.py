@@ -14,6 +14,7 @@ from tests.apps.scheduler.served import served
 from numakube.api.kueue import GROUP
 from numakube.apps.admission_check.process import AdmissionCheckProcess
 from numakube.apps.admission_check.settings import AdmissionCheckSettings
+from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.patches import merge_patch
@@ -135,7 +136,7 @@ async def checking(
     async with served(world.running[-1]) as own:
         told = AdmissionCheckSettings(
             scheduler_url=url or own,
-            leader_elect=False,
+            lease=LeaseSettings(leader_elect=False),
             interval=0.02,
             patience=patience,
             requeue=requeue,

@@ -6,6 +6,7 @@ import asyncio
 
 from tests.apps.rebalancer.fragmented import fragmented, on
 
+from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.rebalancer.process import RebalancerProcess
 from numakube.apps.rebalancer.settings import RebalancerSettings
 from numakube.testing import pod_document
@@ -14,10 +15,9 @@ from numakube_lab.testing import LabCluster
 
 def rebalancer(world: LabCluster, **settings: object) -> RebalancerProcess:
     """Return one that is alone."""
-    return RebalancerProcess(
-        RebalancerSettings(leader_elect=False, stranded=False, **settings),  # type: ignore[arg-type]
-        world.client,
-    )
+    alone = LeaseSettings(leader_elect=False)
+    told = RebalancerSettings(lease=alone, stranded=False, **settings)  # type: ignore[arg-type]
+    return RebalancerProcess(told, world.client)
 
 
 async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> list[str]:

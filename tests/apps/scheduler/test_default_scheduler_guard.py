@@ -23,8 +23,9 @@ from numakube.api.scheduler_config import (
     numa_configuration,
 )
 from numakube.api.yamls import dump_yaml, load_manifests
+from numakube.apps.host.leading import LOST
 from numakube.apps.host.serving import Listen
-from numakube.apps.scheduler.process import LOST, SchedulerProcess
+from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
     CORE_EVENTS,

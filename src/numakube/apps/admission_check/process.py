@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -17,16 +16,18 @@ from numakube.apps.admission_check.settings import SETTINGS
 from numakube.apps.admission_check.waiting_work import next_to_ask
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.leading import Turns, lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
-from numakube.errors import LeadershipLost, NumakubeError
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
 from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
+    import asyncio
+
     from numakube.apps.admission_check.settings import AdmissionCheckSettings
     from numakube.apps.admission_check.waiting_work import Source, Work
     from numakube.apps.host.serving import Listen
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
 
 LEASE: Final = "numakube-admission-check"
-LOST: Final = 1
 MOST_AT_ONCE: Final = 20
 """Pieces of waiting work that a scheduler is asked about in a row; it schedules nothing then."""
-_LAST_EVENTS_SECONDS: Final = 3.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -92,7 +91,13 @@ class AdmissionCheckProcess:
         self._sources = self._make_sources()
         self._asked: dict[str, float] = {}
         self._held: set[str] = set()
-        self._trouble = ""
+        self._turns = Turns(
+            self.turn,
+            clock=client.clock,
+            seconds=settings.interval,
+            failures=self._metrics.failures,
+            complaint="cannot_ask",
+        )
 
     def _make_sources(self) -> list[Source]:
         settings = self._settings
@@ -110,48 +115,25 @@ class AdmissionCheckProcess:
             stack.push_async_callback(self._asker.aclose)
             if listen is not None:
                 await self._serve(stack, listen)
-            async with asyncio.TaskGroup() as tasks:
-                parts = [one for source in self._sources for one in source.reflectors()]
-                beside = [tasks.create_task(one.run()) for one in parts]
-                beside.append(tasks.create_task(self._recorder.run()))
-                work = tasks.create_task(self._work())
-                ended = tasks.create_task(stop.wait())
-                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
-                code = work.result() if work.done() else 0
-                ended.cancel()
-                work.cancel()
-                await asyncio.wait({work})
-                with suppress(TimeoutError):
-                    async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
-                        await self._recorder.flush()
-                for job in beside:
-                    job.cancel()
-        return code
+            parts = [one for source in self._sources for one in source.reflectors()]
+            return await work_until(
+                stop,
+                lead_with(self._election(), self._lead),
+                beside=(*parts, self._recorder),
+                flush=self._recorder.flush,
+                clock=self._client.clock,
+            )
 
-    async def _work(self) -> int:
-        if not self._settings.leader_elect:
-            await self._lead()
-            return 0
-        lease = ObjectKey(self._settings.namespace, LEASE)
-        try:
-            await LeaderElection(self._client, lease, identity=self.identity).run(self._lead)
-        except LeadershipLost as error:
-            _log.error("leadership_lost", error=str(error))
-            return LOST
-        return 0
+    def _election(self) -> LeaderElection | None:
+        lease = self._settings.lease
+        if not lease.leader_elect:
+            return None
+        key = ObjectKey(lease.namespace, LEASE)
+        return LeaderElection(self._client, key, identity=self.identity)
 
     async def _lead(self) -> None:
         _log.info("leading", identity=self.identity)
-        while True:
-            try:
-                await self.turn()
-                self._trouble = ""
-            except NumakubeError as error:
-                self._metrics.failures.inc()
-                if str(error) != self._trouble:
-                    _log.warning("cannot_ask", error=str(error))
-                self._trouble = str(error)
-            await self._client.clock.sleep(self._settings.interval)
+        await self._turns.run()
 
     async def turn(self) -> None:
         """Ask about work of all sources once, and give back room that is of no use any more.
@@ -186,7 +168,7 @@ class AdmissionCheckProcess:
 
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
-        health.ready("scheduler", lambda: self._trouble)
+        health.ready("scheduler", lambda: self._turns.trouble)
         access = Access(self._client, host=listen.host)
         server = await stack.enter_async_context(
             Serving(listen, health=health, registry=self.registry, access=access)

@@ -7,14 +7,13 @@ from typing import Final
 
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
+    LeaseSettings,
     LogSettings,
     ServingSettings,
     serving_on,
 )
 from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.programs import PROGRAMS
-
-NAMESPACE: Final = "numakube"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +75,7 @@ class AdmissionCheckSettings:
         metavar="FILE",
         help="Bearer token to show to --scheduler-url.",
     )
-    leader_elect: bool = setting(
-        "--leader-elect/--no-leader-elect",
-        default=True,
-        help="Whether several agree on one that works.",
-    )
-    namespace: str = setting(
-        "--namespace",
-        default=NAMESPACE,
-        env="POD_NAMESPACE",
-        metavar="NAME",
-        help="Where the lease is.",
-    )
+    lease: LeaseSettings = group(LeaseSettings)
     serving: ServingSettings = serving_on(PROGRAMS["admission-check"].port)
     connection: ConnectionSettings = group(ConnectionSettings)
     logs: LogSettings = group(LogSettings)

@@ -72,6 +72,24 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSettings:
+    """Whether several agree on one that works, and where."""
+
+    leader_elect: bool = setting(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        help="Whether several agree on one that works.",
+    )
+    namespace: str = setting(
+        "--namespace",
+        default="numakube",
+        env="POD_NAMESPACE",
+        metavar="NAME",
+        help="Where the lease is.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSettings:
     """Where health and metrics are served."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -11,6 +10,7 @@ import structlog
 
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.leading import lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
@@ -26,7 +26,7 @@ from numakube.apps.operator.state import (
     SchedulerView,
     Watched,
 )
-from numakube.errors import ApiError, ConfigError, LeadershipLost
+from numakube.errors import ApiError, ConfigError
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
@@ -38,14 +38,14 @@ from numakube.manifests.operator import LEASE
 from numakube.manifests.release_image import IMAGE
 
 if TYPE_CHECKING:
+    import asyncio
+
     from numakube.apps.host.serving import Listen
     from numakube.apps.host.surroundings import Surroundings
     from numakube.apps.operator.settings import OperatorSettings
     from numakube.kube.client import Client
 
-LOST: Final = 1
 _OPENSHIFT: Final = "openshift"
-_LAST_EVENTS_SECONDS: Final = 2.0
 _LONGEST_RETRY_SECONDS: Final = 30.0
 _CONTROLLERS: Final = {"exporters": "numaresourcesoperator", "scheduler": "numaresourcesscheduler"}
 
@@ -163,35 +163,18 @@ class OperatorProcess:
         async with AsyncExitStack() as stack:
             if listen is not None:
                 await self._serve(stack, listen)
-            async with asyncio.TaskGroup() as tasks:
-                beside = [tasks.create_task(one.run()) for one in self.watched.reflectors()]
-                beside.append(tasks.create_task(self._recorder.run()))
-                work = tasks.create_task(self._work())
-                ended = tasks.create_task(stop.wait())
-                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
-                code = work.result() if work.done() else 0
-                ended.cancel()
-                work.cancel()
-                await asyncio.wait({work})
-                with suppress(TimeoutError):
-                    async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
-                        await self._recorder.flush()
-                for job in beside:
-                    job.cancel()
-        return code
+            return await work_until(
+                stop,
+                self._work(),
+                beside=(*self.watched.reflectors(), self._recorder),
+                flush=self._recorder.flush,
+                clock=self._client.clock,
+            )
 
     async def _work(self) -> int:
         await wait_synced(*self.watched.reflectors())
-        if not self._leader_elect:
-            await self._lead()
-            return 0
         election = LeaderElection(self._client, self._lease, identity=self.identity)
-        try:
-            await election.run(self._lead)
-        except LeadershipLost as error:
-            _log.error("leadership_lost", error=str(error))
-            return LOST
-        return 0
+        return await lead_with(election if self._leader_elect else None, self._lead)
 
     async def _lead(self) -> None:
         _log.info("leading", identity=self.identity)

@@ -7,7 +7,7 @@ moves nothing for a while.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.leading import Turns, lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
@@ -25,7 +26,6 @@ from numakube.apps.rebalancer.goals import chosen
 from numakube.apps.rebalancer.moving import Mover
 from numakube.apps.rebalancer.restraint import HourlyBudget, quiet_hours
 from numakube.apps.rebalancer.settings import SETTINGS
-from numakube.errors import LeadershipLost, NumakubeError
 from numakube.insight.collected import SCHEDULER_CONFIG
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import PODS
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
 
 NAME: Final = "numakube-rebalancer"
-LOST: Final = 1
-_LAST_EVENTS_SECONDS: Final = 3.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -101,52 +99,37 @@ class RebalancerProcess:
         self._budget = HourlyBudget(settings.moves_per_hour)
         self._paused_until = 0.0
         self._told: set[tuple[str, str]] = set()
-        self._trouble = ""
+        self._turns = Turns(
+            self.turn,
+            clock=client.clock,
+            seconds=settings.interval,
+            failures=self._metrics.failures,
+            complaint="cannot_rebalance",
+        )
 
     async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
         """Move pods until *stop* is set; return the exit code."""
         async with AsyncExitStack() as stack:
             if listen is not None:
                 await self._serve(stack, listen)
-            async with asyncio.TaskGroup() as tasks:
-                recording = tasks.create_task(self.recorder.run())
-                work = tasks.create_task(self._work())
-                ended = tasks.create_task(stop.wait())
-                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
-                code = work.result() if work.done() else 0
-                ended.cancel()
-                work.cancel()
-                await asyncio.wait({work})
-                with suppress(TimeoutError):
-                    async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
-                        await self.recorder.flush()
-                recording.cancel()
-        return code
+            return await work_until(
+                stop,
+                lead_with(self._election(), self._lead),
+                beside=(self.recorder,),
+                flush=self.recorder.flush,
+                clock=self._client.clock,
+            )
 
-    async def _work(self) -> int:
-        if not self._settings.leader_elect:
-            await self._lead()
-            return 0
-        lease = ObjectKey(self._settings.namespace, NAME)
-        try:
-            await LeaderElection(self._client, lease, identity=self.identity).run(self._lead)
-        except LeadershipLost as error:
-            _log.error("leadership_lost", error=str(error))
-            return LOST
-        return 0
+    def _election(self) -> LeaderElection | None:
+        lease = self._settings.lease
+        if not lease.leader_elect:
+            return None
+        key = ObjectKey(lease.namespace, NAME)
+        return LeaderElection(self._client, key, identity=self.identity)
 
     async def _lead(self) -> None:
         _log.info("leading", identity=self.identity)
-        while True:
-            try:
-                await self.turn()
-                self._trouble = ""
-            except NumakubeError as error:
-                self._metrics.failures.inc()
-                if str(error) != self._trouble:
-                    _log.warning("cannot_rebalance", error=str(error))
-                self._trouble = str(error)
-            await self._client.clock.sleep(self._settings.interval)
+        await self._turns.run()
 
     async def turn(self) -> str:
         """Look once, and do what may be done; return why a plan was given up, or nothing.
@@ -227,7 +210,7 @@ class RebalancerProcess:
 
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
-        health.ready("rebalancing", lambda: self._trouble)
+        health.ready("rebalancing", lambda: self._turns.trouble)
         access = Access(self._client, host=listen.host)
         server = await stack.enter_async_context(
             Serving(listen, health=health, registry=self.registry, access=access)

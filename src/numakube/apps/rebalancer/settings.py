@@ -9,14 +9,13 @@ import click
 
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
+    LeaseSettings,
     LogSettings,
     ServingSettings,
     serving_on,
 )
 from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.programs import PROGRAMS
-
-NAMESPACE: Final = "numakube"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +66,7 @@ class RebalancerSettings:
         default=3600.0,
         help="Move nothing for so long after a plan that had to be given up.",
     )
-    leader_elect: bool = setting(
-        "--leader-elect/--no-leader-elect",
-        default=True,
-        help="Whether several agree on one that works.",
-    )
-    namespace: str = setting(
-        "--namespace",
-        default=NAMESPACE,
-        env="POD_NAMESPACE",
-        metavar="NAME",
-        help="Where the lease is.",
-    )
+    lease: LeaseSettings = group(LeaseSettings)
     serving: ServingSettings = serving_on(PROGRAMS["rebalancer"].port)
     connection: ConnectionSettings = group(ConnectionSettings)
     logs: LogSettings = group(LogSettings)

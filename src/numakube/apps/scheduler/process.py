@@ -8,7 +8,7 @@ its lease in time ends, as kube-scheduler does, and is restarted by what runs it
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -24,6 +24,7 @@ from numakube.apps.dashboard.mounting import mounted, source_of
 from numakube.apps.debugging.tenants import Tenants
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.leading import lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
@@ -53,7 +54,7 @@ from numakube.apps.scheduler.shard_membership import ShardMembership
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
-from numakube.errors import LeadershipLost, NumakubeError
+from numakube.errors import NumakubeError
 from numakube.kube.connect import connect
 from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder
@@ -87,8 +88,6 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
 
-LOST: Final = 1
-_LAST_EVENTS_SECONDS: Final = 3.0
 _WAITING_EVENTS: Final = 10_000
 _EVENT_WRITERS: Final = 4
 _MAX_BODY_BYTES: Final = 8 << 20
@@ -304,21 +303,15 @@ class SchedulerProcess:
             stack.push_async_callback(self._claims.abandon)
             if listen is not None:
                 await self._serve(stack, listen)
-            async with asyncio.TaskGroup() as tasks:
-                events = self._source_events()
-                parts = (self.mirror, self._outcomes, self._recorder, events, self.census)
-                beside = [tasks.create_task(one.run()) for one in parts]
-                work = tasks.create_task(self._work())
-                ended = tasks.create_task(stop.wait())
-                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
-                code = work.result() if work.done() else 0
-                ended.cancel()
-                work.cancel()
-                await asyncio.wait({work})
-                await self._tell_the_rest()
-                for job in beside:
-                    job.cancel()
-        return code
+            events = self._source_events()
+            parts = (self.mirror, self._outcomes, self._recorder, events, self.census)
+            return await work_until(
+                stop,
+                self._work(),
+                beside=parts,
+                flush=self._tell_the_rest,
+                clock=self._client.clock,
+            )
 
     def _source_events(self) -> TopologySourceEvents:
         election = self._config.leader_election
@@ -331,27 +324,15 @@ class SchedulerProcess:
         )
 
     async def _tell_the_rest(self) -> None:
-        """Write claims and events that are still waiting, if the server takes them soon."""
-        with suppress(TimeoutError):
-            async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
-                await self._claims.finish()
-                await self._recorder.flush()
+        """Write claims and events that are still waiting."""
+        await self._claims.finish()
+        await self._recorder.flush()
 
     async def _work(self) -> int:
         await self.mirror.synced()
         _log.info("caches_synced", nodes=len(self.mirror.cluster.row_of))
-        try:
-            return await self._work_as_leader()
-        except LeadershipLost as error:
-            _log.error("leadership_lost", error=str(error))
-            return LOST
-
-    async def _work_as_leader(self) -> int:
-        if not self._config.leader_election.leader_elect:
-            await self._lead()
-            return 0
-        await self._election().run(self._lead)
-        return 0
+        elects = self._config.leader_election.leader_elect
+        return await lead_with(self._election() if elects else None, self._lead)
 
     async def _lead(self) -> None:
         self.leading = True
