@@ -13,6 +13,7 @@ from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+from numakube.scheduling.recorder.condensing import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 
@@ -70,6 +71,16 @@ def test_a_plan_that_is_not_enough_leaves_nothing_behind() -> None:
     assert planning.counted == {}
     assert planning.plan(*full("a", "b")).fitting == 2
     assert planning.counted.keys() == {"a", "b"}
+
+
+def test_a_plan_keeps_the_best_scores_alone() -> None:
+    """Those of all nodes for all members would take more memory than the cluster."""
+    planning = Planning(world(*["r1"] * (CANDIDATES + 2)))
+    for _, chosen in planning.plan(*full("a", "b")).placements:
+        row = planning.engine.cluster.row_of[chosen.node]
+        assert chosen.scores is not None
+        assert row in chosen.scores.rows.tolist()
+        assert {len(one) for one in chosen.scores.by_plugin.values()} == {CANDIDATES}
 
 
 def test_a_member_that_has_one_place_only_goes_first() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
+from numakube.scheduling.recorder.condensing import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
@@ -194,7 +195,9 @@ class GangPlanner:
         if isinstance(decision, Chosen):
             status = self._books.reserve(pod, decision)
             if status.ok:
-                plan.placements.append((pod, decision))
+                # The scores of all nodes for a thousand members would take half a gigabyte.
+                short = with_best_scores(decision, self._engine.cluster)
+                plan.placements.append((pod, short))
             else:
                 plan.refused.append((pod, Failed(status)))
         elif trial.evicting and isinstance(decision, Refused) and decision.nomination is not None:

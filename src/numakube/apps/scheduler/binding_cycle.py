@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.results import Results
     from numakube.apps.scheduler.waiting_pods import WaitingPods
-    from numakube.scheduling.cycle import Chosen
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.plugins.node_shards import NodeShards
@@ -44,29 +43,25 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 class Placement:
     """A pod on its way to the node that was chosen for it.
 
+    The rest of the decision is not kept: its scores of all nodes take half a megabyte at 5,000, and
+    hundreds of pods may be on their way.
+
     Attributes:
+        node: the name of the node.
+        state: what plugins remember of the cycle.
         started: when the attempt began.
     """
 
     entry: QueuedPod
     runtime: Runtime
-    decision: Chosen
+    node: str
+    state: CycleState
     started: float
 
     @property
     def pod(self) -> PodInfo:
         """The pod."""
         return self.entry.pod
-
-    @property
-    def node(self) -> str:
-        """The name of the node."""
-        return self.decision.node
-
-    @property
-    def state(self) -> CycleState:
-        """What plugins remember of the cycle."""
-        return self.decision.state
 
 
 class BindingCycle:

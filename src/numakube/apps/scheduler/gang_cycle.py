@@ -68,7 +68,8 @@ class _Attempt:
     def placement(self, pod: PodInfo, chosen: Chosen) -> Placement:
         """Return a member on its way to the node that was chosen."""
         runtime = self.engine.runtimes[pod.scheduler_name]
-        return Placement(self.entries[pod.uid], runtime, chosen, self.started)
+        entry = self.entries[pod.uid]
+        return Placement(entry, runtime, chosen.node, chosen.state, self.started)
 
     def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
         """Count *pod* on the node that was chosen, unless a plugin refuses to."""

@@ -144,7 +144,8 @@ class Scheduler:
         if isinstance(decision, Failed):
             self.results.failed(entry, decision.why, started)
         elif isinstance(decision, Chosen):
-            self._bindings.start(Placement(entry, runtime, decision, started), tasks)
+            placement = Placement(entry, runtime, decision.node, decision.state, started)
+            self._bindings.start(placement, tasks)
         else:
             self._refuse(entry, decision, tasks, started)
 

@@ -7,12 +7,13 @@ the scores of every plugin. Names are those of the moment: call it before anythi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.framework.runtime import Scores
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.recorder.notes import Candidates, Group, Nominated, Tried
@@ -161,15 +162,26 @@ def _rejection(detail: object) -> Rejection | None:
 
 def best_of(decision: Chosen, cluster: Cluster) -> Candidates | None:
     """Return the best candidates, the chosen node among them; ``None`` if it was the only one."""
-    scores = decision.scores
+    scores = _best_scores(decision, cluster)
     if scores is None:
         return None
-    total, rows, columns = scores.total, scores.rows, tuple(scores.by_plugin.values())
-    if len(total) > CANDIDATES:
-        chosen = int(rows.searchsorted(cluster.row_of.get(decision.node, 0)))
-        top = _top(total, chosen, decision.ties)
-        total, rows, columns = total[top], rows[top], tuple([column[top] for column in columns])
-    return Candidates(_names(rows, cluster.by_row), total, tuple(scores.by_plugin), columns)
+    names, columns = _names(scores.rows, cluster.by_row), scores.by_plugin
+    return Candidates(names, scores.total, tuple(columns), tuple(columns.values()))
+
+
+def with_best_scores(decision: Chosen, cluster: Cluster) -> Chosen:
+    """Return *decision* with the scores of the best candidates alone."""
+    return replace(decision, scores=_best_scores(decision, cluster), ties=None)
+
+
+def _best_scores(decision: Chosen, cluster: Cluster) -> Scores | None:
+    scores = decision.scores
+    if scores is None or len(scores.total) <= CANDIDATES:
+        return scores
+    chosen = int(scores.rows.searchsorted(cluster.row_of.get(decision.node, 0)))
+    top = _top(scores.total, chosen, decision.ties)
+    by_plugin = {name: column[top] for name, column in scores.by_plugin.items()}
+    return Scores(scores.rows[top], scores.total[top], by_plugin)
 
 
 def _top(total: IntArray, chosen: int, ties: Rows | None) -> Rows:
