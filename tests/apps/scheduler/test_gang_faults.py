@@ -20,7 +20,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from numakube.testing import pod_document
+from numakube.testing import pod_document, refusal_of
 
 RUNS = int(os.environ.get("GANG_RUNS", "12"))
 """``GANG_RUNS=10000`` for the long campaign, which takes an hour of a core."""
@@ -146,6 +146,27 @@ async def calm(trial: GangTrial, seconds: int) -> None:
     for _ in range(seconds):
         await trial.kubelets_act()
         await trial.pass_time(1)
+
+
+async def test_a_gang_for_which_pods_are_evicted_may_lose_any_member_meanwhile() -> None:
+    """The others are tried when the last victim is gone, whichever member is missing."""
+    for lost in range(3):
+        async with gang_trial(1, Random(lost)) as trial:
+            for cpu in "34":
+                await trial.create(pod_document("in-the-way", cpu))
+            await calm(trial, 1)
+            await trial.kill()
+            gang = Group("g", 3, 2, "3", None, urgent=True)
+            for _ in range(gang.size):
+                await trial.create(gang.member())
+            await trial.start()
+            await trial.pass_time(1)
+            members = [pod for pod in trial.pods if NAME_LABEL in pod.metadata.labels]
+            assert "waiting for 2 evicted pods to leave" in refusal_of(members[0])
+            missing = members.pop(lost)
+            await trial.delete(missing, gently=False)
+            await calm(trial, 3)
+            assert trial.placed() == {pod.metadata.name for pod in members}
 
 
 @seed(24)

@@ -20,6 +20,7 @@ from numakube.apps.scheduler.preemptions import evict
 from numakube.apps.scheduler.results import surviving
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
+from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.framework.status import unresolvable
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
@@ -121,7 +122,8 @@ class GangCycle:
     ) -> None:
         """Place the gang of *first*, or say why it does not fit."""
         members = self._members.of(first.pod)
-        entries = [first, *self._queue.waiting.take(members.waiting.keys() - {first.uid})]
+        others = (uid for uid in members.waiting if uid != first.uid)
+        entries = [first, *self._queue.waiting.take(others)]
         try:
             self._attempt(entries, gang, members, tasks, started)
         except Exception as error:
@@ -220,11 +222,11 @@ class GangCycle:
         """Evict whoever stands in the way of the gang, and keep all its places until they go."""
         for pod, chosen in plan.placements:
             self._preemptions.hold(pod, chosen.node)
-        waker = plan.nominations[0][0]
-        victims = 0
+        victims: set[str] = set()
         for pod, nomination in plan.nominations:
-            victims += self._preemptions.follow(pod, nomination, tasks, waker=waker)
-        message = f"gang {attempt.gang.name}: waiting for {victims} evicted pods to leave"
+            others = tuple(one for one in nomination.victims if one.uid not in victims)
+            victims |= self._preemptions.follow(pod, Nomination(nomination.node, others), tasks)
+        message = f"gang {attempt.gang.name}: waiting for {len(victims)} evicted pods to leave"
         decision = self._nothing_tried(message)
         for entry in attempt.entries.values():
             self._put_back(attempt, entry, decision, message)

@@ -20,6 +20,7 @@ from numakube.kube.patches import strategic_patch
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import gang_to_plan
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
 from numakube.scheduling.preemption.default_preemption import is_being_preempted
 from numakube.values.times import format_time
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.results import Results
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Key
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
@@ -56,7 +57,7 @@ class Preemptions:
         self._gangs = gangs
         self._outcomes = results.outcomes
         self._metrics = results.metrics
-        self._preemptor_of: dict[str, str] = {}
+        self._preemptor_of: dict[str, Key | str] = {}
 
     def seen(self, pod: PodInfo) -> None:
         """Keep the room that a scheduler before us has made for a waiting pod."""
@@ -72,31 +73,25 @@ class Preemptions:
         return True
 
     def follow(
-        self,
-        pod: PodInfo,
-        nomination: Nomination | None,
-        tasks: asyncio.TaskGroup,
-        *,
-        waker: PodInfo | None = None,
-    ) -> int:
-        """Make the room that was found for a refused pod; return how many pods have to go.
+        self, pod: PodInfo, nomination: Nomination | None, tasks: asyncio.TaskGroup
+    ) -> set[str]:
+        """Make the room that was found for a refused pod; return the uids of those that have to go.
 
         Without a nomination no room is kept, unless victims are on their way out already. When the
-        last victim is gone, *waker* is tried, or else the pod itself.
+        last victim of a pod, or of all members of its gang, is gone, it is tried again.
         """
         if nomination is None:
             if not self.awaits_victims(pod):
                 self.give_up(pod)
-            return 0
+            return set()
         whole = self._with_their_gangs(nomination)
-        tried_next = waker or pod
-        self._nominate(pod, whole, tried_next)
-        tasks.create_task(self._evict(pod, whole, tried_next))
-        return len(whole.victims)
+        self._nominate(pod, whole)
+        tasks.create_task(self._evict(pod, whole))
+        return {victim.uid for victim in whole.victims}
 
     def awaits_victims(self, pod: PodInfo) -> bool:
-        """Tell whether pods are on their way out to make room for *pod*."""
-        if pod.uid in self._preemptor_of.values():
+        """Tell whether pods are on their way out to make room for *pod*, or for its gang."""
+        if self._party(pod) in self._preemptor_of.values():
             return True
         node = self._cluster.node(self._nominations.node_of(pod.uid) or "")
         there = node.pods.values() if node is not None else ()
@@ -116,7 +111,20 @@ class Preemptions:
         """Let a pod be tried as soon as the last of its victims is gone."""
         preemptor = self._preemptor_of.pop(uid, None)
         if preemptor is not None and preemptor not in self._preemptor_of.values():
-            self._queue.activate(preemptor, "the last victim is gone")
+            self._try_again(preemptor, "the last victim is gone")
+
+    def _party(self, pod: PodInfo) -> Key | str:
+        """Return the key of the gang that *pod* is planned with, or the uid of a single pod."""
+        key = gang_key(pod) if gang_to_plan(pod, self._cluster.objects) else None
+        return key or pod.uid
+
+    def _try_again(self, preemptor: Key | str, why: str) -> None:
+        """Let a pod be tried at once, or a gang: by all its members, as any may be gone by now."""
+        if isinstance(preemptor, str):
+            self._queue.activate(preemptor, why)
+            return
+        for uid in list(self._gangs.at(preemptor).waiting):
+            self._queue.activate(uid, why)
 
     def _with_their_gangs(self, nomination: Nomination) -> Nomination:
         """Add the other members of gangs that are evicted as a whole."""
@@ -127,7 +135,7 @@ class Preemptions:
                 victims |= self._gangs.of(victim).placed
         return Nomination(nomination.node, tuple(victims.values()))
 
-    def _nominate(self, pod: PodInfo, nomination: Nomination, waker: PodInfo) -> None:
+    def _nominate(self, pod: PodInfo, nomination: Nomination) -> None:
         node = nomination.node
         for loser in self._nominations.below(pod.priority, node):
             self._nominations.drop(loser.uid)
@@ -137,18 +145,19 @@ class Preemptions:
         self._outcomes.nominated(pod, node)
         self._metrics.preemptions.inc()
         self._metrics.victims.observe(len(nomination.victims))
+        preemptor = self._party(pod)
         for victim in nomination.victims:
-            self._preemptor_of[victim.uid] = waker.uid
+            self._preemptor_of[victim.uid] = preemptor
             self._outcomes.preempted(victim, pod, node)
 
-    async def _evict(self, pod: PodInfo, nomination: Nomination, waker: PodInfo) -> None:
+    async def _evict(self, pod: PodInfo, nomination: Nomination) -> None:
         problems = ["not carried out"]
         with surviving("eviction"):
             problems = await evict(self._client, nomination.victims, pod, nomination.node)
         if problems:
             for victim in nomination.victims:
                 self._preemptor_of.pop(victim.uid, None)
-            self._queue.activate(waker.uid, "an eviction failed")
+            self._try_again(self._party(pod), "an eviction failed")
 
 
 async def evict(

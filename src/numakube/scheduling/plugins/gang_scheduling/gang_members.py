@@ -65,7 +65,11 @@ class GangMembers:
     def of(self, pod: PodInfo) -> Members:
         """Return the members of the gang that *pod* belongs to."""
         key = gang_key(pod)
-        return self._gangs.get(key, Members()) if key is not None else Members()
+        return Members() if key is None else self.at(key)
+
+    def at(self, key: Key) -> Members:
+        """Return the members of a gang."""
+        return self._gangs.get(key, Members())
 
     def waits(self, pod: PodInfo) -> bool:
         """Note a pod without a node; tell whether it belongs to a group and is new there."""
