@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # One worker per core; override with `make test WORKERS=1`.
 WORKERS ?= auto
+# Images of Python often forbid to keep bytecode; then each of the hundreds of programs that the tests
+# start compiles all of its modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test soak vm lint fmt bench docs dist clean

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from numakube.cli.main import run
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
@@ -94,20 +95,20 @@ async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
             await process.wait()
 
 
-async def test_a_mistake_in_the_command_line_is_one_line(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("args", "code", "complaint"),
+    [
+        (("--sleep-interval", "soon"), 2, "time: invalid duration"),
+        (("--no-kubelet",), 2, "--no-kubelet goes with --dry-run only"),
+        (("--kubeconfig", "/nowhere"), 1, "/nowhere"),
+        (("--dry-run", "--podresources-socket", "tcp://x"), 1, 'protocol "tcp" not supported'),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_one_line(
+    args: tuple[str, ...], code: int, complaint: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """And exit code 2 for wrong usage, 1 for what cannot work."""
-    for args, code, complaint in (
-        (("--sleep-interval", "soon"), 2, b"time: invalid duration"),
-        (("--no-kubelet",), 2, b"--no-kubelet goes with --dry-run only"),
-        (("--kubeconfig", "/nowhere"), 1, b"/nowhere"),
-        (("--podresources-socket", "tcp://x"), 1, b'protocol "tcp" not supported'),
-    ):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROGRAM, "exporter"),
-            *("--kubeconfig", str(site.kubeconfig), "--log-level", "error", *args),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, error = await process.communicate()
-        assert process.returncode == code
-        assert complaint in error
-        assert b"Traceback" not in error
+    assert run(["exporter", "--log-level", "error", *args], program="numakube") == code
+    error = capfd.readouterr().err
+    assert complaint in error
+    assert "Traceback" not in error

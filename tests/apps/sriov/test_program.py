@@ -18,6 +18,7 @@ import pytest
 from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import short_folder
 
+from numakube.cli.main import run
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.testing import until
 
@@ -122,25 +123,30 @@ async def test_a_signal_makes_it_look_at_once(bed: Bed) -> None:
         assert await process.wait() == 0
 
 
-def test_mistakes_are_one_line_and_an_exit_code(bed: Bed) -> None:
-    """Upstream would end with success."""
-    config = bed.root / "config.json"
-    for text, args, code, complaint in (
+@pytest.mark.parametrize(
+    ("text", "args", "code", "complaint"),
+    [
         ("{", (), 1, "config.json: is not JSON"),
         ('{"resourceList": [{"resourceName": "a.b"}]}', (), 1, "pool intel.com/a.b: resourceName"),
         ("{}", ("--explain",), 2, "--explain goes with --dry-run only"),
         ("{}", ("--rescan-interval", "soon"), 2, "time: invalid duration"),
-    ):
-        config.write_text(text)
-        done = subprocess.run(  # noqa: S603 - our own program
-            (sys.executable, "-c", PROGRAM, "sriov", "--config-file", str(config), *args),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code
-        assert complaint in done.stderr
-        assert "Traceback" not in done.stderr
+    ],
+)
+def test_a_mistake_is_one_line_and_an_exit_code(
+    text: str,
+    args: tuple[str, ...],
+    code: int,
+    complaint: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Upstream would end with success."""
+    config = tmp_path / "config.json"
+    config.write_text(text)
+    assert run(["sriov", "--config-file", str(config), *args], program="numakube") == code
+    error = capfd.readouterr().err
+    assert complaint in error
+    assert "Traceback" not in error
 
 
 def test_it_loads_neither_numpy_nor_what_a_cluster_needs() -> None:
