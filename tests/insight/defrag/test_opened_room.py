@@ -93,9 +93,9 @@ def test_a_chain_of_moves_opens_room_where_no_single_move_does() -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 4, 5, 6, 122, 146])
 def test_plans_hold_and_have_the_fewest_moves(seed: int) -> None:
-    """Kubelets admit every move in its order, then the wanted pod."""
+    """Kubelets admit every move in its order, then the wanted pod; three clusters need swaps."""
     world, wanted = crowd(seed)
     plan = planned(world, wanted)
     kubelets = {name: model.clone() for name, model in world.kubelets.items()}
@@ -109,8 +109,7 @@ def test_plans_hold_and_have_the_fewest_moves(seed: int) -> None:
         assert after is not None
         kubelets[move.to_node] = after
     assert all(admitted(kubelets[node], wanted) for node in plan.nodes)
-    fewest = fewest_moves(world, wanted, 2)
-    assert plan.moves == fewest if plan.nodes and plan.moves < 3 else fewest in (None, NONE)
+    assert (plan.moves if plan.nodes else NONE) == fewest_moves(world, wanted)
 
 
 def test_a_pod_that_waits_gets_room_and_one_that_runs_needs_none() -> None:

@@ -15,6 +15,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numakube.insight.defrag.movable_pods import MovablePods
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport
@@ -26,17 +27,16 @@ _GUARANTEED: Final = "Guaranteed"
 class LackingAmounts:
     """What one node, and each of its zones, lacks for one pod."""
 
-    def __init__(self, pod: PodInfo, node: NodeInfo) -> None:
+    def __init__(self, pod: PodInfo, node: NodeInfo, movable: MovablePods) -> None:
         wanted, node_has = pod.requests, node.allocatable
         free = {name: node_has.get(name, 0) - node.requested.get(name, 0) for name in wanted}
         self._whole = _lacking(wanted, free)
-        belief = node.numa
-        self._belief = belief if isinstance(belief, ExactBelief) else None
+        self._node, self._movable = node, movable
         self._zones: dict[int, Amounts] = {}
-        self._places: dict[str, frozenset[int]] = {}
-        if self._belief is not None:
-            aligned = _aligned(pod, self._belief.basis.exact)
-            pairs = zip(self._belief.topology.zones, self._belief.available, strict=True)
+        belief = node.numa
+        if isinstance(belief, ExactBelief):
+            aligned = _aligned(pod, belief.basis.exact)
+            pairs = zip(belief.topology.zones, belief.available, strict=True)
             if aligned:
                 self._zones = {zone.id: _lacking(aligned, free) for zone, free in pairs}
 
@@ -45,14 +45,12 @@ class LackingAmounts:
         if not _covers(leaving, self._whole):
             return False
         return not self._zones or any(
-            _covers([one for one in leaving if zone in self._places_of(one.uid)], lacking)
+            _covers([one for one in leaving if zone in self._places_of(one)], lacking)
             for zone, lacking in self._zones.items()
         )
 
-    def _places_of(self, uid: str) -> frozenset[int]:
-        if uid not in self._places and self._belief is not None:
-            self._places[uid] = self._belief.places_of(uid)
-        return self._places[uid]
+    def _places_of(self, pod: PodInfo) -> frozenset[int]:
+        return self._movable.places_of(pod, self._node)
 
 
 def _lacking(wanted: Amounts, free: Amounts) -> Amounts:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.empty_node import stays_with_its_node
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 MOVABLE: Final = "numakube.dev/movable"
 """Annotation of pods: ``false`` keeps them where they are."""
+_BELIEFS: Final = (ExactBelief, CountsBelief)
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
@@ -29,6 +33,7 @@ class MovablePods:
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._budgets = budgets_of(budgets)
+        self._places: dict[str, frozenset[int]] = {}
 
     def on(self, node: NodeInfo, *, priority: int | None = None) -> list[PodInfo]:
         """Return the pods of *node* that may move, for a pod of *priority*; the least first."""
@@ -38,6 +43,20 @@ class MovablePods:
             if may_move(one) and (priority is None or one.priority <= priority)
         ]
         return sorted(found, key=lambda one: (one.priority, one.name))
+
+    def places_of(self, pod: PodInfo, node: NodeInfo) -> frozenset[int]:
+        """Return the NUMA nodes on which *pod* holds something, as far as that is known.
+
+        Which does not change as long as it stays: it is looked up once.
+        """
+        if pod.uid not in self._places:
+            known = node.numa.places_of(pod.uid) if isinstance(node.numa, _BELIEFS) else frozenset()
+            self._places[pod.uid] = known
+        return self._places[pod.uid]
+
+    def kind(self, pod: PodInfo, node: NodeInfo) -> object:
+        """Return what is equal for pods of *node* that leave the same room and need the same."""
+        return scheduling_key(pod), self.places_of(pod, node)
 
     def within_budgets(self, leaving: Iterable[PodInfo]) -> bool:
         """Tell whether the budgets allow all of *leaving* to go."""

@@ -7,13 +7,19 @@ Room is opened on one node: some of its pods leave and find another node, by the
 cycle and the kubelet model, while the node is cordoned so that they do not come back. Where one of
 them finds no place, room is opened for it first, in the same way, on a further node (a *chain*).
 
-Fewer moves come first, then pods of lower priority. The search is complete up to `MOST_MOVES`
+Fewer moves come first, then pods of lower priority. Each number of moves is tried twice. The first
+pass puts pods where the scheduler likes them best, and looks for chains only where there is no such
+place. The second also tries other places, and opens room beforehand for pods that have a place
+which another one needs. Among its plans are *swaps*: a pod comes to the node before those leave
+that stand in the way, so that the kubelet gives it the NUMA node that they leave alone.
+
+No pod moves twice. Up to `MOST_MOVES` the search is complete for moves that cordons bring about,
 unless it takes too long.
 """
 
 from __future__ import annotations
 
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.defrag.lacking_amounts import LackingAmounts
@@ -25,7 +31,7 @@ from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numakube.api.pod import Pod
     from numakube.insight.defrag.what_if_cluster import WhatIfCluster
@@ -37,11 +43,15 @@ if TYPE_CHECKING:
 MOST_MOVES: Final = 4
 """Moves for one pod that is to fit; each of them restarts a pod."""
 _MOST_SETS: Final = 300
-"""Sets of pods of one size that are considered on one node."""
+"""Sets of pods of one size, none like another, that are considered on one node."""
 _MOST_TRIALS: Final = 500
 """Sets of pods that are tried for one pod that is to fit."""
-_MOST_LOOKS: Final = 100_000
+_MOST_LOOKS: Final = 200_000
 """Sets of pods, and nodes, that are looked at for it; that takes seconds."""
+_MOST_PLACES: Final = 3
+"""Nodes that a pod is tried on when it leaves."""
+_MOST_ARRIVALS: Final = 1000
+"""Moves that are tried in one pass; each is a cycle of the scheduler."""
 _MOST_CHAINS: Final = 200
 """Pods that leave and for which room is looked for in turn."""
 
@@ -55,49 +65,61 @@ class RoomSearch:
         self._movable = MovablePods(self._engine.cluster.objects.disruption_budgets.values())
         self._priority = 0
         self._trials = self._looks = self._chains = 0
+        self._arrivals = 0
+        self._thorough = False
         self._homes: dict[object, frozenset[str]] = {}
+        self._known: dict[object, list[Leaving]] = {}
 
     def open_room(self, pod: Pod) -> Step | None:
         """Carry out the fewest moves that let *pod* fit somewhere; ``None`` if none do."""
         self._priority = PodInfo(pod).priority
         self._trials = self._looks = self._chains = 0
         self._homes.clear()
+        self._known.clear()
         for most in range(1, MOST_MOVES + 1):
-            found = self._open(pod, most, frozenset())
-            if found is not None:
-                return found
+            for self._thorough in (False, True):
+                self._arrivals = 0
+                for found in self._open(pod, most, frozenset()):
+                    return found
         return None
 
-    def _open(self, pod: Pod, most: int, closed: frozenset[str]) -> Step | None:
-        """Open room for *pod* by at most *most* moves, on a node that is not *closed*."""
+    def _open(self, pod: Pod, most: int, closed: frozenset[str]) -> Iterator[Step]:
+        """Yield ways to open room for *pod* by at most *most* moves, on a node not *closed*.
+
+        Each is carried out while it is looked at, as are those of the methods below.
+        """
         bench = Bench(self._engine, self._engine.runtime_for(pod.spec.scheduler_name), pod)
         for node, leaving in self._candidates(bench, most, closed):
             if self._trials >= _MOST_TRIALS:
-                return None
+                return
             self._trials += 1
             if not bench.fits_without(node.name, leaving):
                 continue
-            mark = self._what_if.mark()
-            moves = self._rehouse(leaving, most - len(leaving), closed | {node.name})
-            # A pod that moved before others could have gone to the very node.
-            if moves is not None and bench.fits_without(node.name, ()):
-                return Step(node.name, moves)
-            self._what_if.rewind(mark)
-        return None
+            for moves in self._rehouse(leaving, most - len(leaving), closed | {node.name}):
+                # A pod that moved before others could have gone to the very node.
+                if bench.fits_without(node.name, ()):
+                    yield Step(node.name, moves)
 
     def _candidates(self, bench: Bench, most: int, closed: frozenset[str]) -> list[Leaving]:
         """Return pods that may open room by leaving, those first that cost and take least."""
-        wanted, found = PodInfo(bench.pod), []
-        considered = bench.considered() - closed
-        for node in self._engine.cluster.nodes():
-            if node.name not in considered:
-                continue
-            self._looks += 1
-            for leaving in self._sets(node, LackingAmounts(wanted, node), most):
+        wanted = PodInfo(bench.pod)
+        key = scheduling_key(wanted), most, closed, self._what_if.state
+        if key not in self._known:
+            found = [
                 # Fewer pods leave enough moves for chains, which take long to look for.
-                spare, priorities = most - len(leaving), sum(one.priority for one in leaving)
-                found.append(((spare, priorities, node.name), node, leaving))
-        return [(node, leaving) for _, node, leaving in sorted(found, key=lambda one: one[0])]
+                ((-len(leaving), sum(one.priority for one in leaving), node.name), node, leaving)
+                for node in self._nodes(bench.considered() - closed)
+                for leaving in self._sets(node, LackingAmounts(wanted, node, self._movable), most)
+            ]
+            self._known[key] = [one[1:] for one in sorted(found, key=lambda one: one[0])]
+        return self._known[key]
+
+    def _nodes(self, considered: Collection[str]) -> Iterator[NodeInfo]:
+        """Yield the nodes that there is still time to look at."""
+        for node in self._engine.cluster.nodes():
+            if node.name in considered and self._looks < _MOST_LOOKS:
+                self._looks += 1
+                yield node
 
     def _sets(
         self, node: NodeInfo, lacking: LackingAmounts, most: int
@@ -106,8 +128,11 @@ class RoomSearch:
         pods = [one for one in pods if one.uid not in self._what_if.arrived]
         if not lacking.may_be_covered_by(pods):
             return
+        kinds = {one.uid: self._movable.kind(one, node) for one in pods}
         for size in range(1, most + 1):
-            for leaving in islice(combinations(pods, size), _MOST_SETS):
+            sets = islice(combinations(pods, size), 10 * _MOST_SETS)
+            unlike = {tuple(kinds[one.uid] for one in each): each for each in sets}
+            for leaving in islice(unlike.values(), _MOST_SETS):
                 if self._looks >= _MOST_LOOKS:
                     return
                 self._looks += 1
@@ -122,56 +147,50 @@ class RoomSearch:
 
     def _homes_of(self, pod: PodInfo) -> frozenset[str]:
         what_if = self._what_if
-        key = scheduling_key(pod), what_if.mark(), len(what_if.left)
+        key = scheduling_key(pod), what_if.state
         if key not in self._homes:
             self._homes[key] = what_if.homes(PodInfo(again(pod)))
         return self._homes[key]
 
     def _rehouse(
         self, leaving: Sequence[PodInfo], spare: int, closed: frozenset[str]
-    ) -> tuple[Move, ...] | None:
-        """Find places for all of *leaving*, in whatever order that works."""
-        mark = self._what_if.mark()
-        for order in permutations(leaving):
-            moves = self._in_order(order, spare, closed)
-            if moves is not None:
-                return moves
-            self._what_if.rewind(mark)
-        return None
-
-    def _in_order(
-        self, leaving: Sequence[PodInfo], spare: int, closed: frozenset[str]
-    ) -> tuple[Move, ...] | None:
-        moves: tuple[Move, ...] = ()
+    ) -> Iterator[tuple[Move, ...]]:
+        """Yield ways to find places for all of *leaving*, in whatever order."""
+        if not leaving:
+            yield ()
         for pod in leaving:
-            found = self._move(pod, spare, closed)
-            if found is None:
-                return None
-            moves += found
-            spare -= len(found) - 1
-        return moves
+            others = [one for one in leaving if one is not pod]
+            for first in self._move(pod, spare, closed):
+                for rest in self._rehouse(others, spare + 1 - len(first), closed):
+                    yield (*first, *rest)
 
-    def _move(self, pod: PodInfo, spare: int, closed: frozenset[str]) -> tuple[Move, ...] | None:
-        """Move *pod*, after others if need be."""
-        move = self._move_alone(pod, closed)
-        if move is not None:
-            return (move,)
-        if not spare or self._chains >= _MOST_CHAINS:
-            return None
+    def _move(self, pod: PodInfo, spare: int, closed: frozenset[str]) -> Iterator[tuple[Move, ...]]:
+        """Yield ways to move *pod*, after others if need be."""
+        alone = False
+        for move in self._places(pod, closed):
+            alone = True
+            yield (move,)
+        if not spare or self._chains >= _MOST_CHAINS or (alone and not self._thorough):
+            return
         self._chains += 1
-        first = self._open(again(pod), spare, closed)
-        if first is None:
-            return None
-        move = self._move_alone(pod, closed)
-        return (*first.moves, move) if move is not None else None
+        for first in self._open(again(pod), spare, closed):
+            for move in self._places(pod, closed):
+                yield (*first.moves, move)
 
-    def _move_alone(self, pod: PodInfo, closed: frozenset[str]) -> Move | None:
-        """Move *pod* off its node, and to none that is *closed* if there is another."""
-        mark = self._what_if.mark()
+    def _places(self, pod: PodInfo, closed: frozenset[str]) -> Iterator[Move]:
+        """Yield moves of *pod* off its node, those first that go to no node that is *closed*."""
+        mark, known = self._what_if.mark(), set[str]()
         for nodes in dict.fromkeys((closed, frozenset({pod.node_name}))):
-            self._what_if.leave(pod)
-            to_node = self._what_if.arrive(again(pod), closed=nodes)
-            if to_node:
-                return Move(pod.key, pod.node_name, to_node, tuple(sorted(nodes)))
-            self._what_if.rewind(mark)
-        return None
+            for _ in range(_MOST_PLACES if self._thorough else 1):
+                if self._arrivals >= _MOST_ARRIVALS:
+                    return
+                self._arrivals += 1
+                self._what_if.leave(pod)
+                to_node = self._what_if.arrive(again(pod), closed=nodes)
+                if to_node and to_node not in known:
+                    yield Move(pod.key, pod.node_name, to_node, tuple(sorted(nodes)))
+                self._what_if.rewind(mark)
+                if not to_node:
+                    break
+                known.add(to_node)
+                nodes |= {to_node}

@@ -16,7 +16,6 @@ from numakube.insight.defrag.movable_pods import MovablePods
 from numakube.insight.defrag.plan import Move, Plan, Step
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster, again
 from numakube.insight.usage.stranded_amounts import proportion, stranded
-from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.values.resources import CPU, MILLI_PER_CPU, add_amounts, is_memory
 
 if TYPE_CHECKING:
@@ -109,11 +108,14 @@ class _Reduction:
     def _candidates(self, name: str) -> Iterator[PodInfo]:
         """Yield the pods of a node that may move, one of a kind in each zone."""
         node, known = self._engine.cluster.node(name), set[object]()
-        for pod in self._movable.on(node) if node is not None else ():
-            places = getattr(node.numa, "places_of", lambda _: None)(pod.uid) if node else None
-            kind = scheduling_key(pod), places
+        if node is None:
+            return
+        for pod in self._movable.on(node):
             allowed = self._movable.within_budgets([*self._what_if.left, pod])
-            if kind not in known and allowed and pod.uid not in self._what_if.arrived:
+            if not allowed or pod.uid in self._what_if.arrived:
+                continue
+            kind = self._movable.kind(pod, node)
+            if kind not in known:
                 known.add(kind)
                 yield pod
 

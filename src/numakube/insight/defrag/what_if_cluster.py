@@ -38,11 +38,16 @@ class WhatIfCluster:
         self.engine = engine
         self.why = ""
         """Why the pod that was refused last was refused."""
-        self.arrived: set[str] = set()
-        """Uids of pods that are not on the cluster yet."""
+        self.arrived: dict[str, str] = {}
+        """The nodes of pods that are not on the cluster yet, by their uids."""
         self.left: list[PodInfo] = []
         """Pods that are on the cluster still, in the order in which they leave."""
         self._undo: list[Callable[[], None]] = []
+
+    @property
+    def state(self) -> object:
+        """Equal after the same deeds."""
+        return tuple(one.uid for one in self.left), tuple(self.arrived.items())
 
     def mark(self) -> int:
         """Return a point to come back to."""
@@ -86,10 +91,10 @@ class WhatIfCluster:
         after = before.followed_by(info) if isinstance(before, Extensible) else None
         booked = book(engine, runtime, state, info, name)
         engine.cluster.suppose(name, after or self._belief(name))
-        self.arrived.add(info.uid)
+        self.arrived[info.uid] = name
 
         def undo() -> None:
-            self.arrived.discard(info.uid)
+            del self.arrived[info.uid]
             runtime.unreserve(state, info, name)
             engine.cluster.take(pending_changes(state), engine.cache)
             engine.cluster.remove_pod(info.uid)
