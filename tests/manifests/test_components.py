@@ -75,3 +75,21 @@ def test_the_proposed_version_needs_what_converts_it() -> None:
     with pytest.raises(ConfigError, match="needs the component webhook"):
         objects_of(["api", "exporter"], Choices(nrt_v1beta1=True))
     assert objects_of(["webhook"], Choices(nrt_v1beta1=True))
+
+
+def test_requests_of_our_accounts_have_a_priority_level_of_their_own() -> None:
+    """Every account of the namespace, each a flow; leases go where other leases go."""
+    objects = objects_of(["api"], Choices(namespace="numa"))
+    (level,) = (one for one in objects if one["kind"] == "PriorityLevelConfiguration")
+    schemas = {
+        one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "FlowSchema"
+    }
+    leases, requests = schemas["numakube-leases-numa"], schemas["numakube-requests-numa"]
+    assert leases["priorityLevelConfiguration"]["name"] == "leader-election"
+    assert requests["priorityLevelConfiguration"]["name"] == level["metadata"]["name"]
+    assert leases["matchingPrecedence"] < requests["matchingPrecedence"] < 9000
+    for schema in schemas.values():
+        assert schema["distinguisherMethod"] == {"type": "ByUser"}
+        (rule,) = schema["rules"]
+        (subject,) = rule["subjects"]
+        assert subject["serviceAccount"] == {"namespace": "numa", "name": "*"}

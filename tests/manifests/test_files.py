@@ -13,6 +13,7 @@ from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest, as_comment
+from numakube.manifests.flow_control import flow_control
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.rebalancer import RebalancerManifest
@@ -44,7 +45,8 @@ def is_up_to_date(name: str, documents: list[dict[str, Any]], remark: str = "") 
 def test_the_scheduler_file_is_up_to_date() -> None:
     """With the namespace that it goes to."""
     manifest = SchedulerManifest()
-    documents = [namespace(manifest.namespace), *manifest.objects()]
+    home = namespace(manifest.namespace)
+    documents = [home, *flow_control(manifest.namespace), *manifest.objects()]
     assert is_up_to_date("scheduler.yaml", documents)
 
 
@@ -54,7 +56,8 @@ def test_the_exporter_file_is_up_to_date() -> None:
     privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     home = namespace(manifest.namespace)
     home["metadata"]["labels"] = privileged
-    assert is_up_to_date("exporter.yaml", [crd(), view_role(), home, *manifest.objects()])
+    shared = [crd(), view_role(), *flow_control(manifest.namespace)]
+    assert is_up_to_date("exporter.yaml", [*shared, home, *manifest.objects()])
 
 
 def test_the_enforcer_file_is_up_to_date() -> None:

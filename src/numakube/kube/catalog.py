@@ -114,6 +114,15 @@ SECURITY_CONTEXT_CONSTRAINTS = _document(
     "SecurityContextConstraints",
     namespaced=False,
 )
+FLOW_SCHEMAS = _document(
+    "flowcontrol.apiserver.k8s.io", "flowschemas", "FlowSchema", namespaced=False
+)
+PRIORITY_LEVELS = _document(
+    "flowcontrol.apiserver.k8s.io",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+)
 TOKEN_REVIEWS = _document("authentication.k8s.io", "tokenreviews", "TokenReview", namespaced=False)
 SUBJECT_ACCESS_REVIEWS = _document(
     "authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
@@ -138,6 +147,8 @@ _DOCUMENTS = (
     NETWORK_POLICIES,
     SECURITY_CONTEXT_CONSTRAINTS,
     POD_DISRUPTION_BUDGETS,
+    FLOW_SCHEMAS,
+    PRIORITY_LEVELS,
 )
 _BY_KIND = {(one.api_version, one.kind): one for one in _DOCUMENTS}
 

@@ -13,6 +13,7 @@ from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.flow_control import flow_control
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.other_exporters import NfdManifest, RteManifest
 from numakube.manifests.rbac_rules import view_role
@@ -142,7 +143,8 @@ def _namespaces(
 
 def _api(choices: Choices) -> list[dict[str, Any]]:
     webhook = WebhookManifest(namespace=choices.namespace)
-    return [webhook.definition() if choices.nrt_v1beta1 else crd(), view_role()]
+    definition = webhook.definition() if choices.nrt_v1beta1 else crd()
+    return [definition, view_role(), *flow_control(choices.namespace)]
 
 
 def _exporter(choices: Choices) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from numakube.manifests import (
     scheduler,
     secondary_scheduler,
 )
+from numakube.manifests.flow_control import flow_control
 from numakube.manifests.pod_template_parts import on_control_plane
 from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account, view_role
 from numakube.manifests.release_image import IMAGE
@@ -47,6 +48,7 @@ class OperatorManifest:
             crd(OPERATOR_CRD),
             crd(SCHEDULER_CRD),
             view_role(),
+            *flow_control(self.namespace),
             self.namespace_object(),
             *self.access(),
             self.deployment(),

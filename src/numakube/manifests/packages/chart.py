@@ -17,6 +17,7 @@ from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.components import Choices, component_objects
+from numakube.manifests.flow_control import flow_control
 from numakube.manifests.monitoring.alerts import prometheus_rule
 from numakube.manifests.packages.chart_values import (
     CHART_COMPONENTS,
@@ -96,6 +97,7 @@ def chart() -> list[ChartFile]:
         ),
         *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in CHART_COMPONENTS),
         ChartFile("templates/view.yaml", dump_yaml(view_role())),
+        ChartFile("templates/priority.yaml", _priority()),
         ChartFile("templates/monitoring.yaml", _monitoring()),
         ChartFile("templates/NOTES.txt", _NOTES),
     ]
@@ -114,11 +116,17 @@ def _about() -> dict[str, Any]:
     }
 
 
+def _priority() -> str:
+    documents = flow_control(_CHOICES.namespace)
+    return "---\n".join(_with_expressions(dump_yaml(one)) for one in documents)
+
+
 def _template(component: str) -> str:
+    shared = (view_role(), *flow_control(_CHOICES.namespace))
     parts = []
     for document in component_objects(component, _CHOICES):
-        if document["kind"] in ("Namespace", "CustomResourceDefinition") or document == view_role():
-            continue  # Helm makes namespaces itself; kinds and that role have files of their own.
+        if document["kind"] in ("Namespace", "CustomResourceDefinition") or document in shared:
+            continue  # Helm makes namespaces itself; kinds and these have files of their own.
         _open_choices(component, document)
         text = "---\n" + _with_expressions(dump_yaml(document))
         if document["kind"] == "ConfigMap" and component == "scheduler":
