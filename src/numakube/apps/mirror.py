@@ -102,12 +102,15 @@ class Mirror:
         self.unusable = UnusableObjects()
         """What could not be taken over, and why."""
         guarding = self.unusable.guarding
-        self.pods.store.subscribe(guarding("Pod", self._on_pod))
-        self.nodes.store.subscribe(guarding("Node", self._on_node))
+        self._take_pod = guarding("Pod", self._on_pod)
+        self._take_node = guarding("Node", self._on_node)
+        self._take_report = guarding("NodeResourceTopology", self._on_report)
+        self.pods.store.subscribe(self._take_pod)
+        self.nodes.store.subscribe(self._take_node)
         self._numatopologies = numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
         self.reports = node_reports(self.topologies.store, numatopologies.store)
         """The report of every node, whatever its kind."""
-        self.reports.subscribe(guarding("NodeResourceTopology", self._on_report))
+        self.reports.subscribe(self._take_report)
         self._others: list[Reflector[Any]] = [self.topologies, numatopologies] if topologies else []
         self._optional: list[Reflector[Any]] = [numatopologies]
         self.stores: dict[str, Store[Any]] = {}
@@ -158,6 +161,11 @@ class Mirror:
             return None
         told = pod if known == pod.pod else PodInfo(known)
         return None if told.node_name or told.has_ended or told.is_being_deleted else told
+
+    def has_met(self, pod: Pod) -> bool:
+        """Tell whether *pod*, which the server tells of, is ours to care about: here all are."""
+        del pod
+        return True
 
     def assume(self, pod: PodInfo, node: str) -> None:
         """Count *pod* on *node* until the server tells of it or it is forgotten."""
@@ -294,13 +302,17 @@ class Mirror:
             self._pod_is_gone(pod, deleted=True)
             self.apply(self.cache.pod_gone(pod.uid))
             return
-        self.apply(self.cache.pod_seen(pod))
+        self._note_holding(pod)
         if pod.has_ended:
             self._pod_is_gone(pod, deleted=False)
         elif pod.node_name:
             self._pod_is_placed(pod, change)
         elif pod.uid not in self._assumed and self.listener is not None:
             self.listener.pod_waits(pod)
+
+    def _note_holding(self, pod: PodInfo) -> None:
+        """Let the cache know of a pod that may hold something of a zone."""
+        self.apply(self.cache.pod_seen(pod))
 
     def _pod_is_placed(self, pod: PodInfo, change: Change[Pod]) -> None:
         known = self.cluster.node_of(pod.uid) is not None

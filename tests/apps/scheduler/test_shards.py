@@ -57,7 +57,7 @@ async def settled(world: LabCluster, running: dict[str, RunningScheduler]) -> No
     """Wait until every node has one owner among those that are *running*."""
 
     def is_settled() -> bool:
-        nodes = len(next(iter(running.values())).process.mirror.cluster.row_of)
+        nodes = len(next(iter(running.values())).process.mirror.nodes.store)
         views = [shards_of(one).view for one in running.values()]
         agreed = all(view is not None and view.members == set(running) for view in views)
         return agreed and sum(len(held(one)) for one in running.values()) == nodes

@@ -69,7 +69,8 @@ class AlignmentCensus:
                 end()
 
     async def count(self) -> None:
-        """Count on the nodes that have changed."""
+        """Count on the nodes that have changed, or that are new here."""
+        self._changed.update(self._mirror.cluster.row_of.keys() - self._counts.keys())
         while self._changed:
             for _ in range(min(_SLICE, len(self._changed))):
                 name = self._changed.pop()

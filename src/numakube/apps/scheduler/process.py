@@ -187,8 +187,10 @@ class SchedulerProcess:
         self._outcomes = Outcomes(client, self._recorder, engine.shards)
         self._shard = self._make_shard(engine, shard) if shard else None
         kinds = (*OBJECT_KINDS, *POD_GROUP_KINDS)
-        self.mirror = Mirror(
-            client, engine.cluster, engine.cache, kinds=kinds, topologies=topologies
+        self.mirror: Mirror = (
+            self._shard.mirror_of(engine, kinds=kinds, topologies=topologies)
+            if self._shard is not None
+            else Mirror(client, engine.cluster, engine.cache, kinds=kinds, topologies=topologies)
         )
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
         self.scheduler = self._make_scheduler(engine, recording, volumes, claims, permits)
@@ -349,7 +351,7 @@ class SchedulerProcess:
         if self._guard is not None and not self._shares_lease:
             jobs.append(asyncio.create_task(self._guard.run(self._take_over)))
         if self._shard is not None:
-            jobs.append(asyncio.create_task(self._shard.run(self.mirror, self._queue)))
+            jobs.append(asyncio.create_task(self._shard.run(self._queue)))
         try:
             await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -369,6 +371,7 @@ class SchedulerProcess:
                 info.scheduler_name == DEFAULT_SCHEDULER
                 and not info.node_name
                 and not info.has_ended
+                and self.mirror.has_met(pod)
             ):
                 self._listener.pod_waits(info)
 

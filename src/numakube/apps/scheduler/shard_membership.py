@@ -19,19 +19,22 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.api.scheduler_config import SHARD_LABEL
+from numakube.apps.scheduler.shard_mirror import ShardMirror
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import LEASES
 from numakube.kube.leader_election import LeaderElection
 from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numakube.api.leases import Lease, LeaseSpec
     from numakube.apps.mirror import Mirror
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.client import Client
     from numakube.kube.leader_election import LeaseTiming
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.framework.object_kinds import ObjectKind
     from numakube.scheduling.plugins.node_shards import NodeShards
 
 GROUP_LABEL: Final = "numakube.dev/shards-of"
@@ -87,28 +90,36 @@ class ShardMembership:
         self._seen: dict[str, _Seen] = {}
         shards.join(name)
 
-    async def run(self, mirror: Mirror, queue: PodQueue) -> None:
+    def mirror_of(
+        self, engine: Engine, *, kinds: Iterable[ObjectKind], topologies: bool
+    ) -> ShardMirror:
+        """Make the mirror that this shard schedules by."""
+        self._mirror = ShardMirror(self._client, engine, kinds=kinds, topologies=topologies)
+        return self._mirror
+
+    async def run(self, queue: PodQueue) -> None:
         """Follow the group until cancelled; called while the shard's lease is held."""
         self._shards.join(self._name)
         while True:
             try:
-                await self._follow(mirror, queue)
+                await self._follow(queue)
             except NumakubeError as error:
                 _log.warning("shards_not_read", error=str(error))
             await self._client.clock.sleep(self._timing.retry)
 
-    async def _follow(self, mirror: Mirror, queue: PodQueue) -> None:
+    async def _follow(self, queue: PodQueue) -> None:
         """Take in what the others have announced, and announce what follows from it."""
-        before = self._shards.changes
-        while (group := self._shards.saw(await self._read(mirror))) is not None:
-            await self._until(lambda: self._has_let_go(mirror))
-            await self._announce(group, _latest_version(mirror))
+        while (group := self._shards.saw(await self._read())) is not None:
+            await self._until(self._has_let_go)
+            await self._announce(group, _latest_version(self._mirror))
         view = self._shards.view
-        if self._shards.changes != before and view is not None:
-            held = sum(self._shards.holds(node) for node in mirror.cluster.nodes())
-            _log.info("shards", shard=self._name, members=sorted(view.members), nodes=held)
-            mirror.cluster.objects_changed()
-            queue.recheck_gates()
+        if self._mirror.is_settled or view is None:
+            return
+        await self._mirror.share()
+        held = sum(self._shards.holds(node) for node in self._mirror.cluster.nodes())
+        _log.info("shards", shard=self._name, members=sorted(view.members), nodes=held)
+        self._mirror.cluster.objects_changed()
+        queue.recheck_gates()
 
     async def _announce(self, group: frozenset[str], pods_version: str) -> None:
         self.election.annotations = {MEMBERS: ",".join(sorted(group)), PODS_VERSION: pods_version}
@@ -116,7 +127,7 @@ class ShardMembership:
             await self._client.clock.sleep(self._timing.retry)
         self._shards.announced(group)
 
-    async def _read(self, mirror: Mirror) -> dict[str, frozenset[str]]:
+    async def _read(self) -> dict[str, frozenset[str]]:
         """Return what each other shard that is alive has announced, once we know of its pods."""
         listing = await self._client.list(
             LEASES, namespace=self._lease.namespace, labels=f"{GROUP_LABEL}={self._lease.name}"
@@ -124,12 +135,12 @@ class ShardMembership:
         now = self._client.clock.monotonic()
         alive = [one for one in listing.items if self._is_alive(one, now)]
         versions = [one.metadata.annotations.get(PODS_VERSION, "") for one in alive]
-        await self._until(lambda: not any(map(mirror.pods.is_behind, versions)))
+        await self._until(lambda: not any(map(self._mirror.pods.is_behind, versions)))
         return {lease.metadata.labels[SHARD_LABEL]: _members_of(lease) for lease in alive}
 
-    def _has_let_go(self, mirror: Mirror) -> bool:
+    def _has_let_go(self) -> bool:
         """Tell whether nothing is being bound any more to nodes that this shard does not hold."""
-        nodes = map(mirror.cluster.node, mirror.assumed_nodes())
+        nodes = map(self._mirror.cluster.node, self._mirror.assumed_nodes())
         return all(node is None or self._shards.holds(node) for node in nodes)
 
     async def _until(self, holds: Callable[[], bool]) -> None:

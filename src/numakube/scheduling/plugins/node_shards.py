@@ -25,11 +25,13 @@ from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilt
 from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
+    from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.registry import Handle, Services
     from numakube.scheduling.framework.state import CycleState
@@ -96,7 +98,10 @@ class NodeShards(PreEnqueue, Filter, VectorFilter):
     def __init__(self) -> None:
         self.changes = 0
         """How often the view has changed."""
+        self.taken_in: Container[str] | None = None
+        """The nodes of which everything is known that decisions need; nothing means all."""
         self._view: ShardView | None = None
+        self._owned: dict[tuple[str, str], bool] = {}
         self._announced: frozenset[str] = frozenset()
 
     @classmethod
@@ -143,25 +148,39 @@ class NodeShards(PreEnqueue, Filter, VectorFilter):
     def _see(self, view: ShardView) -> None:
         if view != self._view:
             self._view = view
+            self._owned.clear()
             self.changes += 1
 
     def holds(self, node: NodeInfo | None) -> bool:
         """Tell whether pods may be bound to *node*."""
-        view = self.view
-        if view is None or node is None:
-            return view is None
-        return view.holds(node.name, node.labels.get(SHARD_LABEL, ""))
+        if self.view is None or node is None:
+            return self.view is None
+        known = self.taken_in is None or node.name in self.taken_in
+        return known and self.owns(node.node)
+
+    def owns(self, node: Node) -> bool:
+        """Tell whether this shard may act on *node* as soon as it knows enough of it."""
+        if self._view is None:
+            return True
+        key = node.metadata.name, node.metadata.labels.get(SHARD_LABEL, "")
+        known = self._owned.get(key)
+        if known is None:
+            known = self._owned[key] = self._view.holds(*key)
+        return known
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Leave a pod to the shards before this one until they have refused it."""
+        return SUCCESS if self.tries(pod.pod) else _NOT_YET
+
+    def tries(self, pod: Pod) -> bool:
+        """Tell whether it is for this shard to try *pod*: those before it have refused the pod."""
         view = self.view
         if view is None:
-            return SUCCESS
+            return True
         refused = refused_by(pod)
         if view.me in refused:
-            return SUCCESS
-        waiting = next((one for one in _order(pod, view) if one not in refused), "")
-        return SUCCESS if waiting == view.me else _NOT_YET
+            return True
+        return next((one for one in _order(pod, view) if one not in refused), "") == view.me
 
     def may_preempt(self, pod: PodInfo) -> bool:
         """Tell whether others may be evicted for *pod*: all shards refused it, this one first."""
@@ -169,14 +188,14 @@ class NodeShards(PreEnqueue, Filter, VectorFilter):
         if view is None:
             return True
         others = view.members - {view.me}
-        return others <= refused_by(pod) and _order(pod, view)[:1] == [view.me]
+        return others <= refused_by(pod.pod) and _order(pod.pod, view)[:1] == [view.me]
 
     def marks(self, pod: PodInfo) -> dict[str, str]:
         """Return the annotations that say of *pod* that this shard has refused it too."""
         view = self.view
         if view is None:
             return {}
-        return {REFUSED_BY: ",".join(sorted(refused_by(pod) | {view.me}))}
+        return {REFUSED_BY: ",".join(sorted(refused_by(pod.pod) | {view.me}))}
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node of another shard."""
@@ -192,16 +211,16 @@ class NodeShards(PreEnqueue, Filter, VectorFilter):
         return Verdicts.where(held.present(rows), _REFUSAL)
 
 
-def refused_by(pod: PodInfo) -> frozenset[str]:
+def refused_by(pod: Pod) -> frozenset[str]:
     """Return the shards that have refused *pod*."""
-    text = pod.pod.metadata.annotations.get(REFUSED_BY, "")
+    text = pod.metadata.annotations.get(REFUSED_BY, "")
     return frozenset(text.split(",")) if text else frozenset()
 
 
-def _order(pod: PodInfo, view: ShardView) -> list[str]:
+def _order(pod: Pod, view: ShardView) -> list[str]:
     """Return the shards in the order in which they try *pod*; a gang goes to one as a whole."""
-    gang = gang_key(pod)
-    return ranking(pod.uid if gang is None else "/".join(gang), view.members)
+    gang = group_named_by(pod)
+    return ranking(pod.metadata.uid if gang is None else "/".join(gang), view.members)
 
 
 _SHARED: Final = Service[NodeShards](NodeShards.name)

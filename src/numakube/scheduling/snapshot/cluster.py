@@ -120,8 +120,8 @@ class Cluster:
         if info is None:
             return
         self.indexes.remove_all(info)
-        if info.pods:
-            self._waiting[name] = info.pods
+        for pod in info.pods.values():
+            self._wait(pod, name)
         row = self.row_of.pop(name)
         self.aside.pop((name, Part.OBJECT), None)
         self.aside.pop((name, Part.ZONES), None)
@@ -149,7 +149,8 @@ class Cluster:
         self._where[pod.uid] = node
         info = self.node(node)
         if info is None:
-            self._waiting.setdefault(node, {})[pod.uid] = pod
+            self._wait_no_longer(pod.uid, node)
+            self._wait(pod, node)
             return
         known = info.pods.get(pod.uid)
         if known is not None:
@@ -167,7 +168,7 @@ class Cluster:
             return None
         info = self.node(name)
         if info is None:
-            return self._waiting.get(name, {}).pop(uid, None)
+            return self._wait_no_longer(uid, name)
         pod = info.remove_pod(uid)
         if pod is not None:
             self.indexes.remove(pod, info.row)
@@ -215,6 +216,13 @@ class Cluster:
         if info is not None:
             self._touch(info)
 
+    def judge_again(self, node: str) -> None:
+        """Say that something besides its own object has changed what may be done with *node*."""
+        info = self.node(node)
+        if info is not None:
+            self.columns.write(info)
+        self.objects_changed(node)
+
     def live_rows(self) -> Rows:
         """Return the rows that hold a node, ascending."""
         if self._rows is None:
@@ -225,7 +233,9 @@ class Cluster:
     def _add_node(self, node: Node) -> NodeInfo:
         name = node.metadata.name
         row = self._free_rows.pop() if self._free_rows else len(self.by_row)
-        info = NodeInfo(node, row=row, pods=self._waiting.pop(name, {}).values())
+        waiting = list(self._waiting.get(name, ()))
+        pods = [pod for uid in waiting if (pod := self._wait_no_longer(uid, name)) is not None]
+        info = NodeInfo(node, row=row, pods=pods)
         info.numa = self._beliefs.get(name)
         if row == len(self.by_row):
             self.by_row.append(info)
@@ -237,6 +247,20 @@ class Cluster:
         self.row_of[name] = row
         self._rows = None
         return info
+
+    def _wait(self, pod: PodInfo, node: str) -> None:
+        """Keep a pod until its node comes; what it has claimed nobody else may."""
+        self._waiting.setdefault(node, {})[pod.uid] = pod
+        self.indexes.claims.add(pod)
+
+    def _wait_no_longer(self, uid: str, node: str) -> PodInfo | None:
+        waiting = self._waiting.get(node, {})
+        pod = waiting.pop(uid, None)
+        if pod is not None:
+            self.indexes.claims.remove(pod)
+        if not waiting:
+            self._waiting.pop(node, None)
+        return pod
 
     def _write_zones(self, info: NodeInfo) -> None:
         if info.numa is None:

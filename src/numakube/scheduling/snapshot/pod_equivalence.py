@@ -106,9 +106,13 @@ def replica_key(pod: PodInfo) -> PodKey:
 
 def depends_on_pods(pod: PodInfo) -> bool:
     """Tell whether a pod that arrives elsewhere can make *pod* fit."""
-    spec = pod.pod.spec
-    affinity = spec.affinity
-    return bool(spec.topology_spread_constraints) or (
+    return selects_pods(pod.pod)
+
+
+def selects_pods(pod: Pod) -> bool:
+    """Tell whether *pod* asks to be near or far from others, on whichever nodes they are."""
+    affinity = pod.spec.affinity
+    return bool(pod.spec.topology_spread_constraints) or (
         affinity is not None
         and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from numakube.api.pod import Pod
     from numakube.api.pod_groups import MemberGroup, PodGroup
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -63,15 +64,20 @@ class MissingGang:
 
 def gang_key(pod: PodInfo) -> tuple[str, str, str] | None:
     """Return API, namespace and name of the group that *pod* belongs to."""
-    spec, labels = pod.pod.spec, pod.labels
-    if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return _KUBERNETES, pod.namespace, spec.scheduling_group.pod_group_name
-    if name := labels.get(COSCHEDULING_LABEL):
-        return _COSCHEDULING, pod.namespace, name
-    if name := pod.pod.metadata.annotations.get(VOLCANO_ANNOTATION):
-        return _VOLCANO, pod.namespace, name
-    if name := labels.get(NAME_LABEL):
-        return _LABELS, pod.namespace, name
+    return group_named_by(pod.pod)
+
+
+def group_named_by(pod: Pod) -> tuple[str, str, str] | None:
+    """Return API, namespace and name of the group that *pod* names."""
+    group, metadata = pod.spec.scheduling_group, pod.metadata
+    if group is not None and group.pod_group_name:
+        return _KUBERNETES, metadata.namespace, group.pod_group_name
+    if name := metadata.labels.get(COSCHEDULING_LABEL):
+        return _COSCHEDULING, metadata.namespace, name
+    if name := metadata.annotations.get(VOLCANO_ANNOTATION):
+        return _VOLCANO, metadata.namespace, name
+    if name := metadata.labels.get(NAME_LABEL):
+        return _LABELS, metadata.namespace, name
     return None
 
 
