@@ -68,6 +68,7 @@ ROUNDS: Final = 2
 SERVER: Final = """
 import asyncio
 import structlog
+from numakube.apps.host.python_gc import quiet_collector
 from numakube.apps.host.running import run_fast
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
@@ -77,8 +78,9 @@ from numakube_lab.inprocess import InProcess
 async def main():
     async with ApiServer() as server:
         async with Controllers(Client(InProcess(server), rate=0), which=[PodClaims]):
-            print(server.url, flush=True)
-            await asyncio.Event().wait()
+            with quiet_collector():
+                print(server.url, flush=True)
+                await asyncio.Event().wait()
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
 run_fast(main())
 """

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
+from numakube_lab.patching import merge_patch
 from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.canonical import canonical, zero_value
 from numakube_lab.schema.types import ListType, MapType, Scalar, ScalarKind, Struct, Type
@@ -59,6 +60,17 @@ def test_the_canonical_form_of_a_canonical_form_is_itself(data: st.DataObject) -
     once = info.canonical(data.draw(_objects(info.root, 4)))
     assert info.canonical(once) == once
     assert info.check(once, strict=True).fatal is None
+
+
+@given(st.data())
+def test_parts_of_a_canonical_object_are_taken_over_without_a_difference(
+    data: st.DataObject,
+) -> None:
+    """An object that changes fields of a stored one is written as if all of it were new."""
+    info = BUILTIN[data.draw(st.sampled_from(sorted(BUILTIN)))]
+    stored = info.canonical(data.draw(_objects(info.root, 4)))
+    changed = merge_patch(stored, data.draw(_objects(info.root, 4)))
+    assert info.canonical(changed, stored) == info.canonical(changed)
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,10 @@ class TypeInfo(Protocol):
         """Tell what is wrong with *obj* as sent by a client; unknown fields only if *strict*."""
         ...
 
-    def canonical(self, obj: Json) -> Json:
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
         """Return *obj* as the server would print it after decoding it into its type.
+
+        Parts that it has in common with *known*, an object in that form, are taken over.
 
         Unknown fields are gone, so are nulls and empty values of optional fields; fields that are
         always printed are there (``spec: {}``, ``status: {}``, ``resources: {}``); values of

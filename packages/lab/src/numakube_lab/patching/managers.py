@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import InvalidValue
@@ -146,6 +147,7 @@ def _entry(manager: Manager, share: Share) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value not in (None, "")}
 
 
+@lru_cache(maxsize=1024)
 def _seconds(time: str | None) -> float:
     return parse_time(time).timestamp() if time else 0
 

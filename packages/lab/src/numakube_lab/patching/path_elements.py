@@ -62,5 +62,5 @@ def order(element: PathElement) -> tuple[int, str]:
     return "fkvi".index(element[0]), element[2:]
 
 
-def _json(value: JsonValue) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+# Made once: `json.dumps` would make one for every call.
+_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

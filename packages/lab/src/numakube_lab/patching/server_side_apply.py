@@ -222,10 +222,11 @@ def _shares_to_start_from(
 
     A list with nothing in it, or with one empty entry, asks to forget them all.
     """
-    stored = _decoded(((live or {}).get("metadata") or {}).get("managedFields"))
-    if endpoint.subresource:
-        return stored
+    entries = ((live or {}).get("metadata") or {}).get("managedFields")
     sent = (new.get("metadata") or {}).get("managedFields")
+    stored = _decoded(entries)
+    if endpoint.subresource or sent is entries:
+        return stored
     if sent in ([], [{}]):
         return {}
     return _decoded(sent) or stored

@@ -121,9 +121,9 @@ class TypeInfo:
         """Tell what is wrong with *obj* as sent by a client; unknown fields only if *strict*."""
         return check(obj, self.root, strict=strict)
 
-    def canonical(self, obj: Json) -> Json:
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
         """Return *obj*, which `check` found decodable, as the server prints it."""
-        return canonical_struct(self.root, obj)
+        return canonical_struct(self.root, obj, known)
 
 
 CATALOGUE: Final[Catalogue] = build(PACKAGES)

@@ -5,12 +5,15 @@ text for each quantity and time. An object in this form is what is stored, compa
 write that changes nothing is one whose canonical form is unchanged.
 
 Every write passes here several times, so each struct is turned once into a plan: what to do with
-each field that is there, and what to write for those that are not.
+each field that is there, and what to write for those that are not. What a write leaves as it was
+stored is canonical already, and taken over as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from numakube_lab.schema.jsontext import RepeatedKeys
@@ -29,8 +32,10 @@ from numakube_lab.schema.types import (
     Untyped,
 )
 
-_Writer = Callable[[Any], Any]
+_Writer = Callable[[Any, Any], Any]
+"""Writes a value; also gets one in canonical form that it may share parts with, or None."""
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
@@ -52,20 +57,27 @@ class _Plan(NamedTuple):
     zeroes: dict[str, Callable[[], Any]]
 
 
-def canonical_struct(struct: Struct, value: dict[str, Any]) -> dict[str, Any]:
-    """Return *value*, which decodes into *struct*, as it is printed."""
+def canonical_struct(
+    struct: Struct, value: dict[str, Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return *value*, which decodes into *struct*, as it is printed.
+
+    What it shares with *known*, another value of that struct in canonical form, is taken over.
+    """
     plan = _plan(struct)
     if isinstance(value, RepeatedKeys):
         value = _combined(struct, value)
+    before = known or _NOTHING
     out: dict[str, Any] = {}
     for name, item in value.items():
-        known = plan.fields.get(name)
-        if known is None:
+        field = plan.fields.get(name)
+        if field is None:
             if struct.unknown is not None:
                 out[name] = canonical(struct.unknown, item)
         elif item is not None:
-            write, droppable = known
-            written = write(item)
+            write, droppable = field
+            old = before.get(name)
+            written = item if item is old else write(item, old)
             if written or not droppable:
                 out[name] = written
     for name, make_zero in plan.zeroes.items():
@@ -76,7 +88,7 @@ def canonical_struct(struct: Struct, value: dict[str, Any]) -> dict[str, Any]:
 
 def canonical(kind: Type, value: JsonValue) -> JsonValue:
     """Return *value*, which decodes into *kind*, as it is printed."""
-    return _writer(kind)(value)
+    return _writer(kind)(value, None)
 
 
 def zero_value(kind: Type) -> JsonValue:
@@ -125,17 +137,17 @@ def _writer(kind: Type) -> _Writer:
     """Return what writes values of *kind*."""
     match kind:
         case Untyped():
-            return plain
+            return lambda value, _: plain(value)
         case Scalar():
             return _scalar_writer(kind)
         case Struct():
-            return lambda value: canonical_struct(kind, value or {})
+            return lambda value, known: canonical_struct(kind, value or {}, known)
         case ListType():
             return _list_writer(kind)
         case MapType():
             return _map_writer(kind)
         case Union():
-            return lambda value: canonical(
+            return lambda value, _: canonical(
                 kind.struct if isinstance(value, dict) else kind.other, value
             )
 
@@ -143,7 +155,7 @@ def _writer(kind: Type) -> _Writer:
 def _scalar_writer(kind: Scalar) -> _Writer:
     nothing, reader = zero(kind), reader_of(kind)
 
-    def write(value: JsonValue) -> JsonValue:
+    def write(value: JsonValue, _: JsonValue) -> JsonValue:
         return nothing if value is None else reader(kind, value)
 
     return write
@@ -151,12 +163,21 @@ def _scalar_writer(kind: Scalar) -> _Writer:
 
 def _list_writer(kind: ListType) -> _Writer:
     write = _writer(kind.element)
-    return lambda value: None if value is None else [write(item) for item in value]
+
+    def write_list(value: JsonValue, known: JsonValue) -> JsonValue:
+        if value is None or not known:
+            return None if value is None else [write(item, None) for item in value]
+        pairs = zip_longest(value, known[: len(value)])
+        return [item if item is old and item else write(item, old) for item, old in pairs]
+
+    return write_list
 
 
 def _map_writer(kind: MapType) -> _Writer:
     write = _writer(kind.element)
-    return lambda value: None if value is None else {key: write(value[key]) for key in value}
+    return lambda value, _: (
+        None if value is None else {key: write(value[key], None) for key in value}
+    )
 
 
 def _zero_maker(field: Field) -> Callable[[], Any] | None:

@@ -46,12 +46,7 @@ class FloatText(float):
 def parse_json(text: str) -> JsonValue:
     """Return the value of *text*; raise `MalformedJson` if there is none."""
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_float=FloatText,
-            parse_constant=_no_constant,
-        )
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         _Scanner(text).fail()
 
@@ -63,6 +58,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=FloatText, parse_constant=_no_constant
+)
 
 
 class _Scanner:

@@ -170,6 +170,8 @@ def _validate_managed_fields(entries: Sequence[Json], path: str) -> list[FieldEr
 
 def validate_field_manager(manager: str, path: str) -> list[FieldError]:
     """Check the name of a field manager."""
+    if len(manager) <= MAX_MANAGER_BYTES and manager.isascii() and manager.isprintable():
+        return []
     errors = []
     if len(manager.encode("utf-8", "surrogatepass")) > MAX_MANAGER_BYTES:
         errors.append(too_long(path, MAX_MANAGER_BYTES))

@@ -36,13 +36,13 @@ class BuiltinRules:
         """Tell what is wrong with *obj* as sent."""
         return self._info.check(obj, strict=strict)
 
-    def complete(self, obj: Json) -> Json:
-        """Return *obj* as it is after decoding."""
-        return objects.default(self.kind, self._info.canonical(obj))
+    def complete(self, obj: Json, known: Json | None = None) -> Json:
+        """Return *obj* as it is after decoding; what it has of *known* is as it should be."""
+        return objects.default(self.kind, self._info.canonical(obj, known))
 
-    def canonical(self, obj: Json) -> Json:
-        """Return *obj* as it is stored and shown."""
-        return self._info.canonical(obj)
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
+        """Return *obj* as it is stored and shown, with the parts of *known* that it has."""
+        return self._info.canonical(obj, known)
 
     def prepare_create(self, obj: Json) -> Json:
         """Return *obj* with what a creation sets."""

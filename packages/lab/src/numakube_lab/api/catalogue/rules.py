@@ -26,12 +26,15 @@ class Rules(Protocol):
         """Tell what is wrong with *obj* as sent, before anything else looks at it."""
         ...
 
-    def complete(self, obj: Json) -> Json:
-        """Return *obj* as it is after decoding: unknown fields dropped, defaults filled in."""
+    def complete(self, obj: Json, known: Json | None = None) -> Json:
+        """Return *obj* as it is after decoding: unknown fields dropped, defaults filled in.
+
+        Parts that it has in common with *known*, a stored object, are not looked at.
+        """
         ...
 
-    def canonical(self, obj: Json) -> Json:
-        """Return *obj* as it is stored and shown."""
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
+        """Return *obj* as it is stored and shown, with the parts of *known* that it has."""
         ...
 
     def prepare_create(self, obj: Json) -> Json:

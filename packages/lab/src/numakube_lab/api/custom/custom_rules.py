@@ -59,13 +59,13 @@ class CustomRules:
         """Tell what is wrong with *obj* as sent."""
         return self.info.check(obj, strict=strict)
 
-    def complete(self, obj: Json) -> Json:
+    def complete(self, obj: Json, known: Json | None = None) -> Json:
         """Return *obj* as it is after decoding: pruned, then with its defaults."""
-        return self.info.default(self.info.prune(self.info.canonical(obj)))
+        return self.info.default(self.info.prune(self.info.canonical(obj, known)))
 
-    def canonical(self, obj: Json) -> Json:
-        """Return *obj* as it is stored and shown."""
-        return self.info.canonical(obj)
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
+        """Return *obj* as it is stored and shown, with the parts of *known* that it has."""
+        return self.info.canonical(obj, known)
 
     def prepare_create(self, obj: Json) -> Json:
         """Return *obj* as a first generation; its status comes later."""

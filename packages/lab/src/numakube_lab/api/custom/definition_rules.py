@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class DefinitionRules(BuiltinRules):
     """Rules of the kind CustomResourceDefinition."""
 
-    def complete(self, obj: Json) -> Json:
+    def complete(self, obj: Json, known: Json | None = None) -> Json:
         """Return *obj* as it is after decoding."""
-        return complete_definition(self.canonical(obj))
+        return complete_definition(self.canonical(obj, known))
 
     def prepare_create(self, obj: Json) -> Json:
         """Return *obj* with a fresh status."""

@@ -29,7 +29,7 @@ _SYSTEM_FIELDS: Final = (
 
 def timestamp(moment: datetime) -> str:
     """Return *moment* as metadata shows it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).isoformat()[:19]}Z"
 
 
 def generate_name(prefix: str, rng: Random) -> str:

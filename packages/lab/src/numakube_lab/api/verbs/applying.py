@@ -39,7 +39,7 @@ def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
     config = read_config(call, options)
     live = None if existing is None else call.read(existing)
     merged = applied(state, live, config, endpoint_of(call), options)
-    obj = call.rules.complete(merged)
+    obj = call.rules.complete(merged, live)
     check_name(obj, call.info.name)
     obj = dedupe_owners(call, in_namespace(obj, call.namespace), late=True)
     if existing is not None:

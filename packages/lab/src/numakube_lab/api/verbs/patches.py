@@ -168,7 +168,7 @@ def decode_patched(
     if strict and options.field_validation == "Strict":
         raise _invalid_patch(obj, f"strict decoding error: {', '.join(strict)}")
     call.warnings.extend(strict)
-    return rules.complete(obj)
+    return rules.complete(obj, before)
 
 
 def _problems(
@@ -177,11 +177,23 @@ def _problems(
     """Tell what is wrong with a patched document, as the kind of patch has it."""
     if before is not None and not call.resource.custom:
         # What was stored is right; a patch leaves the parts alone that it does not name.
-        obj = {key: value for key, value in obj.items() if before.get(key) is not value}
+        obj = _changed(obj, before)
     if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH:
         return check_converted(obj, rules.root, strict=strict)
     # Other patched documents are read in the order of their keys, and so problems are reported.
     return rules.check(_sorted(obj), strict=strict)
+
+
+def _changed(obj: Json, before: Json) -> Json:
+    """Return what of *obj* is not taken from *before*."""
+    found: Json = {}
+    for key, value in obj.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict) and value is not old:
+            found[key] = _changed(value, old)
+        elif value is not old:
+            found[key] = value
+    return found
 
 
 def _sorted(value: JsonValue) -> JsonValue:

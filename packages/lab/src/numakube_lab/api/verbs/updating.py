@@ -166,7 +166,7 @@ def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json
         raise invalid(kind.group, kind.kind, before["name"], errors)
     call.warnings.extend(call.rules.warnings(obj, old, part))
     validate_update(state, call, obj, old)
-    return call.rules.canonical(obj)
+    return call.rules.canonical(obj, old)
 
 
 def should_delete(obj: Json, old: Json) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from numakube_lab.api.wire.refusals import not_acceptable
@@ -69,7 +70,8 @@ class Clause:
             return 0.0
 
 
-def parse_accept(header: str | None) -> list[Clause]:
+@lru_cache(maxsize=256)
+def parse_accept(header: str | None) -> tuple[Clause, ...]:
     """Return the clauses of an Accept header, the preferred first."""
     clauses = []
     for text in (header or "").split(","):
@@ -77,7 +79,7 @@ def parse_accept(header: str | None) -> list[Clause]:
         pairs = (param.partition("=") for param in params)
         if kind:
             clauses.append(Clause(kind.lower(), {k.strip(): v.strip('" ') for k, _, v in pairs}))
-    return sorted(clauses, key=lambda clause: -clause.quality)
+    return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
 def check_route_accepts(header: str | None, *, streams: bool) -> None:
@@ -89,6 +91,7 @@ def check_route_accepts(header: str | None, *, streams: bool) -> None:
         raise not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {listed}", {})
 
 
+@lru_cache(maxsize=256)
 def negotiate(header: str | None, *, tables: bool = True) -> Representation:
     """Return how to answer a client that accepts *header*.
 
@@ -121,6 +124,7 @@ def _representation(clause: Clause, *, tables: bool) -> Representation | None:
     return Representation(yaml, view, version)
 
 
+@lru_cache(maxsize=256)
 def media_type(header: str | None) -> str:
     """Return the media type of a Content-Type header without its parameters."""
     return re.split(r"[;\s]", (header or "").strip(), maxsplit=1)[0].lower()

@@ -6,8 +6,7 @@ known or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +24,7 @@ _VERBS: Final = {
 _NAMESPACE_PARTS: Final = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(NamedTuple):
     """A request taken apart.
 
     Attributes:
@@ -53,14 +51,13 @@ class RequestInfo:
 
 def parse_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Take the request apart."""
-    plain = RequestInfo(verb=method.lower(), path=path)
     parts = path.strip("/").split("/")
     match parts:
         case ["api", version, *rest] if rest and rest[0]:
             return _resource_request(method, path, query, ("", version, rest))
         case ["apis", group, version, *rest] if rest and rest[0]:
             return _resource_request(method, path, query, (group, version, rest))
-    return plain
+    return RequestInfo(verb=method.lower(), path=path)
 
 
 def _resource_request(

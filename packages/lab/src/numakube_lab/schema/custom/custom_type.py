@@ -84,9 +84,9 @@ class CustomType:
             )
         )
 
-    def canonical(self, obj: Json) -> Json:
+    def canonical(self, obj: Json, known: Json | None = None) -> Json:
         """Return *obj*, which `check` found decodable, as the server prints it."""
-        return canonical_custom(obj)
+        return canonical_custom(obj, known)
 
     def prune(self, obj: Json) -> Json:
         """Return *obj* without what the schema does not specify, nor nulls that it forbids."""

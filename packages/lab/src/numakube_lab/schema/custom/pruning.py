@@ -167,10 +167,16 @@ def _defaulted(item: JsonValue, schema: Structural | None) -> JsonValue:
     return copy.deepcopy(schema.default) if schema and _is_wrong_null(item, schema) else item
 
 
-def canonical_custom(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return *obj* as the server prints it: metadata as Go writes it, the rest as it stands."""
-    metadata = obj.get("metadata")
-    out: dict[str, Any] = plain(obj)
-    if isinstance(metadata, dict):
-        out["metadata"] = canonical_struct(OBJECT_META, metadata)
+def canonical_custom(obj: dict[str, Any], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return *obj* as the server prints it: metadata as Go writes it, the rest as it stands.
+
+    Parts that it has in common with *known*, an object in that form, are taken over.
+    """
+    before = known or {}
+    out = {
+        key: value if value is not None and before.get(key) is value else plain(value)
+        for key, value in obj.items()
+    }
+    if isinstance(metadata := obj.get("metadata"), dict):
+        out["metadata"] = canonical_struct(OBJECT_META, metadata, before.get("metadata"))
     return out
