@@ -17,8 +17,9 @@ from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.event_correlation import Correlator, Occurrence
-from numakube.kube.event_recorder import EventRecorder, reference_to
+from numakube.kube.event_recorder import MOST_HELD, EventRecorder, reference_to
 from numakube.kube.testing import ScriptedServer, status_document
+from numakube.testing import until
 
 POD = reference_to(
     PODS,
@@ -155,6 +156,38 @@ async def test_the_same_event_again_is_counted(server: ScriptedServer) -> None:
         "PATCH /api/v1/namespaces/ns/events",
         "PATCH /api/v1/namespaces/ns/events",
     ]
+
+
+async def test_an_event_gives_way_to_urgent_requests_and_keeps_its_time(
+    server: ScriptedServer,
+) -> None:
+    """It is written when they are done."""
+    clock, events, urgent = ManualClock(), EventServer(server), [1]
+    async with connect_on(server, clock) as client:
+        recorder = recorder_for(client, gives_way=lambda: bool(urgent))
+        async with recording(recorder):
+            recorder.normal(POD, "A", "m")
+            await clock.sleepers()
+            await clock.advance(3)
+            assert not events.requests
+            urgent.clear()
+            await clock.advance(1)
+
+    assert events.only["lastTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+async def test_events_give_way_only_while_few_wait(server: ScriptedServer) -> None:
+    """Urgent requests that never end do not hold them up for ever."""
+    events = EventServer(server)
+    async with connect_on(server, ManualClock()) as client:
+        recorder = recorder_for(client, capacity=2 * MOST_HELD, gives_way=lambda: True)
+        for number in range(MOST_HELD + 2):
+            about = msgspec.structs.replace(POD, name=f"p{number}", uid=str(number))
+            recorder.normal(about, "A", "m")
+        task = asyncio.create_task(recorder.run())
+        await until(lambda: len(events.events) == 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -158,14 +158,14 @@ class RealServer:
             return False
         headers = {"Authorization": f"Bearer {TOKENS['admin']}"}
         address = self.url.removeprefix("https://")
-        connection = http.client.HTTPSConnection(address, timeout=10, context=self.tls)
         try:
-            connection.request("GET", "/readyz", headers=headers)
-            return connection.getresponse().status == 200
+            # The certificate may be half-written.
+            connection = http.client.HTTPSConnection(address, timeout=10, context=self.tls)
+            with contextlib.closing(connection):
+                connection.request("GET", "/readyz", headers=headers)
+                return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            connection.close()
 
     def _etcd_arguments(self, peer: str) -> list[str]:
         return [

@@ -83,10 +83,13 @@ class Correlator:
         self._similar: _Cache[_Similar] = _Cache()
         self._budgets: _Cache[TokenBucket] = _Cache()
 
-    def decide(self, occurrence: Occurrence) -> Recorded | None:
-        """Return the event to create or to bring up to date, or None to leave it out."""
+    def decide(self, occurrence: Occurrence, at: datetime | None = None) -> Recorded | None:
+        """Return the event to create or to bring up to date, or None to leave it out.
+
+        It happened *at* that time, or just now.
+        """
         combined, key = self._combine(occurrence)
-        recorded = self._count(combined, key)
+        recorded = self._count(combined, key, at or self._clock.now())
         return recorded if self._within_budget(occurrence) else None
 
     def rename(self, recorded: Recorded) -> Recorded:
@@ -109,8 +112,7 @@ class Correlator:
         similar.messages.pop()
         return replace(occurrence, message=COMBINED + occurrence.message), group
 
-    def _count(self, occurrence: Occurrence, key: Key) -> Recorded:
-        now = self._clock.now()
+    def _count(self, occurrence: Occurrence, key: Key, now: datetime) -> Recorded:
         known = self._recorded.get(key)
         if known is None:
             about = occurrence.about

@@ -2,7 +2,8 @@
 
 Recording never waits and never fails: an occurrence is put into a bounded queue, and when that is
 full because the server is away, it is dropped and counted. `EventRecorder.run` writes the events,
-in the form of core/v1 or of events.k8s.io/v1, repeated ones by raising a count.
+in the form of core/v1 or of events.k8s.io/v1, repeated ones by raising a count. Events can give way
+to requests that matter more; they have the time of what they tell about all the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from numakube.values.printing import printable, without_secrets
 from numakube.values.times import format_micro_time, format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from numakube.kube.client import Client
     from numakube.kube.object_keys import KubeObject
     from numakube.kube.resource_types import Resource
@@ -35,6 +39,10 @@ ATTEMPTS = 12
 RETRY_SECONDS = 10.0
 """How long apart; client-go's figure."""
 
+MOST_HELD = 1000
+"""Occurrences that give way to other requests; with more they are written all the same."""
+
+_LOOK_SECONDS = 0.05
 _SERVER_ERROR = 500
 # Limits of events.k8s.io/v1.
 _LONGEST_NOTE = 1024
@@ -59,6 +67,7 @@ class EventRecorder:
         form: Literal["core", "events"] = "core",
         capacity: int = CAPACITY,
         writers: int = 1,
+        gives_way: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare a recorder; `run` it in a task of its own.
 
@@ -69,6 +78,7 @@ class EventRecorder:
             form: core/v1, which every tool shows, or events.k8s.io/v1.
             capacity: how many occurrences may wait.
             writers: how many are written at once; events of one object may then overtake.
+            gives_way: whether more urgent requests are under way for now.
         """
         self.dropped = 0
         self._client = client
@@ -77,7 +87,8 @@ class EventRecorder:
         self._form = form
         self._capacity = capacity
         self._writers = writers
-        self._waiting: asyncio.Queue[Occurrence] = asyncio.Queue()
+        self._gives_way = gives_way
+        self._waiting: asyncio.Queue[tuple[Occurrence, datetime]] = asyncio.Queue()
         self._correlator = Correlator(clock=client.clock, rng=client.rng)
 
     def normal(
@@ -105,7 +116,7 @@ class EventRecorder:
         if self._waiting.qsize() >= self._capacity:
             self._overflow(occurrence)
         else:
-            self._waiting.put_nowait(occurrence)
+            self._waiting.put_nowait((occurrence, self._client.clock.now()))
 
     async def run(self) -> None:
         """Write what is recorded, until cancelled."""
@@ -115,9 +126,11 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            occurrence = await self._waiting.get()
+            occurrence, at = await self._waiting.get()
             try:
-                recorded = self._correlator.decide(occurrence)
+                while self._gives_way() and self._waiting.qsize() < MOST_HELD:
+                    await self._client.clock.sleep(_LOOK_SECONDS)
+                recorded = self._correlator.decide(occurrence, at)
                 if recorded is not None:
                     await self._write_patiently(recorded)
             finally:

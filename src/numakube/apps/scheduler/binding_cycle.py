@@ -7,6 +7,7 @@ beside it, one pod after the other on each node (`numakube.apps.binding.Lanes`).
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numakube.apps.mirror import Mirror
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 _LAST_BINDINGS_SECONDS: Final = 3.0
 """Within the time between a leader's deadline and the end of its lease."""
+_MANY: Final = 8
+"""Requests under way that are worth waiting for; a server that is not busy answers them at once."""
 _STOPPING: Final = Bound(Result.FAILED, "the scheduler is stopping")
 _NOT_OURS: Final = Bound(Result.FAILED, "the node went to another shard")
 
@@ -86,6 +91,12 @@ class BindingCycle:
         self._lanes = Lanes()
         self._pods: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether many requests to bind pods are under way."""
+        return self._requests >= _MANY
 
     def __contains__(self, uid: str) -> bool:
         """Tell whether the pod is on its way."""
@@ -175,7 +186,7 @@ class BindingCycle:
                 if not status.ok and not status.skipped:
                     return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
             await self._results.outcomes.withdraw(pod)
-            with metrics.timer("Bind", "all"):
+            with metrics.timer("Bind", "all"), self._counted():
                 status = await _bind_by_plugin(placement)
         except Exception as error:
             reason = reason_of(error)
@@ -184,6 +195,14 @@ class BindingCycle:
         if isinstance(status.detail, Bound):
             return status.detail
         return Bound(Result.BOUND) if status.ok else Bound(Result.FAILED, status.message)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
 
     def _is_bound(self, placement: Placement) -> None:
         self._queue.remove(placement.pod.uid)
