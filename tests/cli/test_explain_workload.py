@@ -13,7 +13,7 @@ from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.test_workload import owned
 
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.api.pod_groups import MemberGroup, MemberGroupSpec
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack
@@ -21,6 +21,8 @@ from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     COSCHEDULING_LABEL,
+    MIN_LABEL,
+    NAME_LABEL,
     REQUIRED_TOPOLOGY,
 )
 from numakube.testing import World, pod
@@ -106,6 +108,28 @@ def test_a_gang_is_explained_in_the_domain_with_the_most_room(
     )
     assert "Add a node like node-b: all of them then fit." in ended.out
     assert "Pod default/team-2 (waiting" in ended.out
+
+
+def test_a_gang_that_waits_for_a_gate_is_explained_as_it_would_be_without(
+    numakube: Run, tmp_path: Path
+) -> None:
+    """One whose pod group does not exist waits for that."""
+    world = World()
+    world.add_node("node-a", machine=ONE_POD)
+    gate = PodSchedulingGate(name="numakube.dev/fits")
+    labels = {NAME_LABEL: "pair", MIN_LABEL: "2"}
+    world.pods += [
+        pod(f"pair-{number}", cpu="7", labels=labels, scheduling_gates=(gate,))
+        for number in range(2)
+    ]
+    world.pods.append(member("alone"))
+    file = tmp_path / "bundle.tar.gz"
+    file.write_bytes(pack(collected_of(world.facts())))
+    ended = numakube("explain", "podgroup", "pair", "--from", file)
+    assert "1 of the 2 pods fits: 1 on node-a. Number 2 does not." in ended.out
+    assert "gates (numakube.dev/fits). Without them, it does not fit on the only node" in ended.out
+    ended = numakube("explain", "podgroup", "team", "--from", file)
+    assert "It is not tried: waiting for pod group default/team to be created" in ended.out
 
 
 def test_a_gang_without_names_is_explained_alike(

@@ -107,8 +107,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* begin with; a mistyped one gets a suggestion."""
+        """Return the command that *args* begin with; a mistyped one gets a suggestion.
+
+        ``fit`` and ``fits`` are the same, as ``pod`` and ``pods`` are to kubectl.
+        """
         known = self.list_commands(ctx)
+        if args and args[0] not in known and f"{args[0]}s" in known:
+            args = [f"{args[0]}s", *args[1:]]
         if args and args[0] not in known and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -47,13 +47,18 @@ class Subject:
         return "gated" if self.pod.spec.scheduling_gates else "waiting"
 
     @property
+    def gates(self) -> str:
+        """The scheduling gates that keep it from being tried, with commas."""
+        return ", ".join(gate.name for gate in self.pod.spec.scheduling_gates)
+
+    @property
     def scheduler(self) -> str:
         """Who is to place it."""
         return self.pod.spec.scheduler_name or "default-scheduler"
 
     def unbound(self) -> Pod:
-        """Return the pod as a scheduler would first see it."""
-        spec = msgspec.structs.replace(self.pod.spec, node_name="")
+        """Return the pod as a scheduler first tries it: without a node and scheduling gates."""
+        spec = msgspec.structs.replace(self.pod.spec, node_name="", scheduling_gates=())
         status = self.pod.status or PodStatus()
         fresh = PodStatus(
             phase="Pending",

@@ -192,12 +192,13 @@ class _Work:
         placement: Placement | None,
     ) -> Explanation:
         pod = self.subject.summary(self.engine.runtimes)
-        verdict = "held" if judgement.held else "fits" if judgement.fits else "refused"
+        held = judgement.held or self.subject.gates
+        verdict = "held" if held else "fits" if judgement.fits else "refused"
         return Explanation(
             taken_at=self.facts.taken_at,
             pod=pod,
             verdict=verdict,
-            summary=summary_of(pod, judgement, placement),
+            summary=summary_of(pod, judgement, placement, self.subject.gates),
             nodes=judgement.total,
             chosen=judgement.fitting[0] if judgement.fitting else "",
             fitting=judgement.fitting,
@@ -296,7 +297,9 @@ class _Work:
         if not self.options.changes:
             return ()
         if judgement.held:
-            return tuple(ungated(self.bench))
+            return ()
+        if judgement.fits and self.subject.gates:
+            return (ungated(self.subject.gates, judgement.fitting[0]),)
         if judgement.fits:
             return () if self._is_special else tuple(alignable(self.bench))
         return suggested(self.bench, judgement, self.facts)

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 _WAITS: Final = " If it still waits, the scheduler has not tried it since: is it running?"
 
 
-def summary_of(pod: PodSummary, judgement: Judgement, placement: Placement | None) -> str:
-    """Return the whole answer in short."""
+def summary_of(
+    pod: PodSummary, judgement: Judgement, placement: Placement | None, gates: str = ""
+) -> str:
+    """Return the whole answer in short; *gates* are the pod's scheduling gates."""
     if placement is not None:
         where = f"It runs on {pod.node}." if pod.state == "running" else f"Bound to {pod.node}."
         return " ".join((where, *placement.words))
-    now = _now(pod, judgement)
+    now = _now(pod, judgement, gates)
     if pod.state == "rejected":
         words = f"The kubelet of {pod.node} rejected it: {pod.reason}: {pod.message}"
         return f"{words.rstrip('.')}. {now}"
@@ -33,9 +35,13 @@ def summary_of(pod: PodSummary, judgement: Judgement, placement: Placement | Non
     return now
 
 
-def _now(pod: PodSummary, judgement: Judgement) -> str:
+def _now(pod: PodSummary, judgement: Judgement, gates: str) -> str:
     again = pod.state in ("rejected", "ended")
     one = "A pod like it" if again else "It"
+    if gates:
+        then = _now(pod, judgement, "")
+        waits = f"{one} is not tried while it has scheduling gates ({gates})."
+        return f"{waits} Without them, {then[0].lower()}{then[1:]}"
     if judgement.held is not None:
         return f"{one} is not tried: {judgement.held.message}."
     if not judgement.total:

@@ -98,8 +98,8 @@ class Workload:
 
     def subject_of(self, pod: Pod) -> Subject:
         """Return one of `pods` as the subject to explain."""
-        exists = any(one.metadata.uid == pod.metadata.uid for one in self.waiting)
-        return Subject(pod, planned=not exists)
+        known = (Subject(one) for one in self.waiting if one.metadata.uid == pod.metadata.uid)
+        return next(known, Subject(pod, planned=True))
 
 
 def explain_workload(
@@ -186,7 +186,8 @@ def _how_many(workload: Workload, placed: Placed, needed: int) -> str:
         return f"All {workload.placed} have a node."
     others = "others" if workload.placed else "pods"
     if placed.first_refused is None:
-        return f"{before}All {needed} {others} fit: {_where(placed.nodes)}."
+        fit = f"All {needed} {others} fit" if needed > 1 else "The only one that waits fits"
+        return f"{before}{fit}: {_where(placed.nodes)}."
     if not count:
         return f"{before}None of the {needed} {others} fits."
     verb = "fits" if count == 1 else "fit"

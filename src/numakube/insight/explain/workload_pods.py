@@ -41,13 +41,14 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
 
 
 def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
-    """Return the gang called *name*, whatever API its pods name it by; ``None`` if it has none."""
+    """Return the pods of the gang called *name*, whatever API they name it by, if there are any."""
     members = [PodInfo(pod) for pod in facts.pods if pod.metadata.namespace == namespace]
     members = [one for one in members if (gang_key(one) or ("",))[1:] == (namespace, name)]
     there = [one for one in members if not one.has_ended and not one.is_being_deleted]
-    gang = next((gang_of(one, facts.objects) for one in (*there, *members)), None)
-    if not isinstance(gang, Gang):
+    if not members:
         return None
+    found = gang_of((*there, *members)[0], facts.objects)
+    gang = found if isinstance(found, Gang) else None
     waiting = tuple(one.pod for one in there if not one.node_name)
     done = [one for one in members if one.pod.status and one.pod.status.phase == "Succeeded"]
     placed = len(there) - len(waiting) + len(done)
@@ -58,7 +59,7 @@ def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
         sample=_new(waiting[0] if waiting else members[0].pod, name),
         placed=placed,
         waiting=waiting,
-        missing=max(0, gang.min_count - placed - len(waiting)),
+        missing=max(0, gang.min_count - placed - len(waiting)) if gang else 0,
         gang=gang,
         running_on=tuple(one.node_name for one in there if one.node_name),
     )

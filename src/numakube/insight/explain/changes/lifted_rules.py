@@ -68,13 +68,10 @@ def _naming(plugin: str, pod: Pod, node: Node) -> Change:
             return Change(kind="node-affinity", text=text)
 
 
-def ungated(bench: Bench) -> Iterator[Change]:
-    """Yield the removal of the pod's scheduling gates, if it fits then."""
-    gates = ", ".join(one.name for one in bench.pod.spec.scheduling_gates)
-    taker = bench.taker(_with_spec(bench.pod, scheduling_gates=())) if gates else None
-    if taker is not None:
-        text = f"Have the scheduling gates removed ({gates}): it then fits on {taker}."
-        yield Change(kind="scheduling-gates", text=text, node=taker, was=gates)
+def ungated(gates: str, node: str) -> Change:
+    """Return the removal of a pod's scheduling *gates*, after which it fits on *node*."""
+    text = f"Have the scheduling gates removed ({gates}): it then fits on {node}."
+    return Change(kind="scheduling-gates", text=text, node=node, was=gates)
 
 
 def _refused_by(judgement: Judgement, plugin: str) -> list[str]:

@@ -79,13 +79,11 @@ class GangScheduling(PreEnqueue, Filter, VectorFilter):
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold a member back until its group is there, and as many pods as it needs."""
-        if self._members is None:
-            return SUCCESS
         gang = gang_of(pod, self._objects)
-        if gang is None:
-            return SUCCESS
         if isinstance(gang, MissingGang):
             return unresolvable(f"waiting for pod group {gang.name} to be created")
+        if gang is None or self._members is None:
+            return SUCCESS
         known = self._members.of(pod).known
         if known >= gang.min_count:
             return SUCCESS
