@@ -19,11 +19,8 @@ from numakube.scheduling.framework.plugin_failures import checked
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.snapshot.pod_equivalence import (
-    depends_on_pods,
-    replica_key,
-    scheduling_key,
-)
+from numakube.scheduling.known_refusals import WITHOUT_OTHER_PODS, KnownRefusals
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +40,6 @@ _CONFIRMED_AT_MOST: Final = 64
 """Nodes confirmed in one cycle; a cycle must not hold up everybody else for seconds."""
 _SECOND_THOUGHTS: Final = 8
 """Nodes to look at besides one that would do, for one that a check has nothing against."""
-_WITHOUT_OTHER_PODS: Final = frozenset({"GangScheduling", "RejectionGuard"})
-"""Filters that look beyond a node, but not at the pods on it; no nominated pod changes them."""
-_REMEMBERED_VERDICTS: Final = 2_000_000
-"""Nodes of all remembered refusals together: some sixty megabytes."""
 
 
 class Dice(Protocol):
@@ -118,7 +111,7 @@ class Cycle:
         self._cluster = cluster
         self._nominations = nominations
         self._dice = dice
-        self._refusals = {True: _Refusals(), False: _Refusals()}
+        self._refusals = KnownRefusals(cluster, nominations)
 
     def decide(
         self, pod: PodInfo, runtime: Runtime, state: CycleState | None = None
@@ -129,17 +122,18 @@ class Cycle:
         """
         # Room that is kept for this pod is there for no other like it.
         alike = state is None and self._nominations.node_of(pod.uid) is None
-        known = self._remembered(pod) if alike else None
+        known = self._refusals.get(pod, runtime) if alike else None
         if known is not None:
-            return known
+            return Refused(known, remembered=True)
         attempt = Attempt(runtime, pod, self._cluster.snapshot(), self._nominations, state=state)
         rows = attempt.feasible_rows()
         chosen = self._choose(attempt, rows) if len(rows) else None
         if chosen is not None:
             return chosen
         refused = attempt.refuse()
-        if alike and not attempt.state.is_one_of_a_kind:
-            self._remember(pod, refused)
+        lasts = refused.nomination is None and not refused.unfinished
+        if alike and lasts and not attempt.state.is_one_of_a_kind:
+            self._refusals.put(pod, refused.diagnosis, attempt.state)
         return refused
 
     def _choose(self, attempt: Attempt, rows: Rows) -> Chosen | Failed | None:
@@ -180,50 +174,9 @@ class Cycle:
         attempt.hesitates = possible is not None
         return possible
 
-    def _remembered(self, pod: PodInfo) -> Refused | None:
-        refusals = self._refusals[depends_on_pods(pod)]
-        refused = refusals.get(self._key(pod), self._stamp(pod))
-        return None if refused is None else Refused(refused.diagnosis, remembered=True)
-
-    def _remember(self, pod: PodInfo, refused: Refused) -> None:
-        if refused.nomination is not None or refused.unfinished:
-            return
-        refusals = self._refusals[depends_on_pods(pod)]
-        refusals.put(self._key(pod), self._stamp(pod), refused)
-
-    def _key(self, pod: PodInfo) -> PodKey:
-        """Return what *pod* has in common with those that are refused wherever it is."""
-        selected = self._nominations or not self._cluster.indexes.terms.is_empty
-        return scheduling_key(pod) if selected or depends_on_pods(pod) else replica_key(pod)
-
-    def _stamp(self, pod: PodInfo) -> tuple[int, ...]:
-        cluster = self._cluster
-        own = cluster.generation if depends_on_pods(pod) else cluster.room_generation
-        return own, self._nominations.generation
-
 
 def _names(snapshot: Snapshot) -> list[str]:
     return [node.name if node else "" for node in snapshot.by_row]
-
-
-class _Refusals:
-    """What was refused since the last change that matters; older refusals are of no use."""
-
-    def __init__(self) -> None:
-        self._stamp: tuple[int, ...] = ()
-        self._known: dict[PodKey, Refused] = {}
-
-    def get(self, key: PodKey, stamp: tuple[int, ...]) -> Refused | None:
-        """Return how a pod with that *key* was refused, if nothing has changed."""
-        return self._known.get(key) if stamp == self._stamp else None
-
-    def put(self, key: PodKey, stamp: tuple[int, ...], refused: Refused) -> None:
-        """Remember a refusal."""
-        most = _REMEMBERED_VERDICTS // max(1, refused.diagnosis.total)
-        if stamp != self._stamp or len(self._known) > most:
-            self._known.clear()
-        self._stamp = stamp
-        self._known[key] = refused
 
 
 class Attempt:
@@ -317,7 +270,7 @@ class Attempt:
         if known is not None:
             return known
         status = self._ask_beside(node, others)
-        if kind is not None and status.plugin not in _WITHOUT_OTHER_PODS:
+        if kind is not None and status.plugin not in WITHOUT_OTHER_PODS:
             nominations.remember(kind, name, state, status)
         return status
 
@@ -325,7 +278,7 @@ class Attempt:
     def _kind(self) -> PodKey | None:
         """What this pod has in common with others if filters judge each node alone, or nothing."""
         beyond = self.runtime.filters_beyond_nodes(self.state)
-        return scheduling_key(self.pod) if beyond <= _WITHOUT_OTHER_PODS else None
+        return scheduling_key(self.pod) if beyond <= WITHOUT_OTHER_PODS else None
 
     def _ask_beside(self, node: NodeInfo, others: Sequence[PodInfo]) -> Status:
         state = self.state.clone()

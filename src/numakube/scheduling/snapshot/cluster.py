@@ -7,8 +7,9 @@ tells of it. Rows of removed nodes are used again.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 V = TypeVar("V", bound="Hashable")
+_TOUCHES_KEPT: Final = 256
+_MORE: Final = -1
 
 
 class StaleSnapshotError(AssertionError):
@@ -69,6 +72,8 @@ class Cluster:
         self._waiting: dict[str, dict[str, PodInfo]] = {}
         self._beliefs: dict[str, NumaBelief] = {}
         self._rows: Rows | None = None
+        self._touched: deque[int] = deque(maxlen=_TOUCHES_KEPT)
+        """The row that each of the last generations changed; `_MORE` where it was not one row."""
         self.derived: dict[object, object] = {}
 
     def node(self, name: str) -> NodeInfo | None:
@@ -131,7 +136,7 @@ class Cluster:
         self.zones.clear(row)
         self.columns.clear(row)
         self.images.clear(row)
-        self.generation += 1
+        self._turn(_MORE)
         self.room_generation += 1
         self.nodes_generation += 1
         self.derived.clear()
@@ -210,7 +215,7 @@ class Cluster:
 
     def objects_changed(self, node: str = "") -> None:
         """Say that something in ``objects`` was changed, which may be about one *node*."""
-        self.generation += 1
+        self._turn(_MORE)
         self.room_generation += 1
         info = self.node(node) if node else None
         if info is not None:
@@ -222,6 +227,19 @@ class Cluster:
         if info is not None:
             self.columns.write(info)
         self.objects_changed(node)
+
+    def changed_since(self, generation: int, *, most: int) -> list[NodeInfo] | None:
+        """Return the nodes with the changes since *generation*.
+
+        ``None`` if more than *most* nodes have changed, something else has, or it is too long ago.
+        """
+        count = self.generation - generation
+        if count > len(self._touched):
+            return None
+        rows = {self._touched[-back] for back in range(1, count + 1)}
+        if len(rows) > most or _MORE in rows:
+            return None
+        return [node for row in rows if (node := self.by_row[row]) is not None]
 
     def live_rows(self) -> Rows:
         """Return the rows that hold a node, ascending."""
@@ -272,8 +290,12 @@ class Cluster:
         self.set_aside(info.name, Part.OBJECT, error)
 
     def _touch(self, info: NodeInfo) -> None:
-        self.generation += 1
+        self._turn(info.row)
         info.generation = self.generation
+
+    def _turn(self, row: int) -> None:
+        self.generation += 1
+        self._touched.append(row)
 
 
 class Snapshot:

@@ -1,0 +1,71 @@
+"""A refusal that is not looked into again is what a new look would say."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.scheduling.test_nominated_verdicts import engine_of_nodes
+
+from numakube.insight.how_many_fit import FirstOfEquals
+from numakube.scheduling.assembly import Engine
+from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.plugins.rejection_guard import NODE_SECONDS
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import pod
+
+
+def cycle_of(engine: Engine) -> Cycle:
+    """Return a cycle that remembers nothing yet."""
+    return Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+
+
+def what_of(decision: object) -> object:
+    """Return all of a decision that anybody reads; where room is made changes from time to time."""
+    if isinstance(decision, Refused):
+        diagnosis, evicts = decision.diagnosis, decision.nomination is not None
+        return evicts or diagnosis.message(), diagnosis.plugins(), diagnosis.statuses()
+    assert isinstance(decision, Chosen)
+    return decision.node
+
+
+@pytest.mark.parametrize("priorities", [1, 2])
+def test_while_pods_come_and_go(priorities: int) -> None:
+    """Room is made before each look, mostly on nodes that stay too full."""
+    engine, rng = engine_of_nodes(), Random(priorities)
+    (runtime,) = engine.runtimes.values()
+    nodes, lasting = sorted(engine.cluster.row_of), cycle_of(engine)
+    leaving = PodInfo(pod("leaving", cpu="1", priority=priorities))
+    held = 0
+    for step in range(70):
+        number = rng.randrange(40)
+        one = PodInfo(pod(f"p{number}", cpu=str(1 + number % 6), priority=number % priorities))
+        engine.cluster.remove_pod(one.uid)
+        for come in (one, leaving)[rng.random() < 0.2 :]:
+            engine.cluster.place(come, rng.choice(nodes))
+        engine.cluster.remove_pod(leaving.uid)
+        for cpu in ("3", "5", "7", "40"):
+            asked = PodInfo(pod(f"asked{step}", cpu=cpu, priority=priorities - 1))
+            found = lasting.decide(asked, runtime)
+            assert what_of(found) == what_of(cycle_of(engine).decide(asked, runtime))
+            held += isinstance(found, Refused) and found.remembered
+    assert (held > 40) == (priorities == 1)
+
+
+def test_a_node_that_rejected_a_pod_is_tried_again_when_its_time_is_over() -> None:
+    """Nothing else need happen: time alone makes such a refusal void."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    cycle = cycle_of(engine)
+    for node in engine.cluster.nodes():
+        rejected = PodInfo(pod(f"on-{node.name}", cpu="2", node_name=node.name))
+        assert node.numa is not None
+        engine.guard.rejected(rejected, 0.0, report=node.numa.topology)
+    again = PodInfo(pod("again", cpu="2"))
+
+    refused = cycle.decide(again, runtime)
+    engine.guard.advance(NODE_SECONDS + 1)
+    decision = cycle.decide(again, runtime)
+
+    assert isinstance(refused, Refused)
+    assert isinstance(decision, Chosen)
