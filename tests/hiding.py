@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -55,6 +56,7 @@ class Ran:
     err: str
 
 
+@functools.cache
 def without_extras(*extras: str) -> list[str]:
     """Return the modules that an installation with these extras, and no others, does not have."""
     installed = sbom("numakube", frozenset(extras))
