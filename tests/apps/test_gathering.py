@@ -14,6 +14,7 @@ from numakube.apps.gathering.gather import list_raw
 from numakube.errors import ClusterUnreachable, Forbidden, MalformedObject
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of, model_of
+from numakube.kube.backoff import RetryPolicy
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
@@ -93,7 +94,8 @@ async def test_only_what_is_wanted_is_read() -> None:
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:
     """The command line makes exit code 3 of it."""
-    async with connect(ClusterConfig(server="http://127.0.0.1:1")) as client:
+    dead = ClusterConfig(server="http://127.0.0.1:1")
+    async with connect(dead, retry=RetryPolicy(attempts=1)) as client:
         with pytest.raises(ClusterUnreachable):
             await gather(client, what=ZONES)
 

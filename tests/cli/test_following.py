@@ -8,6 +8,7 @@ import pytest
 
 from numakube.cli.shared.watch_option import states
 from numakube.errors import ClusterUnreachable
+from numakube.kube.backoff import RetryPolicy
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
@@ -35,6 +36,7 @@ async def test_every_change_is_shown() -> None:
 
 async def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
     """Rather than waited for in silence."""
-    async with connect(ClusterConfig(server="http://127.0.0.1:9")) as client:
+    dead = ClusterConfig(server="http://127.0.0.1:9")
+    async with connect(dead, retry=RetryPolicy(attempts=1)) as client:
         with pytest.raises(ClusterUnreachable):
             await anext(states(client))

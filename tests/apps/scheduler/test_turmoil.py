@@ -34,7 +34,7 @@ async def live_through(sites: Opener, seconds: float, seed: int, *, truthful: bo
 @pytest.mark.parametrize("truthful", [True, False])
 async def test_a_bad_day(sites: Opener, truthful: bool) -> None:
     """A few seconds of it."""
-    await live_through(sites, 7, seed=5, truthful=truthful)
+    await live_through(sites, 4, seed=5, truthful=truthful)
 
 
 @pytest.mark.soak

@@ -1,5 +1,7 @@
 """The custom resource definitions that numakube ships, as YAML files."""
 
+import copy
+import functools
 from importlib import resources
 from typing import Any, Final
 
@@ -19,7 +21,12 @@ def crd_text(name: str = NRT_CRD) -> str:
 
 
 def crd(name: str = NRT_CRD) -> dict[str, Any]:
-    """Return a definition as a tree."""
+    """Return a definition as a tree of the caller's own."""
+    return copy.deepcopy(_loaded(name))
+
+
+@functools.cache
+def _loaded(name: str) -> dict[str, Any]:
     (definition,) = load_manifests(crd_text(name), name)
     return definition
 
