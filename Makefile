@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# One worker per core; override with `make test WORKERS=1`.
+# One worker more than there are cores; override with `make test WORKERS=1`.
 WORKERS ?= auto
 # Images of Python often forbid to keep bytecode; then each of the hundreds of programs that the tests
 # start compiles all of its modules.

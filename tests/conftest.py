@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -30,6 +30,12 @@ structlog.configure(
 _PLAIN_LOGS = structlog.get_config()
 
 pytest_plugins = ["tests.sites.plugin"]
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Run one worker more than there are cores: tests wait for a fifth of their time."""
+    return (yield) + 1
 
 
 @pytest.fixture(autouse=True)
