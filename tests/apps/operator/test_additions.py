@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.apps.operator.test_exporters_plan import SETUP, applied, daemon_set, planned, wanted
 from tests.apps.operator.test_on_the_lab import (
     IMAGE,
     NAMESPACE,
@@ -16,15 +17,7 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
-from tests.apps.operator.test_plans import (
-    SCHEDULER_SETUP,
-    SETUP,
-    applied,
-    daemon_set,
-    planned,
-    scheduler_plan,
-    wanted,
-)
+from tests.apps.operator.test_scheduler_plan import SCHEDULER_SETUP, scheduler_plan
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.numaresources import (

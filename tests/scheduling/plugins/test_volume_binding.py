@@ -1,130 +1,40 @@
-"""Volumes: where they can be reached, who may use them, how many fit, and how they are bound."""
+"""Where volumes can be reached and made, and how they are bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.scheduling.plugins.volume_clusters import (
+    BOUND,
+    FITS,
+    ZONE,
+    claim,
+    cluster,
+    pod,
+    verdicts,
+    volume,
+)
 
 from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
-from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.storage import (
     SELECTED_NODE,
     CSIDriver,
-    CSINode,
     CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    VolumeAttachment,
 )
 from numakube.errors import NumakubeError
-from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status, failure
-from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
-from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
-from numakube.scheduling.plugins.volumes.volume_zone import VolumeZone
 from numakube.scheduling.snapshot.cluster import Cluster
-from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.pods import PodInfo
 
-ZONE = "topology.kubernetes.io/zone"
-
-
-def cluster(zones: str = "ab") -> Cluster:
-    """A node a zone, called after it, and two storage classes."""
-    made = Cluster()
-    for zone in zones:
-        made.set_node(Node(metadata=ObjectMeta(name=zone, labels={ZONE: zone})))
-    for name, mode in (("late", "WaitForFirstConsumer"), ("now", "Immediate")):
-        made.objects.storage_classes[name] = StorageClass(
-            metadata=ObjectMeta(name=name), provisioner="csi.example", volume_binding_mode=mode
-        )
-    return made
-
-
-def claim(objects: ClusterObjects, name: str, *, size: str = "1Gi", **fields: Any) -> None:
-    """Add a claim."""
-    annotations = fields.pop("annotations", {})
-    tree = {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": name,
-            "resourceVersion": "1",
-            "annotations": annotations,
-        },
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": size}},
-            **fields,
-        },
-    }
-    one = convert(PersistentVolumeClaim, tree)
-    objects.claims[one.metadata.key] = one
-
-
-def volume(
-    objects: ClusterObjects, name: str, *, zone: str = "", size: str = "1Gi", **fields: Any
-) -> None:
-    """Add a volume, reached from *zone* if one is given."""
-    affinity = {
-        "required": {
-            "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
-            ]
-        }
-    }
-    tree = {
-        "metadata": {
-            "name": name,
-            "resourceVersion": "1",
-            "labels": fields.pop("labels", {}),
-        },
-        "spec": {
-            "capacity": {"storage": size},
-            "accessModes": ["ReadWriteOnce"],
-            **({"nodeAffinity": affinity} if zone else {}),
-            **fields,
-        },
-        "status": {"phase": "Available"},
-    }
-    objects.volumes[name] = convert(PersistentVolume, tree)
-
-
-def pod(*claims: str, name: str = "new", others: Mapping[str, object] | None = None) -> PodInfo:
-    """A pod with these claims and other volumes."""
-    listed: list[Mapping[str, object]] = [
-        {"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims
-    ]
-    listed += [{"name": key, key: source} for key, source in (others or {}).items()]
-    tree = {
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {"containers": [{"name": "c"}], "volumes": listed},
-    }
-    return PodInfo(convert(Pod, tree))
-
-
-def verdicts(plugin: Plugin, made: Cluster, new: PodInfo) -> dict[str, tuple[Code, str]] | Status:
-    """What the plugin says of every node, or of the pod as a whole."""
-    state = CycleState()
-    assert isinstance(plugin, PreFilter)
-    assert isinstance(plugin, Filter)
-    result = plugin.pre_filter(state, new, made.snapshot())
-    if not result.status.ok:
-        return result.status
-    statuses = {node.name: plugin.filter(state, new, node) for node in made.nodes()}
-    return {name: (status.code, status.message) for name, status in statuses.items()}
-
-
-FITS = (Code.SUCCESS, "")
-BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 UNREACHED = (
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     "node(s) didn't match PersistentVolume's node affinity",
@@ -428,104 +338,3 @@ async def test_a_failed_write_is_told_and_taken_back() -> None:
     info = made.node("a")
     assert info is not None
     assert plugin.reserve(again, new, info).ok
-
-
-def test_a_volume_with_zones_is_reached_from_them() -> None:
-    """Old zone labels mean the new ones; a node without any is trusted."""
-    made = cluster("abc")
-    made.set_node(Node(metadata=ObjectMeta(name="bare")))
-    volume(made.objects, "v", labels={"failure-domain.beta.kubernetes.io/zone": "a__b"})
-    claim(made.objects, "data", volumeName="v", annotations=BOUND)
-    wrong = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had no available volume zone")
-    expected = {"a": FITS, "b": FITS, "c": wrong, "bare": FITS}
-    assert verdicts(VolumeZone(), made, pod("data")) == expected
-
-
-def test_a_claim_for_one_pod_has_one_pod() -> None:
-    """Evicting the pod that has it helps."""
-    made, plugin = cluster("a"), VolumeRestrictions()
-    claim(made.objects, "mine", accessModes=["ReadWriteOncePod"])
-    holder = pod("mine", name="holder")
-    made.place(holder, "a")
-    state, new, node = CycleState(), pod("mine"), made.node("a")
-    assert node is not None
-    assert plugin.pre_filter(state, new, made.snapshot()).status.ok
-    assert plugin.filter(state, new, node).code is Code.UNSCHEDULABLE
-    plugin.remove_pod(state, new, holder, node)
-    assert plugin.filter(state, new, node).ok
-    plugin.add_pod(state, new, holder, node)
-    assert not plugin.filter(state, new, node).ok
-
-
-@pytest.mark.parametrize(
-    ("kind", "source"),
-    [
-        ("gcePersistentDisk", {"pdName": "d"}),
-        ("awsElasticBlockStore", {"volumeID": "d"}),
-        ("iscsi", {"iqn": "d"}),
-        ("rbd", {"monitors": ["m"], "image": "i", "pool": "p"}),
-    ],
-)
-def test_a_disk_that_one_node_may_write_is_written_by_one_pod(
-    kind: str, source: dict[str, object]
-) -> None:
-    """Two readers may share it, except on AWS."""
-    made = cluster()
-    made.place(pod(name="holder", others={kind: source}), "a")
-    busy = (Code.UNSCHEDULABLE, "node(s) had no available disk")
-    new = pod(others={kind: {**source, "readOnly": True}})
-    assert verdicts(VolumeRestrictions(), made, new) == {"a": busy, "b": FITS}
-    made.place(pod(name="holder", others={kind: {**source, "readOnly": True}}), "a")
-    shared = busy if kind == "awsElasticBlockStore" else FITS
-    assert verdicts(VolumeRestrictions(), made, new) == {"a": shared, "b": FITS}
-
-
-def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
-    """Those of its pods, those still attached, and those to come count; shared ones once."""
-    made = cluster()
-    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
-    made.objects.csi_nodes["a"] = convert(CSINode, {"metadata": {"name": "a"}, "spec": limit})
-    for name in ("one", "two", "three"):
-        csi = {"driver": "csi.example", "volumeHandle": name}
-        volume(made.objects, name, csi=csi)
-        claim(made.objects, name, volumeName=name, annotations=BOUND)
-    claim(made.objects, "new", storageClassName="late")
-    made.place(pod("one", name="holder"), "a")
-    full = (Code.UNSCHEDULABLE, "node(s) exceed max volume count")
-    plugin = NodeVolumeLimits()
-    assert verdicts(plugin, made, pod("two")) == {"a": FITS, "b": FITS}
-    assert verdicts(plugin, made, pod("one", "two")) == {"a": FITS, "b": FITS}
-    assert verdicts(plugin, made, pod("two", "three")) == {"a": full, "b": FITS}
-    assert verdicts(plugin, made, pod("two", "new")) == {"a": full, "b": FITS}
-    attached = {
-        "metadata": {"name": "va"},
-        "spec": {
-            "attacher": "csi.example",
-            "nodeName": "a",
-            "source": {"persistentVolumeName": "three"},
-        },
-    }
-    made.objects.attachments["va"] = convert(VolumeAttachment, attached)
-    assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}
-
-
-@pytest.mark.parametrize("taken", range(4))
-def test_limits_are_the_same_for_all_nodes_at_once(taken: int) -> None:
-    """Only nodes that are close to their limit are counted exactly."""
-    made = cluster("abc")
-    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
-    for name in "ab":
-        tree = {"metadata": {"name": name}, "spec": limit}
-        made.objects.csi_nodes[name] = convert(CSINode, tree)
-    for number in range(4):
-        csi = {"driver": "csi.example", "volumeHandle": f"{number % 3}"}
-        volume(made.objects, f"v{number}", csi=csi)
-        claim(made.objects, f"c{number}", volumeName=f"v{number}", annotations=BOUND)
-    for number in range(taken):
-        made.place(pod(f"c{number}", name=f"p{number}"), "a")
-    plugin, state, snapshot, new = NodeVolumeLimits(), CycleState(), made.snapshot(), pod("c3")
-    assert plugin.pre_filter(state, new, snapshot).status.ok
-    together = plugin.filter_all(state, new, snapshot, snapshot.rows)
-    for position, row in enumerate(snapshot.rows):
-        alone = plugin.filter(state, new, snapshot.at(int(row)))
-        assert alone == (Status() if together is None else together.status(position))

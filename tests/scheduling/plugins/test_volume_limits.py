@@ -1,0 +1,128 @@
+"""Which zones volumes are in, who may use them, and how many fit on a node."""
+
+from __future__ import annotations
+
+import pytest
+from tests.scheduling.plugins.volume_clusters import (
+    BOUND,
+    FITS,
+    claim,
+    cluster,
+    pod,
+    verdicts,
+    volume,
+)
+
+from numakube.api.codec import convert
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.storage import (
+    CSINode,
+    VolumeAttachment,
+)
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import Code, Status
+from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from numakube.scheduling.plugins.volumes.volume_zone import VolumeZone
+
+
+def test_a_volume_with_zones_is_reached_from_them() -> None:
+    """Old zone labels mean the new ones; a node without any is trusted."""
+    made = cluster("abc")
+    made.set_node(Node(metadata=ObjectMeta(name="bare")))
+    volume(made.objects, "v", labels={"failure-domain.beta.kubernetes.io/zone": "a__b"})
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    wrong = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had no available volume zone")
+    expected = {"a": FITS, "b": FITS, "c": wrong, "bare": FITS}
+    assert verdicts(VolumeZone(), made, pod("data")) == expected
+
+
+def test_a_claim_for_one_pod_has_one_pod() -> None:
+    """Evicting the pod that has it helps."""
+    made, plugin = cluster("a"), VolumeRestrictions()
+    claim(made.objects, "mine", accessModes=["ReadWriteOncePod"])
+    holder = pod("mine", name="holder")
+    made.place(holder, "a")
+    state, new, node = CycleState(), pod("mine"), made.node("a")
+    assert node is not None
+    assert plugin.pre_filter(state, new, made.snapshot()).status.ok
+    assert plugin.filter(state, new, node).code is Code.UNSCHEDULABLE
+    plugin.remove_pod(state, new, holder, node)
+    assert plugin.filter(state, new, node).ok
+    plugin.add_pod(state, new, holder, node)
+    assert not plugin.filter(state, new, node).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("gcePersistentDisk", {"pdName": "d"}),
+        ("awsElasticBlockStore", {"volumeID": "d"}),
+        ("iscsi", {"iqn": "d"}),
+        ("rbd", {"monitors": ["m"], "image": "i", "pool": "p"}),
+    ],
+)
+def test_a_disk_that_one_node_may_write_is_written_by_one_pod(
+    kind: str, source: dict[str, object]
+) -> None:
+    """Two readers may share it, except on AWS."""
+    made = cluster()
+    made.place(pod(name="holder", others={kind: source}), "a")
+    busy = (Code.UNSCHEDULABLE, "node(s) had no available disk")
+    new = pod(others={kind: {**source, "readOnly": True}})
+    assert verdicts(VolumeRestrictions(), made, new) == {"a": busy, "b": FITS}
+    made.place(pod(name="holder", others={kind: {**source, "readOnly": True}}), "a")
+    shared = busy if kind == "awsElasticBlockStore" else FITS
+    assert verdicts(VolumeRestrictions(), made, new) == {"a": shared, "b": FITS}
+
+
+def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
+    """Those of its pods, those still attached, and those to come count; shared ones once."""
+    made = cluster()
+    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
+    made.objects.csi_nodes["a"] = convert(CSINode, {"metadata": {"name": "a"}, "spec": limit})
+    for name in ("one", "two", "three"):
+        csi = {"driver": "csi.example", "volumeHandle": name}
+        volume(made.objects, name, csi=csi)
+        claim(made.objects, name, volumeName=name, annotations=BOUND)
+    claim(made.objects, "new", storageClassName="late")
+    made.place(pod("one", name="holder"), "a")
+    full = (Code.UNSCHEDULABLE, "node(s) exceed max volume count")
+    plugin = NodeVolumeLimits()
+    assert verdicts(plugin, made, pod("two")) == {"a": FITS, "b": FITS}
+    assert verdicts(plugin, made, pod("one", "two")) == {"a": FITS, "b": FITS}
+    assert verdicts(plugin, made, pod("two", "three")) == {"a": full, "b": FITS}
+    assert verdicts(plugin, made, pod("two", "new")) == {"a": full, "b": FITS}
+    attached = {
+        "metadata": {"name": "va"},
+        "spec": {
+            "attacher": "csi.example",
+            "nodeName": "a",
+            "source": {"persistentVolumeName": "three"},
+        },
+    }
+    made.objects.attachments["va"] = convert(VolumeAttachment, attached)
+    assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}
+
+
+@pytest.mark.parametrize("taken", range(4))
+def test_limits_are_the_same_for_all_nodes_at_once(taken: int) -> None:
+    """Only nodes that are close to their limit are counted exactly."""
+    made = cluster("abc")
+    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
+    for name in "ab":
+        tree = {"metadata": {"name": name}, "spec": limit}
+        made.objects.csi_nodes[name] = convert(CSINode, tree)
+    for number in range(4):
+        csi = {"driver": "csi.example", "volumeHandle": f"{number % 3}"}
+        volume(made.objects, f"v{number}", csi=csi)
+        claim(made.objects, f"c{number}", volumeName=f"v{number}", annotations=BOUND)
+    for number in range(taken):
+        made.place(pod(f"c{number}", name=f"p{number}"), "a")
+    plugin, state, snapshot, new = NodeVolumeLimits(), CycleState(), made.snapshot(), pod("c3")
+    assert plugin.pre_filter(state, new, snapshot).status.ok
+    together = plugin.filter_all(state, new, snapshot, snapshot.rows)
+    for position, row in enumerate(snapshot.rows):
+        alone = plugin.filter(state, new, snapshot.at(int(row)))
+        assert alone == (Status() if together is None else together.status(position))
