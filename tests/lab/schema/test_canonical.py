@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
+from numakube_lab.objects import default
 from numakube_lab.patching import merge_patch
 from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.canonical import canonical, zero_value
@@ -55,11 +56,13 @@ def _objects(struct: Struct, depth: int) -> st.SearchStrategy[Any]:
 
 @given(st.data())
 def test_the_canonical_form_of_a_canonical_form_is_itself(data: st.DataObject) -> None:
-    """For any object of any built-in kind, and its type has no complaint about it."""
+    """For any object of any built-in kind, defaults included; its type has no complaint."""
     info = BUILTIN[data.draw(st.sampled_from(sorted(BUILTIN)))]
     once = info.canonical(data.draw(_objects(info.root, 4)))
     assert info.canonical(once) == once
     assert info.check(once, strict=True).fatal is None
+    defaulted = default(info.gvk, once)
+    assert info.canonical(defaulted) == defaulted
 
 
 @given(st.data())

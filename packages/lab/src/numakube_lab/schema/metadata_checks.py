@@ -6,6 +6,7 @@ rules; the answer of a real server shows such an error twice, and so does ours.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.field_errors import (
@@ -32,6 +33,7 @@ MAX_MANAGER_BYTES: Final = 128
 MAX_SUBRESOURCE_BYTES: Final = 256
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _PLAIN_FINALIZERS: Final = frozenset({"kubernetes", ORPHAN, FOREGROUND})
 
 
@@ -57,9 +59,17 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str) -> li
 
 
 def validate_metadata(
-    meta: Json, *, namespaced: bool, name: TextCheck, path: str = "metadata"
+    meta: Json,
+    *,
+    namespaced: bool,
+    name: TextCheck,
+    path: str = "metadata",
+    old: Mapping[str, Any] = _NOTHING,
 ) -> list[FieldError]:
-    """Check the metadata of a new object of a kind whose names must pass *name*."""
+    """Check the metadata of an object of a kind whose names must pass *name*.
+
+    The very parts of *old*, which is stored, were checked when they came.
+    """
     errors: list[FieldError] = []
     if prefix := meta.get("generateName"):
         stand_in = names.generated_prefix(prefix)
@@ -68,20 +78,36 @@ def validate_metadata(
         errors += invalids(f"{path}.name", own, name(own))
     else:
         errors.append(required(f"{path}.name", "name or generateName is required"))
-    return errors + _validate_common(meta, namespaced=namespaced, path=path)
+    return errors + _validate_common(meta, old, namespaced=namespaced, path=path)
 
 
-def _validate_common(meta: Json, *, namespaced: bool, path: str) -> list[FieldError]:
+def _validate_common(
+    meta: Json, old: Mapping[str, Any], *, namespaced: bool, path: str
+) -> list[FieldError]:
     errors = _validate_namespace(meta.get("namespace"), namespaced=namespaced, path=path)
     generation = meta.get("generation") or 0
     if generation < 0:
         errors.append(invalid(f"{path}.generation", generation, names.NOT_NEGATIVE))
-    errors += validate_labels(meta.get("labels"), f"{path}.labels")
-    errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
-    errors += _validate_owners(meta.get("ownerReferences") or [], f"{path}.ownerReferences")
+    errors += _validate_labels_and_owners(meta, old, path)
     errors += _validate_finalizers(meta.get("finalizers") or [], f"{path}.finalizers")
-    errors += _validate_managed_fields(meta.get("managedFields") or [], f"{path}.managedFields")
+    return errors + _validate_managed_fields(meta, old, f"{path}.managedFields")
+
+
+def _validate_labels_and_owners(meta: Json, old: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if labels := _new(meta, old, "labels"):
+        errors += validate_labels(labels, f"{path}.labels")
+    if annotations := _new(meta, old, "annotations"):
+        errors += validate_annotations(annotations, f"{path}.annotations")
+    if owners := _new(meta, old, "ownerReferences"):
+        errors += _validate_owners(owners, f"{path}.ownerReferences")
     return errors
+
+
+def _new(meta: Json, old: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a part of any type
+    """Return a part of *meta* that is not the very part of *old*."""
+    part = meta.get(name)
+    return None if part is old.get(name) else part
 
 
 def _validate_namespace(value: str | None, *, namespaced: bool, path: str) -> list[FieldError]:
@@ -152,9 +178,9 @@ def validate_finalizer_name(finalizer: str, path: str) -> list[FieldError]:
     return [invalid(path, finalizer, detail)]
 
 
-def _validate_managed_fields(entries: Sequence[Json], path: str) -> list[FieldError]:
+def _validate_managed_fields(meta: Json, old: Mapping[str, Any], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(_new(meta, old, "managedFields") or ()):
         place = f"{path}[{index}]"
         operation = entry.get("operation") or ""
         if operation not in {"Apply", "Update"}:
@@ -197,11 +223,8 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
         errors.append(invalid(f"{path}.generation", generation, "must not be decremented"))
     for key, empty in _FIXED_FIELDS:
         errors += immutable(new.get(key, empty), old.get(key, empty), f"{path}.{key}")
-    errors += validate_labels(new.get("labels"), f"{path}.labels")
-    errors += validate_annotations(new.get("annotations"), f"{path}.annotations")
-    errors += _validate_owners(new.get("ownerReferences") or [], f"{path}.ownerReferences")
-    errors += _validate_managed_fields(new.get("managedFields") or [], f"{path}.managedFields")
-    return errors
+    errors += _validate_labels_and_owners(new, old, path)
+    return errors + _validate_managed_fields(new, old, f"{path}.managedFields")
 
 
 _FIXED_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
@@ -238,5 +261,5 @@ def validate_any_create(meta: Json, *, namespaced: bool) -> list[FieldError]:
 
 def validate_any_update(new: Json, old: Json, *, namespaced: bool) -> list[FieldError]:
     """Check what holds for the metadata of all kinds, custom ones included, on update."""
-    errors = validate_metadata(new, namespaced=namespaced, name=names.path_segment)
+    errors = validate_metadata(new, namespaced=namespaced, name=names.path_segment, old=old)
     return errors + validate_metadata_update(new, old)

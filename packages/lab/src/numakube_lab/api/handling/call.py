@@ -97,6 +97,13 @@ class Call:
         tail = stored.tail(form, lambda: self.read(stored))
         return b"{" + tail if bare else msgspec.json.encode(self._kind())[:-1] + b"," + tail
 
+    def event(self, kind: str, stored: Stored) -> bytes:
+        """Return the line of a watch that tells of `shown`."""
+        form = self.rules if self.resource.custom or is_converted(self.resource) else None
+        named = msgspec.json.encode(self._kind())[:-1]
+        head = b'{"type":"%s","object":%s,' % (kind.encode(), named)
+        return stored.line(head, form, lambda: self.read(stored))
+
     def _kind(self) -> Json:
         return {"kind": self.resource.kind.kind, "apiVersion": self.resource.kind.api_version}
 

@@ -135,7 +135,7 @@ class EventView:
         if call.representation.view == "PartialObjectMetadataList":
             return None
         if not call.representation.view:
-            return event_text(kind.value, call.encoded(stored))
+            return call.event(kind.value, stored)
         if call.representation.view == "Table":
             metadata = {"resourceVersion": stored.obj["metadata"]["resourceVersion"]}
             shown = table(call, [call.shown(stored)], metadata, headed=self._headed)

@@ -27,6 +27,7 @@ HISTORY_LENGTH: Final = 10_000
 """How many changes of a resource are kept; a real server keeps five minutes of them."""
 HISTORY_BYTES: Final = 32 << 20
 """What the versions in the history of a resource may take as JSON text."""
+_NO_LINE: Final = (b"", None, b"")
 _SELDOM_READ: Final = frozenset({"events"})
 """Resources of which there are many objects that hardly anybody reads: all are kept as text."""
 
@@ -62,7 +63,7 @@ class Stored:
             there is but one form.
     """
 
-    __slots__ = ("_held", "_tails", "form", "key", "version")
+    __slots__ = ("_held", "_line", "_tails", "form", "key", "version")
 
     def __init__(self, key: Key, obj: Json, version: int, form: object = None) -> None:
         self.key = key
@@ -70,6 +71,7 @@ class Stored:
         self.version = version
         self.form = form
         self._tails: dict[int, tuple[object, bytes]] = {}
+        self._line: tuple[bytes, object, bytes] = _NO_LINE
 
     @property
     def obj(self) -> Json:
@@ -83,6 +85,7 @@ class Stored:
         text = held if isinstance(held, bytes) else msgspec.json.encode(held)
         self._held = text
         self._tails.clear()
+        self._line = _NO_LINE
         return len(text)
 
     def tail(self, form: object, read: Callable[[], Json]) -> bytes:
@@ -98,6 +101,12 @@ class Stored:
             known = (form, msgspec.json.encode(bare)[1:])
             self._tails[id(form)] = known
         return known[1]
+
+    def line(self, head: bytes, form: object, read: Callable[[], Json]) -> bytes:
+        """Return *head* and `tail` as an event of a watch; all watches alike share the text."""
+        if self._line[0] != head or self._line[1] is not form:
+            self._line = (head, form, b"%s%s}\n" % (head, self.tail(form, read)))
+        return self._line[2]
 
 
 class Change(NamedTuple):

@@ -43,7 +43,7 @@ def create(state: State, call: Call) -> Reply:
 
 def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Stored:
     """Admit, complete, check and store a decoded object that is to be created."""
-    obj = admit_create(state, call, obj)
+    decoded, obj = obj, admit_create(state, call, obj)
     generated = not metadata_of(obj).get("name") and metadata_of(obj).get("generateName")
     attempts = _NAME_ATTEMPTS if generated else 1
     for attempt in range(attempts):
@@ -53,7 +53,7 @@ def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Sto
         key = Key(call.resource.shelf, call.namespace, metadata_of(ready)["name"])
         existing = state.store.get(key)
         if existing is None:
-            return _put(state, call, key, call.rules.canonical(ready), options)
+            return _put(state, call, key, call.rules.canonical(ready, decoded), options)
         if attempt == attempts - 1:
             raise _taken(call, existing)
     raise AssertionError("unreachable: the loop returns or raises")

@@ -52,6 +52,8 @@ class Selection:
 
     def matches(self, stored: Stored) -> bool:
         """Tell whether *stored* is selected."""
+        if self.empty:
+            return True
         obj = stored.obj
         return self.labels.matches(obj["metadata"].get("labels") or {}) and (
             not self.fields or matches_fields(self.fields, obj)

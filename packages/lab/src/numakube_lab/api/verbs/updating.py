@@ -166,7 +166,9 @@ def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json
         raise invalid(kind.group, kind.kind, before["name"], errors)
     call.warnings.extend(call.rules.warnings(obj, old, part))
     validate_update(state, call, obj, old)
-    return call.rules.canonical(obj, old)
+    # Who manages which fields was worked out just now, and written as it is stored.
+    known = with_metadata(old, managedFields=obj["metadata"].get("managedFields"))
+    return call.rules.canonical(obj, known)
 
 
 def should_delete(obj: Json, old: Json) -> bool:

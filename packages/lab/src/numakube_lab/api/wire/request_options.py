@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import FieldError, forbidden, not_supported, required, too_long
+from numakube.api.field_errors import FieldError, forbidden, not_supported, required
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.values.gotext import go_quote
 from numakube_lab.api.wire.refusals import bad_request, invalid
 from numakube_lab.api.wire.request_info import is_true
+from numakube_lab.schema.metadata_checks import validate_field_manager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _META_GROUP: Final = "meta.k8s.io"
 _INT64: Final = re.compile(r"[+-]?[0-9]+")
-MAX_MANAGER_LENGTH: Final = 128
 
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
@@ -107,7 +107,7 @@ def write_options(query: MultiMapping[str], *, kind: str, apply: bool = False) -
     problems: list[FieldError] = []
     if kind == "PatchOptions":
         problems += _check_patch(manager, force, apply=apply)
-    problems += _check_manager(manager)
+    problems += validate_field_manager(manager, "fieldManager")
     problems += _check_dry_run(dry_run)
     if validation not in ("", "Ignore", "Strict", "Warn"):
         known = ("", "Ignore", "Strict", "Warn")
@@ -208,17 +208,6 @@ def _check_patch(manager: str, force: str | None, *, apply: bool) -> Iterator[Fi
         yield required("fieldManager", "is required for apply patch")
     if not apply and force is not None:
         yield forbidden("force", "may not be specified for non-apply patch")
-
-
-def _check_manager(manager: str) -> Iterator[FieldError]:
-    if len(manager.encode()) > MAX_MANAGER_LENGTH:
-        yield too_long("fieldManager", MAX_MANAGER_LENGTH)
-    position = 0
-    for character in manager:
-        if not character.isprintable():
-            detail = f"invalid character U+{ord(character):04X} (at position {position})"
-            yield invalid_field("fieldManager", manager, detail)
-        position += len(character.encode())
 
 
 def _check_dry_run(values: list[str]) -> Iterator[FieldError]:

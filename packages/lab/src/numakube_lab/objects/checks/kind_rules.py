@@ -189,7 +189,7 @@ class KindRules:
         """Check a changed object."""
         errors = self._check_metadata_change(new, old)
         change = self.check_change(new, old)
-        whole = (self._check_name(new) if self.rechecks_name else []) + self.check(new)
+        whole = (self._check_name(new, old) if self.rechecks_name else []) + self.check(new)
         whole *= 2 if self.rechecks_twice else 1
         if self.whole_first:
             return whole + errors + change
@@ -200,14 +200,16 @@ class KindRules:
         rules = self.parts[part]
         errors = self._check_metadata_change(new, old)
         if rules.rechecks:
-            errors += self._check_name(new) + self.check(new)
+            errors += self._check_name(new, old) + self.check(new)
         return errors + rules.check(new, old)
 
-    def _check_name(self, obj: Json) -> list[FieldError]:
+    def _check_name(self, obj: Json, old: Json | None = None) -> list[FieldError]:
         if not self.own_metadata:
             return []
-        meta = obj["metadata"]
-        errors = validate_metadata(meta, namespaced=self.namespaced, name=self.name_check)
+        meta, before = obj["metadata"], {} if old is None else old["metadata"]
+        errors = validate_metadata(
+            meta, namespaced=self.namespaced, name=self.name_check, old=before
+        )
         return errors + (validate_own_finalizers(meta) if self.knows_finalizers else [])
 
     def _check_metadata_change(self, new: Json, old: Json) -> list[FieldError]:

@@ -27,7 +27,7 @@ def _default(node: Json) -> None:
     first, listed = spec.get("podCIDR"), spec.get("podCIDRs") or []
     if first and (not listed or listed[0] != first):
         spec["podCIDRs"] = [first]
-    elif listed and not first:
+    elif listed and listed[0] and not first:
         spec["podCIDR"] = listed[0]
 
 

@@ -92,7 +92,8 @@ def _default_host_ports(spec: Json) -> None:
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or []:
             for port in container.get("ports") or []:
-                port["hostPort"] = port.get("hostPort") or port.get("containerPort") or 0
+                if number := port.get("hostPort") or port.get("containerPort"):
+                    port["hostPort"] = number
 
 
 def _match_addresses(status: Json) -> None:
@@ -100,8 +101,8 @@ def _match_addresses(status: Json) -> None:
     first, listed = status.get("podIP"), status.get("podIPs") or []
     if first and (not listed or listed[0].get("ip") != first):
         status["podIPs"] = [{"ip": first}]
-    elif listed and not first:
-        status["podIP"] = listed[0].get("ip") or ""
+    elif listed and not first and (address := listed[0].get("ip")):
+        status["podIP"] = address
 
 
 def default_pod_template(template: Json) -> None:
