@@ -299,6 +299,8 @@ class Mirror:
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = self._infos.of(change.object)
         if isinstance(change, Removed):
+            if pod.has_ended:
+                self.apply(self.cache.pod_seen(pod))
             self._pod_is_gone(pod, deleted=True)
             self.apply(self.cache.pod_gone(pod.uid))
             return

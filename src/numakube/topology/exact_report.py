@@ -18,6 +18,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.errors import InvalidValue
 from numakube.kubelet.device_tree import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
 
@@ -159,6 +160,36 @@ class ExactReport:
     def holding(self, uid: str) -> Holding | None:
         """Return what the pod with that uid holds; ``None`` if the report does not know it."""
         return self.pods.get(uid_hash(uid))
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The promise of an exporter that reports only surprises.
+
+    Attributes:
+        seconds: how long it is silent at most.
+        at: when it wrote last.
+    """
+
+    seconds: float
+    at: str
+
+    def __str__(self) -> str:
+        """Return the value of the report's annotation."""
+        return f"{self.seconds:g} {self.at}"
+
+    @classmethod
+    def parse(cls, text: str) -> Heartbeat:
+        """Read the value of the annotation.
+
+        Raises:
+            InvalidValue: it is something else.
+        """
+        seconds, _, at = text.partition(" ")
+        try:
+            return cls(float(seconds), at)
+        except ValueError:
+            raise InvalidValue(f"{text!r} is not a number of seconds and a time") from None
 
 
 @dataclass(frozen=True, slots=True)

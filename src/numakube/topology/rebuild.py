@@ -10,6 +10,7 @@ there (`numakube.kubelet.preferred_allocation`) and those of others are lost.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, repeat
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.kubelet.machine import Device
+from numakube.kubelet.memory.memory_tables import charge
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.preferred_allocation import Chooser, chooser_of
 from numakube.topology.exact_report import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.memory.memory_manager import MemoryManager
+    from numakube.kubelet.memory.memory_tables import MemoryBooks
     from numakube.kubelet.outcome import MemoryBlock
     from numakube.kubelet.settings import KubeletSettings
 
@@ -50,10 +53,7 @@ def report_of(node: KubeletNode) -> ExactReport:
     """Return the state of *node* as the next admission finds it: what is gone is released."""
     node = settled(node)
     memory, devices = node.memory, node.devices
-    positions = {
-        name: {one.id: index for index, one in enumerate(devices.devices_of(name))}
-        for name in sorted(devices.resources())
-    }
+    positions = _positions(node)
     major, minor = node.behaviour.version
     return ExactReport(
         machine=as_the_kubelet_sees_it(node.machine),
@@ -68,6 +68,19 @@ def report_of(node: KubeletNode) -> ExactReport:
         pods={uid_hash(uid): _holding(node, uid, positions) for uid in _holders(node)},
         tree=node.machine.tree,
     )
+
+
+def holding_of(node: KubeletNode, uid: str) -> Holding:
+    """Return what a pod holds in *node*."""
+    return _holding(node, uid, _positions(node))
+
+
+def _positions(node: KubeletNode) -> dict[str, dict[str, int]]:
+    """Return each device's position among those of its resource, by id."""
+    return {
+        name: {one.id: index for index, one in enumerate(node.devices.devices_of(name))}
+        for name in sorted(node.devices.resources())
+    }
 
 
 def _holders(node: KubeletNode) -> Iterable[str]:
@@ -166,6 +179,57 @@ def remove_pod(node: KubeletNode, uid: str) -> None:
     """Remove a pod from a rebuilt model, whether it was reported or admitted since."""
     node.remove(uid)
     node.remove(uid_hash(uid))
+
+
+def place(node: KubeletNode, uid: str, holding: Holding, *, crowded: bool = False) -> bool:
+    """Let a pod have *holding* in a rebuilt model, if all of that is free; tell whether it was.
+
+    If it is *crowded*, memory need not be free: others that hold it may be gone.
+    """
+    if not _is_free(node, holding, crowded=crowded):
+        return False
+    node.adopt(uid)
+    if node.cpus is not None and holding.cpus:
+        node.cpus.shared &= ~holding.cpus.mask
+        node.cpus.assignments[uid] = {_WHOLE_POD: holding.cpus.mask}
+    if node.memory is not None and holding.memory:
+        for block in holding.memory:
+            charge(node.memory.books, block.numa_nodes, block.type, block.size_bytes)
+        node.memory.assignments[uid] = {_WHOLE_POD: holding.memory}
+    for name, positions in holding.devices.items():
+        known = node.devices.devices_of(name)
+        held = {known[position].id: known[position].numa_nodes for position in positions}
+        node.devices.restore(uid, _WHOLE_POD, name, held)
+    return True
+
+
+def _is_free(node: KubeletNode, holding: Holding, *, crowded: bool) -> bool:
+    if holding.cpus and (node.cpus is None or holding.cpus.mask & ~node.cpus.shared):
+        return False
+    books = {} if node.memory is None else node.memory.books
+    if any(one not in books for block in holding.memory for one in block.numa_nodes):
+        return False
+    if not crowded and not _has_room(books, holding.memory):
+        return False
+    for name, positions in holding.devices.items():
+        if name not in node.devices.resources():
+            return False
+        known, free = node.devices.devices_of(name), node.devices.available(name)
+        if any(one >= len(known) or known[one].id not in free for one in positions):
+            return False
+    return True
+
+
+def _has_room(books: MemoryBooks, blocks: Iterable[MemoryBlock]) -> bool:
+    """Tell whether *blocks* fit, each into a group of nodes that others do not use otherwise."""
+    wanted: Counter[tuple[tuple[int, ...], str]] = Counter()
+    for block in blocks:
+        wanted[block.numa_nodes, block.type] += block.size_bytes
+    return all(
+        all(books[one].cells == nodes or not books[one].assignments for one in nodes)
+        and sum(books[one].free(kind) for one in nodes) >= size
+        for (nodes, kind), size in wanted.items()
+    )
 
 
 def _restore_books(manager: MemoryManager, report: ExactReport) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.nrt import attribute_value
 from numakube.errors import InvalidValue
 from numakube.topology import koordlet, nrt_names
-from numakube.topology.exact_report import BadReport
+from numakube.topology.exact_report import BadReport, Heartbeat
 from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.pci_places import read_places
@@ -83,6 +83,8 @@ class NodeTopology:
         policy_unknown: why the producer does not know the kubelet's policies; they then read as the
             kubelet's defaults here, but `known_policy` does not.
         state_trouble: why the kubelet's state files will keep it from starting again, if so.
+        heartbeat: how long the producer is silent while nothing surprises it; ``None`` if it
+            reports every change.
         problems: what was passed over, and why.
     """
 
@@ -105,6 +107,7 @@ class NodeTopology:
     why_inexact: str = ""
     policy_unknown: str = ""
     state_trouble: str = ""
+    heartbeat: Heartbeat | None = None
     producer: Producer = Producer.UNKNOWN
     resource_version: str = ""
     generation: int = 0
@@ -164,6 +167,7 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         why_inexact=nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, ""),
         policy_unknown=attribute_value(nrt.attributes, nrt_names.POLICY_UNKNOWN) or "",
         state_trouble=_state_trouble(nrt),
+        heartbeat=_heartbeat(nrt, problems),
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,
@@ -213,6 +217,17 @@ def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | Non
         problems.append(f"annotation {nrt_names.EXACT_ANNOTATION} ignored: {report.reason}")
         return None
     return report
+
+
+def _heartbeat(nrt: NodeResourceTopology, problems: list[str]) -> Heartbeat | None:
+    text = nrt.metadata.annotations.get(nrt_names.SURPRISES_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return Heartbeat.parse(text)
+    except InvalidValue as error:
+        problems.append(f"annotation {nrt_names.SURPRISES_ANNOTATION} ignored: {error}")
+        return None
 
 
 def _pci(nrt: NodeResourceTopology, problems: list[str]) -> PciPlaces | None:

@@ -148,6 +148,11 @@ def read_options(
     chosen = SETTINGS.resolve(files=read, env=env, flags=flags)
     if chosen.waking.period < 0:
         raise ConfigError(f"interval cannot be negative: {chosen.waking.period:g}s")
+    informed = chosen.content.exact and chosen.reading.watch_pods
+    if chosen.publishing.max_silence > 0 and not informed:
+        raise ConfigError(
+            "--max-silence needs --exact and --watch-pods, or it is not known what was foreseen"
+        )
     named = chosen.publishing.node_name or host or socket.gethostname()
     return ExporterOptions(
         settings=replace(chosen, publishing=replace(chosen.publishing, node_name=named)),

@@ -5,7 +5,7 @@ stale, so that no one trusts an old report. If it has restarted and is not ready
 the second look: the report is of another process. While the API server is away nothing is written;
 later the node is read again first, so that nothing old is ever written. A kubelet that is busy may
 write between two looks at it: it is looked at again, for a second at most, before exact data is
-given up.
+given up. If only surprises are reported, a report that readers can foresee is not written.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.surprises import Silence
     from numakube.apps.exporter.wakeups import Cause, Wakeup, Wakeups
     from numakube.kube.clock import Clock
 
@@ -47,6 +48,9 @@ FIRST_RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 10.0
 SECOND_LOOKS_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Pauses before another look if the kubelet's list and its files are of different moments."""
+
+LOOK_AGAIN_SECONDS: Final = 0.5
+"""When to look again for the API to tell of an end that the kubelet knows already."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -64,6 +68,7 @@ class Exporter:
         metrics: what is counted.
         stale_after: seconds without the kubelet after which the object is marked stale.
         pod: the exporter's own pod, for its conditions.
+        silence: decides what need not be written; everything is by default.
         on_report: told of every report, such as to keep the fingerprint's status.
         last_report: what was published last.
         has_published: set once something was published.
@@ -77,6 +82,7 @@ class Exporter:
     metrics: ExporterMetrics
     stale_after: float = 10.0
     pod: OwnPod | None = None
+    silence: Silence | None = None
     on_report: tuple[Callable[[Report], None], ...] = ()
     last_report: Report | None = None
     has_published: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,7 +109,9 @@ class Exporter:
             self._retry()
             return False
         self._keep(report)
-        if not await self._publish(report, wakeup.cause, slept):
+        if self.silence is not None and self.silence.covers(report):
+            self._is_foreseen(report, self.silence)
+        elif not await self._publish(report, wakeup.cause, slept):
             self._retry()
             return False
         self._failures = 0
@@ -165,6 +173,8 @@ class Exporter:
             _log.warning("object_not_marked_stale", error=str(failure))
             return
         self._stale = True
+        if self.silence is not None:
+            self.silence.end()
         self.metrics.stale.set(1)
         _log.warning("object_marked_stale", node=self.options.node_name)
 
@@ -198,6 +208,8 @@ class Exporter:
                 written = await self.publisher.publish(report, cause=cause, slept=slept)
         except (ApiError, ClusterUnreachable, MissingDefinition) as error:
             self._publish_failed(str(error))
+            if self.silence is not None:
+                self.silence.end()
             await self._condition(updated(ok=False))
             return False
         if written.operation is not Operation.NONE:
@@ -205,6 +217,8 @@ class Exporter:
             self.metrics.wrote(written.operation, cause, share=share)
             self.metrics.report_bytes.set(written.whole_bytes)
             _log.info("object_written", operation=str(written.operation), cause=cause)
+        if self.silence is not None:
+            self.silence.wrote(report)
         self.last_report = report
         self.has_published.set()
         self.publish_trouble = ""
@@ -212,6 +226,12 @@ class Exporter:
         self.metrics.stale.set(0)
         await self._condition(updated(ok=True))
         return True
+
+    def _is_foreseen(self, report: Report, silence: Silence) -> None:
+        self.last_report = report
+        self.metrics.foreseen.inc()
+        if silence.waits:
+            self.wakeups.retry_after(LOOK_AGAIN_SECONDS)
 
     def _publish_failed(self, error: str) -> None:
         self.metrics.write_failed()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_book import WatchedPods
     from numakube.apps.exporter.settings import ExporterSettings, ReadingSettings
+    from numakube.apps.exporter.surprises import Silence
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
@@ -114,8 +115,25 @@ def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:
     """Return when to look."""
     waking = settings.waking
     limit, unit = waking.max_events, waking.time_unit
+    periods = (waking.period, settings.publishing.max_silence)
     rate = limit / unit if limit > 0 and unit > 0 else 0.0
-    return Wakeups(clock=clock, period=waking.period, rate=rate)
+    period = min((one for one in periods if one > 0), default=0.0)
+    return Wakeups(clock=clock, period=period, rate=rate)
+
+
+def make_silence(
+    settings: ExporterSettings, pods: WatchedPods | None, client: Client
+) -> Silence | None:
+    """Return what decides about writing; ``None`` if every change is written."""
+    seconds = settings.publishing.max_silence
+    if seconds <= 0 or pods is None:
+        return None
+    # Most exporters do without, and without the memory.
+    from numakube.apps.exporter.surprises import Silence
+
+    silence = Silence(pods.objects, seconds=seconds, clock=client.clock, random=client.rng)
+    pods.subscribe(silence.note)
+    return silence
 
 
 def make_kubelet(settings: ExporterSettings, around: Surroundings) -> PodResourcesReader:
@@ -185,6 +203,7 @@ def make_publisher(settings: ExporterSettings, client: Client, node: NodeObject)
         owner=publishing.owner,
         resync=publishing.resync,
         timing_period=settings.waking.period if publishing.expose_timing else None,
+        max_silence=publishing.max_silence,
         ours=_koordinator_keys() if settings.content.koordinator else frozenset(),
     )
 

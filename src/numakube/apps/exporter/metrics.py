@@ -174,6 +174,11 @@ class ExporterMetrics:
         self.report_bytes = Gauge(
             "numakube_exporter_report_bytes", "Size of the last report.", registry=registry
         )
+        self.foreseen = Counter(
+            "numakube_exporter_foreseen_total",
+            "Reports that were not written because the scheduler had foreseen what they say.",
+            registry=registry,
+        )
         self.zones = ZoneFigures(node)
         registry.register(self.zones)
 

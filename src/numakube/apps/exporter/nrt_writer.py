@@ -23,7 +23,9 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
 from numakube.kube.served_topologies import served_topologies
 from numakube.topology import nrt_names
+from numakube.topology.exact_report import Heartbeat
 from numakube.values.durations import SECOND, format_duration
+from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -47,6 +49,7 @@ OURS: Final = _ABOUT_UPDATES | {
     nrt_names.EXACT_ANNOTATION,
     nrt_names.INEXACT_ANNOTATION,
     nrt_names.PCI_ANNOTATION,
+    nrt_names.SURPRISES_ANNOTATION,
 }
 _ATTEMPTS: Final = 5
 
@@ -275,6 +278,7 @@ class ObjectPublisher:
         owner: bool = True,
         resync: int = 0,
         timing_period: float | None = None,
+        max_silence: float = 0.0,
         ours: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to publish.
@@ -286,6 +290,8 @@ class ObjectPublisher:
             owner: let the object vanish with its Node.
             resync: read the object again after so many writes; 0 or less for never.
             timing_period: the period to tell in annotations; ``None`` to tell nothing.
+            max_silence: how long nothing may be written, to be told in an annotation; 0 if
+                every change is.
             ours: further annotations that go if a report does not have them.
         """
         self._writer = Writer(
@@ -295,6 +301,8 @@ class ObjectPublisher:
         self._name = name
         self._owner = owner
         self._timing_period = timing_period
+        self._max_silence = max_silence
+        self._clock = client.clock
 
     async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Write what has changed."""
@@ -303,7 +311,7 @@ class ObjectPublisher:
         if cause is Cause.PERIODIC or not self._node.is_known:
             await self._node.refresh()
         wanted = self._owned(report.topology(self._name))
-        return await self._writer.write(self._timed(wanted, cause, slept))
+        return await self._writer.write(self._promising(self._timed(wanted, cause, slept)))
 
     def forget(self) -> None:
         """Take note that the object may not be what it was."""
@@ -338,6 +346,19 @@ class ObjectPublisher:
             SLEEP_DURATION: format_duration(round(slept or 0.0) * SECOND),
             UPDATE_INTERVAL: format_duration(round(interval * SECOND)),
         }
-        annotations = {**wanted.metadata.annotations, **times}
-        metadata = msgspec.structs.replace(wanted.metadata, annotations=annotations)
-        return msgspec.structs.replace(wanted, metadata=metadata)
+        return _annotated(wanted, times)
+
+    def _promising(self, wanted: NodeResourceTopology) -> NodeResourceTopology:
+        """Return *wanted* with the word that what it does not say is as foreseen."""
+        if not self._max_silence:
+            return wanted
+        promise = Heartbeat(self._max_silence, format_time(self._clock.now()))
+        return _annotated(wanted, {nrt_names.SURPRISES_ANNOTATION: str(promise)})
+
+
+def _annotated(
+    wanted: NodeResourceTopology, annotations: Mapping[str, str]
+) -> NodeResourceTopology:
+    annotations = {**wanted.metadata.annotations, **annotations}
+    metadata = msgspec.structs.replace(wanted.metadata, annotations=annotations)
+    return msgspec.structs.replace(wanted, metadata=metadata)

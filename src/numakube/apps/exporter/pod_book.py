@@ -152,6 +152,10 @@ class WatchedPods(KnownPods):
         self._unknown: set[PodName] = set()
         self._reflector.store.subscribe(self._on_change)
 
+    def subscribe(self, observer: Callable[[Change[Pod]], None]) -> None:
+        """Tell *observer* of every change."""
+        self._reflector.store.subscribe(observer)
+
     async def run(self) -> None:
         """Watch until cancelled."""
         await self._reflector.run()

@@ -27,6 +27,7 @@ from numakube.apps.exporter.exporter_assembly import (
     make_own_pod,
     make_publisher,
     make_reader,
+    make_silence,
     make_wakeups,
 )
 from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
@@ -178,6 +179,7 @@ class ExporterProcess:
             metrics=self._metrics,
             stale_after=settings.publishing.stale_after,
             pod=make_own_pod(settings, client),
+            silence=make_silence(settings, self._pods, client),
             on_report=self._keepers(),
         )
 

@@ -65,6 +65,7 @@ class Report:
         fingerprints: by method, whichever of them is published.
         method: the method that was chosen.
         pods: in the kubelet's order.
+        exact: the exact data, if there is any.
         contradictory: whether exact data is missing because what was read is of different moments.
     """
 
@@ -75,6 +76,7 @@ class Report:
     method: str
     pods: tuple[ReportedPod, ...]
     problems: tuple[Problem, ...]
+    exact: ExactReport | None = None
     contradictory: bool = False
 
     @property
@@ -128,6 +130,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> 
             *_exact_problems(exact),
             *(Problem(Trouble.ODD_ANNOTATION, text) for text in odd),
         ),
+        exact=exact if isinstance(exact, ExactReport) else None,
         contradictory=isinstance(exact, Inexact) and exact.contradictory,
     )
 

@@ -98,6 +98,13 @@ class PublishingSettings:
         key="nrtUpdater.staleAfter",
         help="Mark the object stale when the kubelet has not answered for so long.",
     )
+    max_silence: float = setting(
+        "--max-silence",
+        type=DURATION,
+        default=0.0,
+        key="nrtUpdater.maxSilence",
+        help="Do not write what the scheduler foresaw, for so long at most; 0: write every change.",
+    )
     expose_timing: bool = setting(
         "--expose-timing/--no-expose-timing",
         default=False,

@@ -24,6 +24,7 @@ from numakube.apps.extender.refusal_texts import text_of
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
+from numakube.scheduling.numa.caches.model_belief import annotations_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,8 +131,10 @@ class Booking:
         status = self._judge.admits(pod, node)
         if not status.ok:
             return text_of(status)
-        annotations = self._annotations[pod.uid] = self._judge.engine.annotations(pod, node)
+        annotations = self._judge.engine.annotations(pod, node)
         self._mirror.apply(self._mirror.cache.reserve(pod, name))
+        foreseen = annotations_for(self._mirror.cache.belief(name), pod.uid)
+        self._annotations[pod.uid] = {**annotations, **foreseen}
         self._mirror.assume(pod.annotated(annotations) if annotations else pod, name)
         if self._recording is not None:
             self._recording.binding(pod)

@@ -18,23 +18,31 @@ from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numakube.api.pod import NodeAllocatableResourceClaimStatus
     from numakube.scheduling.framework.state import CycleState
 
 _CLAIMED: Final = StateKey["tuple[NodeAllocatableResourceClaimStatus, ...]"]("binding-claimed")
+_LATE: Final = StateKey["Callable[[], Mapping[str, str]]"]("binding-late-annotations")
 _ANNOTATIONS: Final = StateKey["dict[str, str]"]("binding-annotations")
 
 
 def annotate(state: CycleState, annotations: Mapping[str, str]) -> None:
     """Add *annotations* to those that the pod gets when it is bound."""
-    state.write(_ANNOTATIONS, {**annotations_of(state), **annotations})
+    known = state.read(_ANNOTATIONS) or {}
+    state.write(_ANNOTATIONS, {**known, **annotations})
+
+
+def annotate_late(state: CycleState, make: Callable[[], Mapping[str, str]]) -> None:
+    """Add what *make* returns when the pod is bound, which may be long after its reservation."""
+    state.write(_LATE, make)
 
 
 def annotations_of(state: CycleState) -> Mapping[str, str]:
     """Return what plugins want the pod to have when it is bound."""
-    return state.read(_ANNOTATIONS) or {}
+    known, late = state.read(_ANNOTATIONS) or {}, state.read(_LATE)
+    return known if late is None else {**known, **late()}
 
 
 def add_claimed(state: CycleState, claimed: tuple[NodeAllocatableResourceClaimStatus, ...]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
+from numakube.scheduling.framework.bind_annotations import annotate_late
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -27,6 +28,7 @@ from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.caches.contract import NOTHING
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
+from numakube.scheduling.numa.caches.model_belief import annotations_for
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
@@ -150,6 +152,7 @@ class NodeResourceTopologyMatch(
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Book the zones that *pod* will use on *node*."""
         _note(state, self.cache.reserve(pod, node.name))
+        annotate_late(state, lambda: annotations_for(self.cache.belief(node.name), pod.uid))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:

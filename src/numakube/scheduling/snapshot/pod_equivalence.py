@@ -14,6 +14,7 @@ import msgspec
 
 from numakube.api.fit import HOLD
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.nrt_names import FORESEEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +32,15 @@ _OWN_KEYS: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
+        FORESEEN,
         HOLD,
         "statefulset.kubernetes.io/pod-name",
     }
 )
 """Labels and annotations by which StatefulSets, indexed Jobs and holds tell pods apart."""
+
+_OF_ONE_POD: Final = frozenset({HOLD, FORESEEN})
+"""Annotations that say nothing about what a pod needs."""
 
 _SCHEDULING_KEY: Final = "scheduling-key"
 _KINDS_KEPT: Final = 1024
@@ -126,8 +131,8 @@ def _with_claims(pod: PodInfo, key: PodKey) -> PodKey:
 
 def _scheduling_key(pod: Pod) -> PodKey:
     annotations = pod.metadata.annotations
-    if HOLD in annotations:
-        annotations = {key: value for key, value in annotations.items() if key != HOLD}
+    if not annotations.keys().isdisjoint(_OF_ONE_POD):
+        annotations = {key: one for key, one in annotations.items() if key not in _OF_ONE_POD}
     return _encoded(pod, pod.metadata.labels, annotations)
 
 

@@ -23,6 +23,7 @@ from numakube.apps.exporter.inputs import ReportOptions
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher
+from numakube.apps.exporter.surprises import Silence
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
@@ -33,10 +34,12 @@ from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublishe
 from numakube_lab.exporters.kubelet_source import HardwareShelf, LabSource
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.kubelet import KubeletState
+from numakube_lab.nodes.node_pool import NODE_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.node_pool import NodePool
@@ -76,11 +79,13 @@ class ExporterPool(Lifetime):
         *,
         period: float = PERIOD_SECONDS,
         stale_after: float = STALE_AFTER_SECONDS,
+        max_silence: float = 0.0,
     ) -> None:
         self._client = client
         self._nodes = nodes
         self._period = period
         self._stale_after = stale_after
+        self._max_silence = max_silence
         self._seats: dict[str, _Seat] = {}
         self._ended: list[asyncio.Task[None]] = []
         self.registry = CollectorRegistry(auto_describe=True)
@@ -98,6 +103,8 @@ class ExporterPool(Lifetime):
         self._running = True
         self._nodes.observe(self._on_node)
         self._objects.store.subscribe(self._on_object)
+        if self._max_silence:
+            self._nodes.pods.subscribe(self._on_pod)
         self._watching = asyncio.create_task(self._objects.run(), name="lab-reports")
         for name in self._nodes.kubelets:
             self._on_node(name)
@@ -186,10 +193,32 @@ class ExporterPool(Lifetime):
             seat.target.forget()
             seat.exporter.wakeups.note(Trigger.OBJECT)
 
+    def _on_pod(self, change: Change[Pod]) -> None:
+        """Have an exporter know what became of a pod, and look."""
+        seat = self._seats.get(change.object.spec.node_name)
+        if seat is not None and seat.exporter.silence is not None:
+            seat.exporter.silence.note(change)
+            seat.exporter.wakeups.note(Trigger.POD)
+
+    def _silence(self, name: str) -> Silence | None:
+        if not self._max_silence:
+            return None
+        return Silence(
+            lambda: self._nodes.pods.select(NODE_INDEX, name),
+            seconds=self._max_silence,
+            clock=self._client.clock,
+            random=self._client.rng,
+        )
+
     def _employ(self, name: str) -> _Seat:
         clock = self._client.clock
         freezer = Freezer()
-        target = ObjectPublisher(self._client, NodeObject(self._client, name), name=name)
+        target = ObjectPublisher(
+            self._client,
+            NodeObject(self._client, name),
+            name=name,
+            max_silence=self._max_silence,
+        )
         publisher = SkewedPublisher(target, clock)
         kubelet = self._nodes.kubelet(name)
         exporter = Exporter(
@@ -197,11 +226,14 @@ class ExporterPool(Lifetime):
                 kubelet, self._shelf.of(kubelet.plan.machine), self._nodes.pods, freezer
             ),
             publisher=publisher,
-            wakeups=Wakeups(clock=clock, period=self._period, rate=RATE),
+            wakeups=Wakeups(
+                clock=clock, period=min(self._period, self._max_silence or self._period), rate=RATE
+            ),
             options=ReportOptions(node_name=name),
             clock=clock,
             metrics=self._metrics,
             stale_after=self._stale_after,
+            silence=self._silence(name),
         )
         task = asyncio.create_task(exporter.run(), name=f"lab-exporter-{name}")
         self._seats[name] = seat = _Seat(exporter, target, publisher, freezer, task)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.numa.caches.counts_belief import reduced
 from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.numa.caches.since_report import Admission, Release, Step
+from numakube.scheduling.numa.caches.since_report import Admission, Placement, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology.exact_report import uid_hash
+from numakube.topology.foreseen import foreseen_text, overlap
+from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import node_of, remove_pod
+from numakube.topology.rebuild import holding_of, node_of, place, remove_pod
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.exact_report import ExactReport, Holding, UidHash
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
@@ -81,11 +83,13 @@ class Basis:
 
     Attributes:
         steps: what has happened since the report, is about to, or is assumed.
+        unknown: pods of the report that may be gone, since nothing else is known of them.
     """
 
     report: Report
     exact: ExactReport
     steps: tuple[Step, ...] = ()
+    unknown: tuple[UidHash, ...] = ()
 
     @property
     def differs_from_report(self) -> bool:
@@ -103,14 +107,6 @@ class Basis:
         """Return the hashed uids of the pods that hold something or are about to."""
         gone = {uid_hash(step.uid) for step in self.steps if isinstance(step, Release)}
         return (self.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in self.incoming}
-
-    def same_as(self, other: Basis) -> bool:
-        """Tell whether the same follows from *other*; a pod's status does not matter."""
-        return (
-            self.report is other.report
-            and len(self.steps) == len(other.steps)
-            and all(map(_same_step, self.steps, other.steps))
-        )
 
 
 @dataclass(slots=True)
@@ -200,10 +196,47 @@ class ExactBelief:
             if isinstance(model, Unusable):
                 return None
             self._reference = _free(model)
-            uses = _replay(model, self.basis.steps)
+            uses = _replay(model, self.basis)
             self._settle(model, uses)
             self._shelf.keep(self)
         return self._model
+
+    def rests_on(self, basis: Basis) -> bool:
+        """Tell whether the same follows from *basis*, which it rests on from now on if so.
+
+        A pod's status does not matter.
+        """
+        mine, others = self.basis, basis
+        same = (
+            mine.report is others.report
+            and len(mine.steps) == len(others.steps)
+            and mine.unknown == others.unknown
+            and all(map(self._same_step, mine.steps, others.steps))
+        )
+        if same:
+            self.basis = basis
+        return same
+
+    def _same_step(self, one: Step, other: Step) -> bool:
+        if isinstance(one, Release) or isinstance(other, Release):
+            return one == other
+        if not _same_pod(one.pod, other.pod):
+            return False
+        if isinstance(one, Placement):
+            return isinstance(other, Placement) and one.holding == other.holding
+        return not isinstance(other, Placement) or self.holds(one.pod.uid, other.holding)
+
+    def holds(self, uid: str, holding: Holding) -> bool:
+        """Tell whether a pod that is on its way will hold just *holding*."""
+        model = self.model()
+        return model is not None and uid in model.pods and holding_of(model, uid) == holding
+
+    def annotations_for(self, uid: str) -> dict[str, str]:
+        """Return what the binding of a pod that was reserved for has to write on it."""
+        model = self.model() if self.topology.heartbeat is not None else None
+        if model is None or uid not in model.pods:
+            return {}
+        return {FORESEEN: foreseen_text(model, uid)}
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
@@ -287,10 +320,9 @@ class ExactBelief:
             self._outlook = Outlook(available, uses)
 
 
-def _same_step(one: Step, other: Step) -> bool:
-    if isinstance(one, Release) or isinstance(other, Release):
-        return one == other
-    return _same_pod(one.pod, other.pod)
+def annotations_for(belief: object, uid: str) -> Mapping[str, str]:
+    """Return what the binding of a pod has to write on it, if anything is foreseen for it."""
+    return belief.annotations_for(uid) if isinstance(belief, ExactBelief) else {}
 
 
 def _same_pod(one: PodInfo, other: PodInfo) -> bool:
@@ -307,16 +339,47 @@ def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
     )
 
 
-def _replay(model: KubeletNode, steps: Iterable[Step]) -> dict[str, ZoneUse | Refusal]:
-    """Let *steps* happen to *model*; return what became of each pod that came."""
+def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
+    """Let what has happened happen to *model*; return what became of each pod that came."""
     uses: dict[str, ZoneUse | Refusal] = {}
-    for step in steps:
-        if isinstance(step, Admission):
-            outcome = model.admit(kubelet_demand(step.pod, model))
-            uses[step.pod.uid] = _Tried(step.pod, model, outcome).use
-        else:
+    # Pods that are there, but whose place is that of a pod whose end comes later.
+    waiting: list[Placement] = []
+    for step in basis.steps:
+        if isinstance(step, Release):
             remove_pod(model, step.uid)
+            waiting, retried = [], waiting
+        else:
+            retried = [step] if isinstance(step, Placement) else []
+        for one in retried:
+            if _placed(model, one, basis):
+                uses[one.pod.uid] = use_in_model(model, one.pod.uid)
+            else:
+                waiting.append(one)
+        if isinstance(step, Admission) and not isinstance(step, Placement):
+            uses[step.pod.uid] = _admitted(model, step)
+    for one in waiting:
+        uses[one.pod.uid] = _admitted(model, one)
     return uses
+
+
+def _admitted(model: KubeletNode, step: Admission) -> ZoneUse | Refusal:
+    outcome = model.admit(kubelet_demand(step.pod, model))
+    return _Tried(step.pod, model, outcome).use
+
+
+def _placed(model: KubeletNode, step: Placement, basis: Basis) -> bool:
+    """Let a pod have what was foreseen for it, unless pods that are there have it.
+
+    Pods that nothing is known of are gone if it has their CPUs or devices. Which of them have left
+    their memory to it cannot be told: they keep it too.
+    """
+    for uid in basis.unknown:
+        if overlap(basis.exact.pods[uid], step.holding):
+            model.remove(uid)
+    if place(model, step.pod.uid, step.holding):
+        return True
+    model.collect_garbage()
+    return place(model, step.pod.uid, step.holding, crowded=bool(basis.unknown))
 
 
 def _free(model: KubeletNode) -> PerId:

@@ -20,6 +20,7 @@ from numakube.api.pod_phase import MANAGER_REJECTIONS
 from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.foreseen_pods import ForeseenPods
 from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
 from numakube.scheduling.numa.caches.model_belief import (
@@ -30,7 +31,12 @@ from numakube.scheduling.numa.caches.model_belief import (
 )
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.reports import Reports
-from numakube.scheduling.numa.caches.since_report import Departures, is_named, steps_since
+from numakube.scheduling.numa.caches.since_report import (
+    Departures,
+    is_named,
+    steps_since,
+    unknown_in,
+)
 from numakube.scheduling.numa.caches.zone_use import claim_on, may_be_in, use_in_report
 from numakube.values.printing import reason_of
 
@@ -53,6 +59,7 @@ class Predict:
         self._shelf = ModelShelf()
         self._beliefs: dict[str, NumaBelief] = {}
         self._departures = Departures()
+        self._foreseen = ForeseenPods()
 
     def set_report(self, nrt: NodeResourceTopology) -> Changes:
         """Take over the state that *nrt* reports, and compare it with what was foreseen."""
@@ -66,6 +73,7 @@ class Predict:
             exact = delivery.report.topology.report
             wrong = self._compare(node, exact)
             self._departures.reported(node, exact)
+            self._foreseen.reported(node, exact)
         return changes + self._renew(node, Cause.REPORT) + Changes(mispredictions=wrong)
 
     def remove_report(self, node: str) -> Changes:
@@ -73,6 +81,7 @@ class Predict:
         self._reports.remove(node)
         self._evidence.forget_node(node)
         self._departures.forget(node)
+        self._foreseen.reported(node, None)
         return self._renew(node, Cause.REPORT_GONE)
 
     def reserve(self, pod: PodInfo, node: str) -> Changes:
@@ -115,6 +124,7 @@ class Predict:
         before, after = self._pods.see(pod)
         if after is None or after is before:
             return NOTHING
+        self._note_acknowledgement(before, after)
         self._note_departure(before, after)
         changes = Changes(mispredictions=refused)
         if before is not None and before.node != after.node:
@@ -129,16 +139,23 @@ class Predict:
         self._evidence.forget(uid)
         if known is None:
             return NOTHING
+        report = self._reports.get(known.node)
+        if report is not None and report.topology.report is not None:
+            self._foreseen.gone(known, report)
+            if known.stage is PodStage.ENDED:
+                self._departures.note_early(known, report.topology.report)
         return self._renew(known.node, Cause.POD_GONE)
 
     def resync(self, now: float) -> Changes:
-        """Stop waiting for reports that name no pods; to be called every few seconds."""
+        """Stop waiting for reports; to be called every few seconds."""
         changes = NOTHING
         for report in self._reports:
             if report.topology.report is None:
                 pods = self._pods.on(report.node)
                 if self._evidence.wait(pods, now):
                     changes += self._renew(report.node, Cause.RESYNC)
+        for node in self._foreseen.settled(now):
+            changes += self._renew(node, Cause.RESYNC)
         return changes
 
     def trust(self, node: str) -> Changes:
@@ -160,6 +177,14 @@ class Predict:
             return False
         return is_named(pod.info, report.topology.report)
 
+    def _note_acknowledgement(self, before: KnownPod | None, after: KnownPod) -> None:
+        """Compare what was foreseen for a pod with what the model says now."""
+        belief = self._beliefs.get(after.node)
+        if before is None or before.stage >= after.stage or after.stage is not PodStage.TAKEN:
+            return
+        if isinstance(belief, ExactBelief):
+            self._foreseen.acknowledged(after, belief)
+
     def _note_departure(self, before: KnownPod | None, after: KnownPod) -> None:
         """Remember who was there when a pod ended, if we saw it before."""
         report = self._reports.get(after.node)
@@ -167,7 +192,8 @@ class Predict:
             return
         if report.topology.report is not None and before.stage is not PodStage.ENDED:
             pods = self._pods.on(after.node)
-            self._departures.note(after, pods, report.topology.report)
+            if not self._foreseen.is_beside_the_point(before, pods, report):
+                self._departures.note(after, pods, report.topology.report)
 
     def _leave(self, before: KnownPod | None) -> Changes:
         return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
@@ -194,7 +220,7 @@ class Predict:
     def _renew_exactly(self, report: Report, exact: ExactReport, cause: Cause) -> Changes:
         basis = self._basis(report, exact)
         before = self._beliefs.get(report.node)
-        if isinstance(before, ExactBelief) and before.basis.same_as(basis):
+        if isinstance(before, ExactBelief) and before.rests_on(basis):
             return NOTHING
         belief = ExactBelief(basis, shelf=self._shelf, blocked=_blocked(report))
         if not basis.differs_from_report or belief.model() is not None:
@@ -220,7 +246,12 @@ class Predict:
 
     def _basis(self, report: Report, exact: ExactReport) -> Basis:
         pods, departures = self._pods.on(report.node), self._departures.on(report.node)
-        return Basis(report, exact, steps_since(exact, pods, departures))
+        pods += self._foreseen.deleted(report.node)
+        placed = self._foreseen.placed(report, pods)
+        steps = steps_since(exact, pods, departures, placed)
+        silent = report.topology.heartbeat is not None
+        unknown = unknown_in(exact, pods, departures) if silent else ()
+        return Basis(report, exact, steps, unknown)
 
     def _counted(self, report: Report) -> CountsBelief:
         pods = self._pods.on(report.node)

@@ -3,21 +3,26 @@
 Where the kubelet puts a pod depends on who is there at that moment. So it matters whether a pod
 ended before or after others were admitted. A kubelet reports both in order: a pod that it had
 acknowledged when the end of a pod became known was admitted before, and all others after.
+
+Where the node's exporter reports only surprises (`numakube.topology.foreseen`), a pod that the
+kubelet has acknowledged is simply where its annotation says: the exporter would contradict.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.scheduling.numa.caches.known_pods import PodStage
+from numakube.topology.exact_report import uid_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.exact_report import ExactReport, Holding, UidHash
 
 _MOST_UNREPORTED: Final = 64
 """Pods that came and went between two reports: a dead exporter must not make them pile up."""
@@ -30,6 +35,13 @@ class Admission:
     """A pod is admitted, or refused."""
 
     pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Placement(Admission):
+    """A pod has been admitted and holds what was foreseen."""
+
+    holding: Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,11 @@ class Departures:
         for uid in unreported[:-_MOST_UNREPORTED]:
             del departures[uid]
 
+    def note_early(self, pod: KnownPod, exact: ExactReport) -> None:
+        """Note that *pod*, which had ended before we came to know it, is deleted now."""
+        if is_named(pod.info, exact):
+            self._by_node.setdefault(pod.node, {}).setdefault(pod.uid, Departure(pod, frozenset()))
+
     def reported(self, node: str, exact: ExactReport) -> None:
         """Forget those whom a new report of *node* does not name any more."""
         left = {
@@ -92,11 +109,22 @@ class Departures:
 
 
 def steps_since(
-    exact: ExactReport, pods: Iterable[KnownPod], departures: Iterable[Departure]
+    exact: ExactReport,
+    pods: Iterable[KnownPod],
+    departures: Iterable[Departure],
+    placed: Mapping[str, Placement] = MappingProxyType({}),
 ) -> tuple[Step, ...]:
-    """Return what leads from the state in *exact* to that in which all of *pods* have arrived."""
+    """Return what leads from the state in *exact* to that in which all of *pods* have arrived.
+
+    Args:
+        exact: the report.
+        pods: in the order in which the kubelet meets them.
+        departures: the pods that have ended.
+        placed: those of *pods* that are known to hold what was foreseen, by uid.
+    """
     departures = list(departures)
     left = {one.pod.uid for one in departures}
+    pods = [pod for pod in pods if pod.uid not in placed]
     known = [pod for pod in pods if pod.uid not in left] + [one.pod for one in departures]
     arrivals = sorted(
         (
@@ -111,10 +139,11 @@ def steps_since(
     early = [pod for pod in known if pod.stage is PodStage.ENDED and pod.uid not in left]
     steps: list[Step] = [Release(pod.uid) for pod in early if is_named(pod.info, exact)]
     releases = _releases(arrivals, departures)
-    for position in range(len(arrivals) + 1):
+    steps.extend(Release(uid) for uid in releases.pop(0, ()))
+    steps.extend(placed.values())
+    for position, pod in enumerate(arrivals, 1):
+        steps.append(Admission(pod.info))
         steps.extend(Release(uid) for uid in releases.get(position, ()))
-        if position < len(arrivals):
-            steps.append(Admission(arrivals[position].info))
     return tuple(steps)
 
 
@@ -130,9 +159,20 @@ def _releases(
     return releases
 
 
+def unknown_in(
+    exact: ExactReport, pods: Iterable[KnownPod], departures: Iterable[Departure]
+) -> tuple[UidHash, ...]:
+    """Return the pods that *exact* names and that we know nothing of."""
+    known = {uid_hash(uid) for pod in pods for uid in _uids(pod.info)}
+    known |= {uid_hash(one.pod.uid) for one in departures}
+    return tuple(uid for uid in exact.pods if uid not in known)
+
+
 def is_named(pod: PodInfo, exact: ExactReport) -> bool:
     """Tell whether *exact* accounts for *pod*; the kubelet knows a static pod by another uid."""
-    if exact.accounts_for(pod.uid):
-        return True
+    return any(map(exact.accounts_for, _uids(pod)))
+
+
+def _uids(pod: PodInfo) -> tuple[str, ...]:
     static = pod.pod.metadata.annotations.get(_STATIC_UID)
-    return static is not None and exact.accounts_for(static)
+    return (pod.uid,) if static is None else (pod.uid, static)

@@ -1,0 +1,70 @@
+"""An exporter that writes only what no scheduler foresaw, and what schedulers believe meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from tests.apps.exporter.surprise_world import SILENCE, Walk
+
+from numakube.apps.exporter.configuration import read_options
+from numakube.errors import ConfigError
+from numakube.scheduling.numa.caches.model_belief import annotations_for
+from numakube.topology.foreseen import read_foreseen
+from numakube.topology.nrt_names import FORESEEN
+from numakube.topology.rebuild import report_of
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("foreign", "force"), [(False, False), (True, True)])
+def test_whatever_happens_the_belief_becomes_the_kubelets_state(
+    seed: int, *, foreign: bool, force: bool
+) -> None:
+    """That of a scheduler which saw it all, and of one that has just started."""
+    walk = Walk(seed, foreign=foreign, force=force)
+    for _ in range(12):
+        for _ in range(walk.rng.randrange(40)):
+            walk.step()
+        walk.settle()
+        fresh = walk.new_scheduler()
+        for cache in (walk.cache, fresh):
+            assert walk.wrong(cache) == "" or walk.is_unsettled(cache)
+        if walk.rng.random() < 0.3:
+            walk.start_exporter()
+        if walk.rng.random() < 0.3:
+            walk.cache = fresh
+    walk.clock.seconds += SILENCE
+    walk.settle()
+    for cache in (walk.cache, walk.new_scheduler()):
+        assert walk.wrong(cache) == ""
+
+
+def test_a_quiet_node_is_written_before_its_silence_is_over() -> None:
+    """So that silence is not taken for death."""
+    walk = Walk(1)
+    before = walk.writes
+    walk.clock.seconds += 0.7 * SILENCE
+    walk.look()
+    assert walk.writes == before
+    walk.clock.seconds += 0.3 * SILENCE
+    walk.look()
+    assert walk.writes == before + 1
+
+
+def test_what_was_foreseen_for_another_pod_says_nothing() -> None:
+    """Such as an annotation that was copied with the pod."""
+    walk = Walk(1)
+    walk.settle()
+    while not walk.reserved:
+        walk.reserve()
+    original = walk.reserved[0]
+    told = dict(annotations_for(walk.cache.belief("n1"), original.metadata.uid))
+    exact = report_of(walk.site.node)
+    assert read_foreseen(told, original.metadata.uid, exact) is not None
+    assert read_foreseen(told, "another", exact) is None
+    assert read_foreseen({FORESEEN: told[FORESEEN] + " x"}, original.metadata.uid, exact) is None
+
+
+@pytest.mark.parametrize("missing", ["exact", "watch_pods"])
+def test_silence_needs_exact_data_and_the_pods(missing: str) -> None:
+    """Or it could not be known what was foreseen."""
+    with pytest.raises(ConfigError, match="--max-silence needs --exact and --watch-pods"):
+        read_options({"max_silence": 300.0, missing: False}, env={})
