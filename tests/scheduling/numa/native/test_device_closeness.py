@@ -17,6 +17,7 @@ from numakube.koordinator.validation import pod_problems
 from numakube.kubelet.machine import Machine
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -125,3 +126,22 @@ def test_nodes_whose_devices_will_be_close_are_rated_higher() -> None:
     assert rated["close"] > rated["luck"] > rated["apart"]
     again = engine.score_all(CycleState(), pod, snapshot, rows)
     assert np.array_equal(again, together)
+
+
+def test_the_best_nodes_are_asked_first_and_again_only_when_they_change() -> None:
+    """Asking the model about thousands of nodes at once would hold up every other pod."""
+    worths, asked = Worths(), list[int]()
+    rows, scores, change = np.arange(300), np.arange(300), np.ones(300, dtype=np.int64)
+
+    def ask(row: int) -> float:
+        asked.append(row)
+        return 1.0
+
+    first = worths.of(rows, scores, change, ask)
+    assert asked == list(range(299, 43, -1))
+    assert (first == 1.0).tolist() == [False] * 44 + [True] * 256
+    assert (worths.of(rows, scores, change, ask) == 1.0).all()
+    assert sorted(asked) == list(range(300))
+    change[7] = 2
+    worths.of(rows, scores, change, ask)
+    assert asked[300:] == [7]

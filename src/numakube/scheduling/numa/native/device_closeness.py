@@ -9,9 +9,10 @@ the node changes, and at most `_ASKED_AT_ONCE` nodes are asked for one pod, the 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from numakube.api.strictness import Leniency
 from numakube.koordinator.device_resources import is_chosen_by_scheduler
@@ -25,16 +26,18 @@ from numakube.scheduling.snapshot.belief import foresees
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numakube.api.pod import Pod
     from numakube.api.strictness import RequiredCloseness, Strictness
     from numakube.kubelet.device_pairs import Prospect
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+Share: TypeAlias = npt.NDArray[np.float64]
 
 _WORTH: Final = {
     Closeness.SELF: 1.0,
@@ -91,26 +94,43 @@ class DeviceForecasts:
         """Return the *score* of a node with how close devices are counted in."""
         return _blended(score, worth_of(self.of(pod, node)), weight)
 
-    def rated_all(
-        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray, weight: int
-    ) -> IntArray:
-        """Return the *scores* of the nodes at *rows* likewise; those not asked yet are unknown."""
-        rated = scores.copy()
-        asked = 0
-        for position in np.argsort(-scores, kind="stable").tolist():
-            node = snapshot.at(int(rows[position]))
-            fresh = not self._is_known(pod, node)
-            asked += fresh
-            prospects = None if fresh and asked > _ASKED_AT_ONCE else self.of(pod, node)
-            rated[position] = _blended(int(scores[position]), worth_of(prospects), weight)
-        return rated
+    def worth_of_all(
+        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray, worths: Worths
+    ) -> Share:
+        """Return how close devices are on the nodes at *rows*, for `blended`.
 
-    def _is_known(self, pod: PodInfo, node: NodeInfo) -> bool:
-        """Tell whether it costs nothing to ask."""
-        if node.numa is None or not _is_connected(node.numa):
-            return True
-        known = self._known.get((node.name, kubelet_key(pod)))
-        return known is not None and known[0] is node.numa
+        All say how their devices are connected; those that would be asked too late are unknown.
+        """
+
+        def ask(row: int) -> float:
+            return worth_of(self.of(pod, snapshot.at(row)))
+
+        return worths.of(rows, scores, snapshot.zones.change, ask)
+
+
+class Worths:
+    """How close the devices of pods of one kind will be, by row, as far as it was asked."""
+
+    def __init__(self) -> None:
+        self._seen: IntArray = np.zeros(0, dtype=np.int64)
+        self._worth: Share = np.zeros(0)
+
+    def of(
+        self, rows: Rows, scores: IntArray, change: IntArray, ask: Callable[[int], float]
+    ) -> Share:
+        """Return that of *rows*; those that have changed are asked, the best by *scores* first."""
+        if len(self._seen) != len(change):
+            more = len(change) - len(self._seen)
+            self._seen = np.pad(self._seen, (0, more), constant_values=-1)
+            self._worth = np.pad(self._worth, (0, more))
+        fresh = np.flatnonzero(self._seen[rows] != change[rows])
+        if len(fresh) > _ASKED_AT_ONCE:
+            self._worth[rows[fresh]] = _UNKNOWN_WORTH
+            fresh = fresh[np.argsort(-scores[fresh], kind="stable")[:_ASKED_AT_ONCE]]
+        for row in rows[fresh].tolist():
+            self._worth[row] = ask(row)
+            self._seen[row] = change[row]
+        return self._worth[rows]
 
 
 def _is_connected(belief: NumaBelief) -> bool:
@@ -141,6 +161,14 @@ def _expected(prospect: Prospect) -> float:
     return sum(
         _WORTH[level] * (even if share is None else share) for level, share in prospect.chances
     )
+
+
+def blended(scores: IntArray, connected: Mask, worths: Share, weight: int) -> IntArray:
+    """Mix *scores* with *worths*, which are of the *connected* nodes; as `_blended` does."""
+    worth = np.full(len(scores), _UNKNOWN_WORTH)
+    worth[connected] = worths
+    share = ((100 - weight) * scores / MAX_NODE_SCORE + weight * worth) / 100
+    return np.where(scores == 0, 0, 1 + ((MAX_NODE_SCORE - 1) * share).astype(np.int64))
 
 
 def _blended(score: int, worth: float, weight: int) -> int:

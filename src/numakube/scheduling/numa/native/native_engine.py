@@ -15,6 +15,7 @@ from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.device_closeness import (
     DeviceForecasts,
+    blended,
     too_far,
     wants_pairs,
 )
@@ -106,8 +107,11 @@ class NativeEngine:
         scores = cache.scores[rows]
         if not wants_pairs(pod):
             return scores
-        weight = self.options.closeness_weight
-        return self._forecasts.rated_all(pod, snapshot, rows, scores, weight)
+        connected = cache.columns.connected(rows)
+        worths = self._forecasts.worth_of_all(
+            pod, snapshot, rows[connected], scores[connected], cache.worths
+        )
+        return blended(scores, connected, worths, self.options.closeness_weight)
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the kubelet model whether *node* will admit *pod*, with devices that are close."""

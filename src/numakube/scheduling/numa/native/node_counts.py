@@ -207,6 +207,8 @@ def demand_rules_of(topology: NodeTopology) -> DemandRules:
 
 
 def _totals(capacity: Amounts, allocatable: Amounts) -> Amounts:
+    if capacity == allocatable:
+        return allocatable
     return {
         name: amount if is_memory(name) else max(amount, capacity.get(name, 0))
         for name, amount in allocatable.items()

@@ -203,7 +203,9 @@ def _holds(node: NodeCounts, places: Places, want: Want) -> bool:
 
 
 def _sum(zones: Sequence[Amounts], places: Places, name: str) -> int:
-    return sum(zones[place].get(name, 0) for place in places)
+    if len(places) == 1:
+        return zones[places[0]].get(name, 0)
+    return sum([zones[place].get(name, 0) for place in places])
 
 
 def _in_order(node: NodeCounts, checks: PodChecks, alone: list[Places]) -> Fit | Rejection:

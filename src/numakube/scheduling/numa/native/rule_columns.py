@@ -17,7 +17,7 @@ from numakube.values.resources import is_memory
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.zones import ZoneTable
 
@@ -51,6 +51,12 @@ class RuleColumns:
         for row in changed.tolist():
             self.kind[row] = self._kind_at(snapshot, row)
         self._seen[changed] = revision[changed]
+
+    def connected(self, rows: Rows) -> Mask:
+        """Return which nodes at *rows* say how their devices are connected."""
+        by_kind = [rules is not None and rules.connected for rules in self.rules]
+        chosen: Mask = np.array(by_kind)[self.kind[rows]]
+        return chosen
 
     def totals(self, zones: ZoneTable, name: str) -> IntArray:
         """Return ``(zones, nodes)``: what zones have of a resource when nothing runs."""

@@ -15,6 +15,7 @@ from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, 
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.alignment import judge_batch
 from numakube.scheduling.numa.native.alignment_score import score_batch
+from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import counts_of
 from numakube.scheduling.numa.native.pod_checks import checks_of
@@ -56,6 +57,8 @@ class VerdictCache:
     """Verdicts and scores of pods of one kind, by row.
 
     Attributes:
+        columns: what is derived from the reports of all nodes.
+        worths: how close the devices of such pods are to each other.
         scores: from 1; 0 for nodes that promise too little, and meaningless for refused ones.
     """
 
@@ -65,7 +68,7 @@ class VerdictCache:
         wants_for: Callable[[DemandRules], PodWants],
         options: NativeOptions,
     ) -> None:
-        self._columns = columns
+        self.columns = columns
         self._wants_for = wants_for
         self._options = options
         self._rows: Rows | None = None
@@ -74,6 +77,7 @@ class VerdictCache:
         self._group: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._share: npt.NDArray[np.float64] = np.zeros(0)
         self.scores: IntArray = np.zeros(0, dtype=np.int64)
+        self.worths = Worths()
         self._numbers: dict[RefusalKey, int] = {}
         self._told: dict[int, tuple[int, int, Rejection]] = {}
 
@@ -133,17 +137,17 @@ class VerdictCache:
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
         self._group[rows] = 0
         self.scores[rows] = 0
-        kinds = self._columns.kind[rows]
+        kinds = self.columns.kind[rows]
         blocked = snapshot.zones.blocked[rows]
         if blocked.any():
             self._refuse_blocked(snapshot, rows[blocked])
             rows, kinds = rows[~blocked], kinds[~blocked]
         for number, where in _by_kind(kinds):
-            rules = self._columns.rules[number]
+            rules = self.columns.rules[number]
             if self._promises(rows[where], rules) or rules is None:
                 continue
             checks = checks_of(self._wants_for(rules.demand), rules)
-            batch = NodeBatch(snapshot.zones, self._columns, rows[where], number)
+            batch = NodeBatch(snapshot.zones, self.columns, rows[where], number)
             verdict = judge_batch(checks, batch)
             refused = np.flatnonzero(~verdict.ok)
             if (
