@@ -136,11 +136,11 @@ def server_process(script: str) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def scheduler(kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the scheduler in a process of its own."""
+def scheduler(kubeconfig: Path, address: str = "127.0.0.1:0") -> Iterator[subprocess.Popen[bytes]]:
+    """Run the scheduler in a process of its own, which serves its figures at *address*."""
     program = Path(sys.executable).with_name("numakube")
     words = ["scheduler", "--no-leader-elect", "--log-level", "warning"]
-    words += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0"]
+    words += ["--kubeconfig", str(kubeconfig), "--bind-address", address]
     with subprocess.Popen([program, *words]) as process:  # noqa: S603 - our own
         try:
             yield process

@@ -5,6 +5,8 @@ The lab runs many processes in one, so none may use prometheus_client's global r
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -24,4 +26,13 @@ def new_registry(component: str) -> CollectorRegistry:
         registry=registry,
     )
     info.labels(component, numakube.__version__).set(1)
+    tasks = Gauge("numakube_tasks", "Tasks of asyncio that have not ended.", registry=registry)
+    tasks.set_function(_tasks)
     return registry
+
+
+def _tasks() -> float:
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:  # no event loop runs
+        return 0.0
