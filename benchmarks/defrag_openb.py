@@ -2,7 +2,8 @@
 
 A cluster is filled with pods of the public trace openb, by ours or by a scheduler that sees no NUMA
 nodes, until pods that ask for 95 % of all GPUs have come. Then `reduce_stranded` may move 5 % of
-them. `python -m benchmarks.defrag_openb DIRECTORY [EVERY [SCHEDULER...]]` takes every so many nodes
+them. Beside what is left then stands the least that any such moves could leave (``bound``).
+`python -m benchmarks.defrag_openb DIRECTORY [EVERY [SCHEDULER...]]` takes every so many nodes
 of the trace. Budget: half of the stranded GPUs are left.
 """
 
@@ -23,15 +24,18 @@ from benchmarks.fgd import read
 from numakube.insight.defrag.stranded_reduction import reduce_stranded, stranded_in
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.usage.stranded_amounts import stranded
 from numakube.simulation.arms import scheduler_arm
 from numakube.simulation.simulator import DEFAULTS, Run
 from numakube.simulation.traces.promotion import Promotion
 from numakube.simulation.traces.traced_cluster import GPU, trace_cluster, trace_workload
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numakube.api.pod import Pod
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.snapshot.pods import PodInfo
 
 FULL: Final = 0.95
@@ -71,7 +75,9 @@ def measure(
         facts = filled(directory, every, scheduler)
         engine, begun = engine_of(facts), time.process_time()
         before, free = stranded_in(engine).get(GPU, 0), _free(facts)
-        plan = reduce_stranded(engine, most=int(MOVED * len(facts.pods)))
+        most = int(MOVED * len(facts.pods))
+        least = fewest_left(engine, most)
+        plan = reduce_stranded(engine, most=most)
         after = stranded_in(engine).get(GPU, 0)
         yield {
             "metric": f"stranded GPUs, {len(facts.nodes)} nodes filled by {scheduler}",
@@ -79,11 +85,32 @@ def measure(
             "unit": "GPUs",
             "budget": before / 2,
             "before": before,
+            "bound": least,
             "free": free,
             "pods": len(facts.pods),
             "moved": plan.moves,
             "seconds": round(time.process_time() - begun, 1),
         }
+
+
+def fewest_left(engine: Engine, moves: int) -> int:
+    """Return how many GPUs stay stranded at least, whichever pods move.
+
+    GPUs that lack CPUs are stranded, whatever memory there is. Every pod is in one zone and has no
+    more GPUs than CPUs, so its move wins at most what is stranded in the zone that it leaves: where
+    it comes, it takes away a CPU for each GPU that it takes.
+    """
+    pods = [pod.requests for node in engine.cluster.nodes() for pod in node.pods.values()]
+    if any(one.get(GPU, 0) > one.get(CPU, 0) // MILLI_PER_CPU for one in pods):
+        return 0
+    beliefs = [node.numa for node in engine.cluster.nodes()]
+    counts = [
+        stranded(zone.allocatable, free, free.get(CPU, 0) // MILLI_PER_CPU, 0).get(GPU, 0)
+        for belief in beliefs
+        if belief is not None and belief.topology is not None
+        for zone, free in zip(belief.topology.zones, belief.available, strict=True)
+    ]
+    return sum(sorted(counts, reverse=True)[moves:])
 
 
 def _free(facts: ClusterFacts) -> int:

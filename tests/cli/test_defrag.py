@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.defrag_quality import owned
 from tests.cli.conftest import Ended
 from tests.insight.defrag.test_opened_room import world_of
 from tests.insight.drawing.nodes import bundle
+from tests.insight.test_audit import spread
 
 from numakube.testing import pod
 
@@ -65,6 +67,37 @@ def test_the_nodes_that_change_are_drawn(numakube: Run, full: Path) -> None:
         numakube("defrag", "--open", ROOM, "--from", full, "--map", "-o", "json").out
     )
     assert [one["node"] for one in document["maps"]] == ["n0", "n1"]
+
+
+def test_a_pod_that_runs_is_placed_again_where_that_aligns_it(
+    numakube: Run, tmp_path: Path
+) -> None:
+    """Unless it is aligned, or has to stay."""
+    made, wide = spread()
+    made.pods[-1] = msgspec.structs.replace(
+        wide,
+        metadata=msgspec.structs.replace(
+            wide.metadata, owner_references=owned("any").metadata.owner_references
+        ),
+    )
+    file = bundle(tmp_path / "spread.tar.gz", made.facts())
+    ended = numakube("defrag", "--for", "pod/wide", "--from", file)
+    assert (ended.code, ended.out.splitlines()) == (
+        0,
+        [
+            "1. Evict:",
+            "     default/wide, which goes to node-b",
+            "default/wide is aligned then.",
+        ],
+    )
+    aligned = numakube("defrag", "--for", "pod/one", "--from", file)
+    assert (aligned.code, aligned.out) == (0, "default/one is aligned.\n")
+    document = json.loads(numakube("defrag", "--for=pod/wide", "--from", file, "-o", "json").out)
+    assert (document["aligns"], document["nodes"]) == ("default/wide", ["node-b"])
+    made.pods[-1] = wide
+    bare = numakube("defrag", "--for", "pod/wide", "--from", bundle(file, made.facts()))
+    assert bare.code == 1
+    assert bare.out.endswith("is not aligned, and no move helps: it may not be moved.\n")
 
 
 def test_a_waiting_pod_can_be_named(numakube: Run, tmp_path: Path) -> None:

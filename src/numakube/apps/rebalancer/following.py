@@ -75,6 +75,8 @@ class Follower:
 
 def _worse(again: Plan, rest: Plan) -> str:
     """Return in which way *again* is worse than what was planned; empty if it is not."""
+    if again.aligns and (again.steps or not again.nodes):
+        return f"{again.aligns} is not aligned{f': {again.why_not}' if again.why_not else ''}"
     if len(again.nodes) < len(rest.nodes):
         fewer = f"{len(again.nodes)} of {again.wanted} pods fit now, planned were {len(rest.nodes)}"
         return f"{fewer}: {again.why_not}" if again.why_not else fewer

@@ -14,14 +14,17 @@ from numakube.api.pod_resources import GUARANTEED
 from numakube.apps.device_book import DeviceBook
 from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
 from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.kube.store import Updated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from prometheus_client import Gauge
 
+    from numakube.api.pod import Pod
     from numakube.apps.mirror import Mirror
     from numakube.kube.clock import Clock
+    from numakube.kube.store import Change
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport, Holding
     from numakube.topology.pci_places import PciPlaces
@@ -58,6 +61,7 @@ class AlignmentCensus:
         """Count until cancelled."""
         ends = (
             self._mirror.reports.subscribe(lambda change: self._note(change.object.metadata.name)),
+            self._mirror.pods.store.subscribe(self._note_resize, replay=False),
             *self._book.open(),
         )
         try:
@@ -84,6 +88,14 @@ class AlignmentCensus:
 
     def _note(self, name: str) -> None:
         self._changed.add(name)
+
+    def _note_resize(self, change: Change[Pod]) -> None:
+        """Note the node of a pod that asks for something else now; no report may change by it."""
+        if (
+            isinstance(change, Updated)
+            and change.old.spec.containers != change.object.spec.containers
+        ):
+            self._note(change.object.spec.node_name)
 
     def _causes(self, name: str) -> Iterator[Cause]:
         node = self._mirror.cluster.node(name)

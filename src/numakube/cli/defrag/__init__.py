@@ -55,7 +55,8 @@ _PIPED_WIDTH: Final = 100
     "--for",
     "target",
     metavar="KIND/NAME",
-    help="Or a pod that waits (pod/NAME), or the pods of a gang (podgroup/NAME).",
+    help="Or a pod that waits, or runs and is to be aligned (pod/NAME), or the pods of a gang "
+    "(podgroup/NAME).",
 )
 @click.option(
     "--reduce-stranded",
@@ -123,11 +124,11 @@ def command(
     """Which pods would have to move so that these fit?
 
     Say what is to be won: room for more pods (-f or --open), for a pod or gang that waits (--for),
-    or less that is stranded. The plan has the fewest moves per pod, each confirmed by the
-    scheduler's own plugins and the kubelet model: who leaves which node, and where its controller's
-    next pod will go while that node is cordoned. Daemons, pods without a controller, with local
-    data, of higher priority, or protected by a disruption budget stay where they are. Ends with 1
-    if not all fit even so.
+    the alignment of a pod that runs (--for, too), or less that is stranded. The plan has the fewest
+    moves per pod, each confirmed by the scheduler's own plugins and the kubelet model: who leaves
+    which node, and where its controller's next pod will go while that node is cordoned. Daemons,
+    pods without a controller, with local data, of higher priority, or protected by a disruption
+    budget stay where they are. Ends with 1 if not all fit even so.
 
     Nothing is changed, unless --apply is given: then each pod is evicted, its replacement is waited
     for, and the rest is planned again before the next step. It stops, with 1, where a replacement

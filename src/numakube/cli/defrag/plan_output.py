@@ -24,6 +24,7 @@ def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
         "nodes": plan.nodes,
         "steps": [{"node": step.node, "moves": list(_moves(step))} for step in plan.steps],
         "whyNot": plan.why_not,
+        **({"aligns": plan.aligns} if plan.aligns else {}),
         "costs": {
             "restarts": costs.restarts,
             "priorities": {str(priority): count for priority, count in costs.priorities.items()},
@@ -51,7 +52,10 @@ def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
     for number, step in enumerate(plan.steps, 1):
         yield from _step_lines(number, step)
         won = "one more pod fits there" if plan.stranded is None else "less of it is stranded"
-        yield f"   Uncordon {step.node}: {won}."
+        if not plan.aligns:
+            yield f"   Uncordon {step.node}: {won}."
+        elif step.moves[-1].closed:
+            yield f"   Uncordon {' and '.join(step.moves[-1].closed)}."
     yield from _outcome(plan) if plan.stranded is None else _stranded(plan)
     if plan.steps:
         yield from _cost_lines(costs)
@@ -60,7 +64,7 @@ def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
 def _step_lines(number: int, step: Step) -> Iterator[str]:
     begin = f"{number}. Cordon"
     for closed, moves in groupby(step.moves, key=lambda one: one.closed):
-        yield f"{begin} {' and '.join(closed)}, and evict:"
+        yield f"{begin} {' and '.join(closed)}, and evict:" if closed else f"{number}. Evict:"
         for move in moves:
             from_node = f" from {move.from_node}" if len(closed) > 1 else ""
             yield f"     {move.pod}{from_node}, which goes to {move.to_node}"
@@ -68,6 +72,12 @@ def _step_lines(number: int, step: Step) -> Iterator[str]:
 
 
 def _outcome(plan: Plan) -> Iterator[str]:
+    if plan.aligns:
+        result = (
+            "is aligned" if plan.nodes else f"is not aligned, and no move helps: {plan.why_not}"
+        )
+        yield f"{plan.aligns} {result} then." if plan.steps else f"{plan.aligns} {result}."
+        return
     fit = f"{len(plan.nodes)} of {plan.wanted} pods fit"
     if not plan.steps:
         yield f"{fit} as it is." if not plan.why_not else f"{fit}, and no moves help."

@@ -9,6 +9,7 @@ import click
 
 from numakube.cli.shared.kubectl_names import kind_of
 from numakube.errors import ConfigError
+from numakube.insight.defrag.alignment_plan import plan_alignment, replacement_of
 from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting, plan_moves
 from numakube.insight.defrag.stranded_reduction import reduce_stranded
 from numakube.insight.explain.explained_pod import manifest_subject
@@ -45,17 +46,25 @@ class Planners:
         return plan
 
     def waiting(self, target: str) -> Planner:
-        """Room for the pod, or the pods of the gang, that *target* (``pod/NAME``) names."""
+        """Room for the pod, or the pods of the gang, that *target* (``pod/NAME``) names.
+
+        A pod that runs is aligned; once it is gone, its replacement is looked at.
+        """
         kind, slash, name = target.partition("/")
         if not slash or not name or (kind_of(kind) != "pod" and kind.lower() not in _GROUPS):
             raise click.UsageError(f"--for {target}: write pod/NAME or podgroup/NAME.")
 
+        began: list[ClusterFacts] = []
+
         def plan(facts: ClusterFacts, most: int) -> Plan:
             del most
-            pods = self._named(facts, kind, name)
-            return plan_for_waiting(
-                engine_of(facts, self.config, pods[0].spec.scheduler_name), pods
-            )
+            began.append(facts)
+            pods = self._named(facts, kind, name, began[0])
+            engine = engine_of(facts, self.config, pods[0].spec.scheduler_name)
+            ran = began[0].pod(self.namespace, name) if kind_of(kind) == "pod" else None
+            if ran is not None and ran.spec.node_name:
+                return plan_alignment(facts, engine, pods[0])
+            return plan_for_waiting(engine, pods)
 
         return plan
 
@@ -63,11 +72,13 @@ class Planners:
         """Less that is free and of no use."""
         return lambda facts, most: reduce_stranded(engine_of(facts, self.config), most=most)
 
-    def _named(self, facts: ClusterFacts, kind: str, name: str) -> list[Pod]:
+    def _named(self, facts: ClusterFacts, kind: str, name: str, before: ClusterFacts) -> list[Pod]:
         if kind.lower() in _GROUPS:
             found = gang_members(facts.pods, self.namespace, name)
         else:
-            pod = facts.pod(self.namespace, name)
+            pod, old = (one.pod(self.namespace, name) for one in (facts, before))
+            if pod is None and old is not None:
+                pod = replacement_of(old, before, facts)
             found = [pod] if pod is not None else []
         if not found:
             what = "pod group" if kind.lower() in _GROUPS else "pod"

@@ -38,6 +38,7 @@ class Plan:
 
     Attributes:
         wanted: pods that are to fit.
+        aligns: the pod that runs and is to be aligned, ``namespace/name``, if the plan is for that.
         nodes: where each of those goes that fit, in order.
         steps: what is moved for them.
         why_not: why the next one does not fit, whatever is moved; empty if all fit.
@@ -49,6 +50,7 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     why_not: str = ""
+    aligns: str = ""
     stranded: Amounts | None = None
     stranded_after: Amounts | None = None
 
