@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.scheduler_engine import BindsNothing
-from numakube.insight.trial_placement import try_pods
+from numakube.insight.trial_placement import trying
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.node_kinds import nodes_of_kinds
@@ -52,6 +52,7 @@ def engine_of_nodes() -> Engine:
 def _answer(engine: Engine, number: int) -> float:
     asked = PodInfo(pod(f"p{number}", cpu=str(1 + number % MOST_CPUS)))
     begun = time.perf_counter()
-    (trial,) = try_pods(engine, [asked])
+    with trying(engine) as trials:
+        (trial,) = trials.pods([asked])
     assert trial.node
     return time.perf_counter() - begun

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from numakube.api.pod import Pod
-from numakube.insight.how_many_fit import EngineBooks, FirstOfEquals
-from numakube.scheduling.cycle import Chosen, Cycle
+from numakube.insight.how_many_fit import EngineBooks
+from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
 from numakube.scheduling.recorder.condensing import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -40,13 +40,17 @@ class Planning:
 
     def __init__(self, cluster: World, books: type[EngineBooks] = EngineBooks) -> None:
         self.engine = cluster.scheduler().engine
-        cycle = Cycle(self.engine.cluster, self.engine.nominations, FirstOfEquals())
-        self._planner = GangPlanner(self.engine, cycle, books(self.engine))
+        self._planner = GangPlanner(self.engine, books(self.engine))
 
     def plan(
-        self, *pods: Pod, running_on: Iterable[str] = (), required: str = "", preferred: str = ""
+        self,
+        *pods: Pod,
+        running_on: Sequence[str] = (),
+        required: str = "",
+        preferred: str = "",
+        needed: int | None = None,
     ) -> GangPlan:
-        """Plan a gang that needs all of *pods*."""
+        """Plan a gang that needs all of *pods*, unless told otherwise."""
         infos = [PodInfo(one) for one in pods]
         gang = Gang(
             name="default/g",
@@ -54,7 +58,7 @@ class Planning:
             required_topology=required,
             preferred_topology=preferred,
         )
-        return self._planner.plan(infos, gang, len(infos), running_on=running_on)
+        return self._planner.plan(GangRequest(gang, infos, needed or len(infos), running_on))
 
     @property
     def counted(self) -> dict[str, str]:
@@ -99,6 +103,15 @@ def test_members_join_those_that_run() -> None:
     crowded = Planning(world("r1", "r2"))
     assert crowded.plan(*full("a", "b"), running_on=["n1"], required=RACK).fitting == 1
     assert crowded.plan(*full("a", "b"), running_on=["n1"], preferred=RACK).fitting == 2
+
+
+def test_members_that_a_preferred_domain_has_no_room_for_go_elsewhere() -> None:
+    """If the gang has what it needs; they do not leave a domain that is required."""
+    free = Planning(world("r1", "r2"))
+    assert free.plan(*full("a", "b", "c"), preferred=RACK, needed=1).fitting == 2
+    assert free.counted.keys() == {"a", "b"}
+    bound = Planning(world("r1", "r2"))
+    assert bound.plan(*full("a", "b", "c"), required=RACK, needed=1).fitting == 1
 
 
 def test_a_gang_is_woken_by_what_helps_in_any_domain() -> None:

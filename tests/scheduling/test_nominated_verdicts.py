@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from numakube.insight.how_many_fit import FirstOfEquals
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.scheduling.assembly import Engine, all_plugins, assemble, default_configuration
-from numakube.scheduling.cycle import Attempt, Chosen, Cycle
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.node_kinds import nodes_of_kinds

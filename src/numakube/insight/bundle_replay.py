@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_phase import has_ended
-from numakube.insight.how_many_fit import FirstOfEquals
-from numakube.scheduling.cycle import Chosen, Cycle, Failed
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 
 from numakube.api.koordinator.keys import NODE_DECIDING, POD_HOLDING
-from numakube.scheduling.cycle import Attempt, Chosen, Cycle
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.status import failure
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
@@ -36,8 +35,6 @@ from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    import numpy.typing as npt
 
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
@@ -55,14 +52,6 @@ MOST: Final = 10_000
 """Pods that are placed one by one, where each depends on all others; that takes a minute."""
 _MOST_ON_A_NODE: Final = 4096
 """For profiles that do not mind how many pods a kubelet takes."""
-
-
-class FirstOfEquals:
-    """Dice that choose the first of equals, so that answers can be repeated."""
-
-    def random(self, size: int) -> npt.NDArray[np.float64]:
-        """Return zeros."""
-        return np.zeros(size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.insight.how_many_fit import EngineBooks, FirstOfEquals
-from numakube.scheduling.cycle import Chosen, Cycle, Refused
-from numakube.scheduling.framework.state import CycleState
+from numakube.insight.how_many_fit import EngineBooks
+from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals, Refused
+from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.gang_planning import GangRequest
     from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
-    from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
-    from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -47,84 +45,84 @@ class Trial:
     victims: tuple[PodInfo, ...] = ()
 
 
-def try_gang(
-    engine: Engine,
-    pods: Sequence[PodInfo],
-    gang: Gang,
-    *,
-    besides: Sequence[tuple[Node, NodeResourceTopology]] = (),
-    preempting: bool = False,
-) -> list[Trial]:
-    """Return what would become of the members of *gang*: in one topology domain if it asks for one.
+class Trials:
+    """Pods that are placed to see where they would go, each beside those before it."""
 
-    Of several domains that is the first that takes all, or else one that takes the most.
-    """
-    best: list[Trial] = []
-    key = gang.required_topology or gang.preferred_topology
-    values = domains_of(engine.cluster.snapshot(), key) if key else {}
-    domains: list[Domain | None] = [(key, one) for one in sorted(values)]
-    for domain in (*domains, *(() if gang.required_topology else (None,))):
-        found = try_pods(engine, pods, besides=besides, preempting=preempting, domain=domain)
-        best = max(best, found, key=lambda one: sum(bool(trial.node) for trial in one))
-        if all(one.node for one in found):
-            return found
-    return best or [Trial(one, reason=f"no node has the label {key}") for one in pods]
+    def __init__(self, engine: Engine, until: ExitStack, *, preempting: bool) -> None:
+        self._engine = engine
+        self._until = until
+        self._preempting = preempting
+        self._cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
 
-
-def try_pods(
-    engine: Engine,
-    pods: Iterable[PodInfo],
-    *,
-    besides: Sequence[tuple[Node, NodeResourceTopology]] = (),
-    alike: bool = False,
-    preempting: bool = False,
-    domain: Domain | None = None,
-) -> list[Trial]:
-    """Return what would become of *pods*, one after the other; the engine stays as it is.
-
-    Args:
-        engine: decides.
-        pods: each counts on the room that those before it leave.
-        besides: nodes that do not exist, with their reports.
-        alike: whether pods that are all alike end with the first that does not fit.
-        preempting: whether pods that fit only after evictions count as placed.
-        domain: only nodes with this label are tried.
-    """
-    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
-    found: list[Trial] = []
-    with ExitStack() as stack:
-        for node, report in besides:
-            stack.enter_context(_added(engine, node, report))
+    def pods(self, pods: Iterable[PodInfo], *, alike: bool = False) -> list[Trial]:
+        """Place single pods; those that are all *alike* end with the first that does not fit."""
+        found: list[Trial] = []
         for pod in pods:
-            runtime = engine.runtime_for(pod.scheduler_name)
-            decision = cycle.decide(pod, runtime, _inside(domain))
-            if isinstance(decision, Chosen):
-                found.append(stack.enter_context(_booked(engine, pod, decision)))
-            elif preempting and isinstance(decision, Refused) and decision.nomination is not None:
-                found.append(stack.enter_context(_promised(engine, pod, decision.nomination)))
-            else:
-                found.append(Trial(pod, reason=decision.why))
+            found.append(self._pod(pod))
             if alike and not found[-1].node:
                 break
-    return found
+        return found
 
+    def gang(self, request: GangRequest) -> list[Trial]:
+        """Place the members of a gang, or none of them, by the scheduler's own plan."""
+        planner = GangPlanner(self._engine, EngineBooks(self._engine))
+        plan = planner.plan(request, may_evict=self._preempting)
+        if plan.fitting < request.needed:
+            why = plan.why_not(request)
+            return [Trial(pod, reason=why) for pod in request.pods]
+        self._until.callback(planner.undo, plan)
+        return [
+            *(self._placed(pod, chosen.node) for pod, chosen in plan.placements),
+            *(_evicting(pod, nomination) for pod, nomination in plan.nominations),
+            *(Trial(pod, reason=refused.why) for pod, refused in plan.refused),
+        ]
 
-def _inside(domain: Domain | None) -> CycleState | None:
-    if domain is None:
-        return None
-    state = CycleState()
-    state.write(GANG_DOMAIN, domain)
-    return state
+    def _pod(self, pod: PodInfo) -> Trial:
+        engine = self._engine
+        decision = self._cycle.decide(pod, engine.runtime_for(pod.scheduler_name))
+        if isinstance(decision, Chosen):
+            books = EngineBooks(engine)
+            status = books.reserve(pod, decision)
+            if not status.ok:
+                return Trial(pod, reason=f"{status.plugin}: {status.message}")
+            self._until.callback(books.give_back, pod, decision)
+            return self._placed(pod, decision.node)
+        if self._preempting and isinstance(decision, Refused) and decision.nomination is not None:
+            # Others must not count on the room that evictions would make.
+            engine.nominations.nominate(pod, decision.nomination.node)
+            self._until.callback(engine.nominations.drop, pod.uid)
+            return _evicting(pod, decision.nomination)
+        return Trial(pod, reason=decision.why)
+
+    def _placed(self, pod: PodInfo, name: str) -> Trial:
+        node = self._engine.cluster.node(name)
+        belief = node.numa if node is not None else None
+        use = belief.foreseen.get(pod.uid) if isinstance(belief, ExactBelief) else None
+        return Trial(pod, name, use)
 
 
 @contextmanager
-def _promised(engine: Engine, pod: PodInfo, nomination: Nomination) -> Iterator[Trial]:
-    """Keep others off the room that evictions would make."""
-    engine.nominations.nominate(pod, nomination.node)
-    try:
-        yield Trial(pod, nomination.node, victims=tuple(nomination.victims))
-    finally:
-        engine.nominations.drop(pod.uid)
+def trying(
+    engine: Engine,
+    *,
+    besides: Sequence[tuple[Node, NodeResourceTopology]] = (),
+    preempting: bool = False,
+) -> Iterator[Trials]:
+    """Try pods on an engine that stays as it is.
+
+    Args:
+        engine: decides.
+        besides: nodes that do not exist, with their reports.
+        preempting: whether pods that fit only after evictions count as placed.
+    """
+    with ExitStack() as stack:
+        for node, report in besides:
+            stack.enter_context(_added(engine, node, report))
+        yield Trials(engine, stack, preempting=preempting)
+
+
+def _evicting(pod: PodInfo, nomination: Nomination) -> Trial:
+    return Trial(pod, nomination.node, victims=tuple(nomination.victims))
 
 
 @contextmanager
@@ -137,19 +135,3 @@ def _added(engine: Engine, node: Node, report: NodeResourceTopology) -> Iterator
     finally:
         engine.cluster.take(engine.cache.remove_report(name), engine.cache)
         engine.cluster.remove_node(name)
-
-
-@contextmanager
-def _booked(engine: Engine, pod: PodInfo, chosen: Chosen) -> Iterator[Trial]:
-    books = EngineBooks(engine)
-    status = books.reserve(pod, chosen)
-    node = engine.cluster.node(chosen.node)
-    if node is None or not status.ok:
-        yield Trial(pod, reason=f"{status.plugin}: {status.message}")
-        return
-    belief = node.numa
-    use = belief.foreseen.get(pod.uid) if isinstance(belief, ExactBelief) else None
-    try:
-        yield Trial(pod, node.name, use)
-    finally:
-        books.give_back(pod, chosen)

@@ -50,6 +50,14 @@ class Dice(Protocol):
         ...
 
 
+class FirstOfEquals:
+    """Dice that choose the first of equals, so that decisions can be repeated."""
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Return zeros."""
+        return np.zeros(size)
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The pod fits.

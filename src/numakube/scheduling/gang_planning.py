@@ -1,21 +1,24 @@
 """One plan for all members of a gang: every member that it needs gets a place, or none does.
 
-Members are placed one after the other, each counting on the room that those before it leave. If
-one does not fit because another took its only place, those that were left over go first in another
-try. A gang that asks for one topology domain is tried in each, those with the fewest nodes first;
-once members run, theirs is the only one, or the first one if the domain is only preferred. If
-members fit only after evictions, victims are chosen for all of them.
+Members are placed one after the other, the largest first, each counting on the room that those
+before it leave. If one does not fit because another took its only place, those that were left over
+go first in another try. A gang that asks for one topology domain is tried in each, those with the
+fewest nodes first; once members run, theirs is the only one, or the first one if the domain is only
+preferred. If members fit only after evictions, victims are chosen for all of them.
 
-A plan that gives the gang less than it needs leaves nothing behind.
+A plan that gives the gang less than it needs leaves nothing behind. It depends on the state of the
+cluster alone, neither on chance nor on the order in which members came: whoever asks whether a gang
+would fit gets the answer that the scheduler acts on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
 from numakube.scheduling.recorder.condensing import with_best_scores
@@ -25,15 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.cycle import Cycle
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import Members
     from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
     from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+    from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _OTHER_ORDERS: Final = 2
 """How often members that are not alike are tried in another order."""
+_NOT_YET: Final = "~"
+"""After any time, for pods that do not exist."""
 
 
 class Books(Protocol):
@@ -48,6 +55,44 @@ class Books(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class GangRequest:
+    """What is to be planned.
+
+    Attributes:
+        gang: what the members need.
+        pods: those without a node.
+        needed: how many of them have to fit.
+        running_on: the nodes of members that have one.
+    """
+
+    gang: Gang
+    pods: Sequence[PodInfo]
+    needed: int
+    running_on: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, gang: Gang, members: Members, pods: Sequence[PodInfo], cluster: Cluster
+    ) -> GangRequest:
+        """Return the request for *pods* beside the *members* that run, or are on their way."""
+        under_way = [node for uid in members.waiting if (node := cluster.node_of(uid))]
+        needed = max(gang.min_count - members.running - len(under_way), 1)
+        return cls(gang, pods, needed, [*members.nodes, *under_way])
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be tried, if so; kube-scheduler 1.37 refuses other priorities too."""
+        priority = self.gang.priority
+        for pod in self.pods:
+            if priority is not None and pod.priority != priority:
+                own = f"{pod.name} has priority {pod.priority}"
+                return f"{own}, but its pod group has {priority}: they have to be the same"
+        if len(self.pods) < self.needed:
+            return f"{len(self.pods)} of {self.needed} needed pods can be tried"
+        return ""
+
+
 @dataclass(slots=True)
 class GangPlan:
     """Where the members of a gang would go.
@@ -58,6 +103,7 @@ class GangPlan:
         refused: members that fit nowhere, the first one first.
         refused_by: plugins that refused a member in this try or in one before it.
         domain: the topology domain in which they were tried, if it was one.
+        room_before: the node on which room was kept before for each that is nominated.
     """
 
     placements: list[tuple[PodInfo, Chosen]] = field(default_factory=list)
@@ -65,11 +111,21 @@ class GangPlan:
     refused: list[tuple[PodInfo, Refused | Failed]] = field(default_factory=list)
     refused_by: frozenset[str] = frozenset()
     domain: Domain | None = None
+    room_before: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def fitting(self) -> int:
         """How many members have a place."""
         return len(self.placements) + len(self.nominations)
+
+    def why_not(self, request: GangRequest) -> str:
+        """Say what keeps the gang from fitting."""
+        told = request.problem
+        if not told:
+            told = f"{self.fitting} of {request.needed} needed pods fit"
+            for pod, decision in self.refused[:1]:
+                told += f"; {pod.name}: {decision.why}"
+        return f"gang {request.gang.name}: {told}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,42 +139,30 @@ class _Trial:
 class GangPlanner:
     """Plans gangs with the cycles of a scheduler."""
 
-    def __init__(self, engine: Engine, cycle: Cycle, books: Books) -> None:
+    def __init__(self, engine: Engine, books: Books) -> None:
         self._engine = engine
-        self._cycle = cycle
+        self._cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
         self._books = books
 
-    def plan(
-        self,
-        pods: Sequence[PodInfo],
-        gang: Gang,
-        needed: int,
-        *,
-        running_on: Iterable[str] = (),
-        may_evict: bool = True,
-    ) -> GangPlan:
-        """Return the first plan that places *needed* of *pods*, or else what came closest to it.
+    def plan(self, request: GangRequest, *, may_evict: bool = True) -> GangPlan:
+        """Return the first plan that places as many as needed, or else what came closest to it.
 
         Places without evictions go first, and domains before the whole cluster. Only a plan that
-        is enough has its members reserved for.
-
-        Args:
-            pods: members without a node.
-            gang: what they need.
-            needed: how many of them have to fit.
-            running_on: the nodes of members that have one.
-            may_evict: whether others may have to go.
+        is enough has its members reserved for. Others have to go only if it *may_evict* them.
         """
         best = GangPlan()
-        if len(pods) < needed:
+        if request.problem:
             return best
         refused_by: set[str] = set()
+        pods, needed = _largest_first(request.pods), request.needed
         for evicting in (False, True) if may_evict else (False,):
-            for domain in self._domains(gang, running_on):
+            domains = self._domains(request.gang, request.running_on)
+            for domain in domains:
                 plan = self._try_orders(pods, needed, _Trial(domain, evicting))
                 refused_by |= plan.refused_by
                 if plan.fitting >= needed:
-                    return plan
+                    others = () if request.gang.required_topology else domains
+                    return self._place_beyond(plan, others)
                 best = plan if plan.fitting >= best.fitting else best
             if not any(isinstance(one, Refused) and one.nomination for _, one in best.refused):
                 break
@@ -129,8 +173,13 @@ class GangPlanner:
         """Give back everything that *plan* has taken."""
         for pod, chosen in reversed(plan.placements):
             self._books.give_back(pod, chosen)
+        nominations = self._engine.nominations
         for pod, _ in plan.nominations:
-            self._engine.nominations.drop(pod.uid)
+            before = plan.room_before[pod.uid]
+            if before is None:
+                nominations.drop(pod.uid)
+            else:
+                nominations.nominate(pod, before)
 
     def _domains(self, gang: Gang, running_on: Iterable[str]) -> Iterator[Domain | None]:
         key = gang.required_topology or gang.preferred_topology
@@ -167,16 +216,30 @@ class GangPlanner:
             self.undo(plan)
         return plan
 
+    def _place_beyond(self, plan: GangPlan, domains: Iterable[Domain | None]) -> GangPlan:
+        """Place members that the gang can do without in other domains, if one is preferred only."""
+        with self._undone_if_it_breaks(plan):
+            for domain in domains:
+                left, plan.refused = plan.refused, []
+                for pod, _ in left:
+                    self._place(plan, pod, _Trial(domain, evicting=False))
+        return plan
+
+    @contextmanager
+    def _undone_if_it_breaks(self, plan: GangPlan) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self.undo(plan)
+            raise
+
     def _try(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
         plan = GangPlan(domain=trial.domain)
-        try:
+        with self._undone_if_it_breaks(plan):
             for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
                 self._place(plan, pod, trial)
                 if plan.fitting + left < needed:
                     break
-        except Exception:
-            self.undo(plan)
-            raise
         plan.refused_by = frozenset(
             name
             for _, why in plan.refused
@@ -190,7 +253,7 @@ class GangPlanner:
         if trial.domain is not None:
             state = CycleState()
             state.write(GANG_DOMAIN, trial.domain)
-        runtime = self._engine.runtimes[pod.scheduler_name]
+        runtime = self._engine.runtime_for(pod.scheduler_name)
         decision = self._cycle.decide(pod, runtime, state)
         if isinstance(decision, Chosen):
             status = self._books.reserve(pod, decision)
@@ -202,7 +265,24 @@ class GangPlanner:
                 plan.refused.append((pod, Failed(status)))
         elif trial.evicting and isinstance(decision, Refused) and decision.nomination is not None:
             # Those that come next must not count on the same room.
-            self._engine.nominations.nominate(pod, decision.nomination.node)
+            nominations = self._engine.nominations
+            plan.room_before[pod.uid] = nominations.node_of(pod.uid)
+            nominations.nominate(pod, decision.nomination.node)
             plan.nominations.append((pod, decision.nomination))
         else:
             plan.refused.append((pod, decision))
+
+
+def _largest_first(pods: Sequence[PodInfo]) -> list[PodInfo]:
+    """Return *pods* in an order that is theirs: by size, devices before CPUs; of equals by age."""
+    names = sorted({name for pod in pods for name in pod.requests}, key=_by_scarcity)
+
+    def size(pod: PodInfo) -> tuple[list[int], PodKey, str]:
+        amounts = [-pod.requests.get(name, 0) for name in names]
+        return amounts, replica_key(pod), pod.pod.metadata.creation_timestamp or _NOT_YET
+
+    return sorted(pods, key=size)
+
+
+def _by_scarcity(name: str) -> tuple[bool, str]:
+    return "/" not in name, name

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.scheduler_engine import BindsNothing, fill
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
-from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing.pods import running
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
@@ -28,14 +25,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.registry import Registry
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.numa.caches.contract import Changes
-
-
-class FirstOfEquals:
-    """Dice that always choose the first of the best nodes."""
-
-    def random(self, size: int) -> npt.NDArray[np.float64]:
-        """Return zeros."""
-        return np.zeros(size)
 
 
 class Scheduler:

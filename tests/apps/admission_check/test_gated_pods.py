@@ -38,7 +38,7 @@ async def test_a_group_is_let_in_as_a_whole(world: LabCluster) -> None:
     await world.runs("x", "y", "z")
     async with checking(world):
         await world.create(gated("a", "g"), gated("b", "g"))
-        await world.until(lambda: _is_said(world, "a", "1 of 2 pods fit: "))
+        await world.until(lambda: _is_said(world, "a", "1 of 2 needed pods fit; "))
         await world.create(gated("small", cpu="1"))
         await world.runs("small")
         assert not any(world.pod(name).spec.node_name for name in "ab")
@@ -70,9 +70,9 @@ async def test_jobs_wait_on_a_full_cluster_with_a_free_gpu_in_every_numa_node(
         await world.runs(*(f"r{number}" for number in range(4)))
         async with checking(world):
             await world.create(*(gated(name, "job", cpu="1", also=two) for name in "ab"))
-            await world.until(lambda: _is_said(world, "a", "0 of 2 pods fit: "))
+            await world.until(lambda: _is_said(world, "a", "0 of 2 needed pods fit; "))
             await world.delete("r0")
-            await world.until(lambda: _is_said(world, "a", "1 of 2 pods fit: "))
+            await world.until(lambda: _is_said(world, "a", "1 of 2 needed pods fit; "))
 
             await world.delete("r1")
 

@@ -260,7 +260,7 @@ class GangTrial:
         self._running.wire.writes_left = None
 
     @property
-    def scheduler(self) -> SchedulerProcess:
+    def process(self) -> SchedulerProcess:
         """The scheduler that runs now."""
         assert self._running is not None
         return self._running.process

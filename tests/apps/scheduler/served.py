@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from numakube.apps.host.access import Access
 from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.apps.scheduler.endpoints import Endpoints
-from numakube_lab.testing import RunningScheduler, without_election
+from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.kube.client import Client
+from numakube_lab.testing import without_election
+
+
+class Running(Protocol):
+    """A scheduler, and how it reaches the API server."""
+
+    @property
+    def process(self) -> SchedulerProcess:
+        """The scheduler."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """Its client."""
+        ...
 
 
 @asynccontextmanager
-async def served(running: RunningScheduler, port: int = 0) -> AsyncIterator[str]:
+async def served(running: Running, port: int = 0) -> AsyncIterator[str]:
     """Serve on loopback; return the URL."""
     process = running.process
     endpoints = Endpoints(process.scheduler, without_election(), running.client)

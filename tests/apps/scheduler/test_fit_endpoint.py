@@ -204,7 +204,7 @@ async def test_asking_again_after_a_restart_counts_those_who_have_come(world: La
 async def test_a_gang_is_asked_about_by_the_rules_of_its_group(
     world: LabCluster, session: aiohttp.ClientSession
 ) -> None:
-    """Enough of them, in one topology domain."""
+    """Enough of them, in one topology domain; those that run, and those that wait, count too."""
     for name in ("node-0", "node-1"):
         await world.client.patch(NODES, name, merge_patch({"metadata": {"labels": {RACK: name}}}))
     labels = {NAME_LABEL: "g", MIN_LABEL: "3"}
@@ -215,9 +215,14 @@ async def test_a_gang_is_asked_about_by_the_rules_of_its_group(
     assert answer["refused"][0]["reason"] == "gang default/g: there are 2 of 3 needed pods"
     await world.until(lambda: all(RACK in one.metadata.labels for one in _nodes(world)))
     answer = await ask(session, {**gang, "count": 3})
+    assert (answer["fits"], answer["placements"]) == (0, [])
+    told = "gang default/g: 2 of 3 needed pods fit; p-"
+    assert all(one["reason"].startswith(told) for one in answer["refused"])
 
-    assert answer["fits"] == 2
-    assert len({one["node"] for one in answer["placements"]}) == 1
+    await world.create(*(pod_document(name, "2", metadata=metadata) for name in "ab"))
+    await world.until(lambda: len(world.running[-1].process.scheduler.members) == 1)
+    answer = await ask(session, {**gang, "pod": pod_document("c", "2", metadata=metadata)})
+    assert answer["fits"] == 1
 
 
 async def test_pods_of_lower_priority_can_be_thought_away(

@@ -133,7 +133,7 @@ async def live_through(number: int, kinds: list[str]) -> None:
         await calm(trial, _CALM_SECONDS)
         assert not trial.wrong
         assert not trial.halves()
-        assert not trial.scheduler.mirror.assumed_count
+        assert not trial.process.mirror.assumed_count
         before = trial.placed()
         await trial.restart()
         await calm(trial, 3)

@@ -55,10 +55,10 @@ class Asker:
             return str(error)
         if answer.fits >= answer.wanted:
             return ""
-        reasons = [one.reason for one in answer.refused]
-        return (
-            f"{answer.fits} of {answer.wanted} pods fit: {reasons[0] if reasons else 'no reason'}"
-        )
+        reason = answer.refused[0].reason if answer.refused else "no reason"
+        if work.gang and not answer.fits:
+            return reason
+        return f"{answer.fits} of {answer.wanted} pods fit: {reason}"
 
     async def release(self, hold: str) -> None:
         """Give back what is kept under that name; raises as `reason_against` does."""

@@ -6,7 +6,7 @@ POST /v1/fit    {"pods": [POD, ...]}                        these pods, one afte
                 {..., "nodes": ["2x 2 sockets, 16 cores"]}  besides nodes that do not exist
                 {..., "nodes": [{"node": NODE}]}            of a node group
                 {..., "nodes": [{"like": "n1"}]}            or like one that is there
-                {..., "gang": true}                         by the rules of their pod group
+                {..., "gang": true}                         by the rules of their pod groups
                 {..., "preemption": true}                   if pods of lower priority made room
                 {..., "hold": {"name": "j", "seconds": 60}} and keep the room if all of them fit
 
@@ -15,6 +15,7 @@ Nothing is changed and no pod is evicted: but for a hold, the answer is true for
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,14 +27,15 @@ from numakube.api.fit import HOLD, PATH, STAND_IN, FitQuestion, PodSet
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies
-from numakube.insight.trial_placement import Trial, try_gang, try_pods
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
+from numakube.insight.trial_placement import Trial, trying
+from numakube.scheduling.gang_planning import GangRequest
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MissingGang, gang_key, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.node_groups import PREFIX, described_nodes, new_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.fit import Hold
     from numakube.api.nodes import Node
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.host.access import Access
+    from numakube.insight.trial_placement import Trials
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
+    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
 
     NewNode = tuple[Node, NodeResourceTopology]
 
@@ -66,6 +69,47 @@ class Holder(Protocol):
     def release(self, name: str) -> None:
         """Give back what is kept under that name."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The pods of a question.
+
+    Attributes:
+        pods: all of them, as they are tried.
+        missing: those that have not come, and for which no room is kept.
+    """
+
+    question: FitQuestion
+    pods: Sequence[PodInfo]
+    missing: Sequence[PodInfo]
+
+    @property
+    def has_room_kept(self) -> bool:
+        """Whether room for some of them is there already."""
+        return len(self.missing) < len(self.pods)
+
+    def of_gang(self, key: object) -> _Asked:
+        """Return those that belong to one gang."""
+        pods = [one for one in self.pods if gang_key(one) == key]
+        return _Asked(self.question, pods, [one for one in self.missing if gang_key(one) == key])
+
+    def known_with(self, members: Members) -> int:
+        """Return how many pods a gang has with these."""
+        new = len(self.missing) - len(self._uids & members.waiting.keys())
+        return max(members.known + new, len(self.pods))
+
+    def others_of(self, members: Members) -> Iterator[PodInfo]:
+        """Yield the members that wait besides these, and may be tried."""
+        for uid, pod in members.waiting.items():
+            if uid not in self._uids and not pod.pod.spec.scheduling_gates:
+                yield pod
+
+    @property
+    def _uids(self) -> set[str]:
+        """The uids that pods of the question have, those of pods that exist."""
+        sets = (one.pod for one in self.question.pod_sets)
+        return {one.metadata.uid for one in chain(self.question.pods, sets)}
 
 
 class Fit:
@@ -94,7 +138,7 @@ class Fit:
             raise web.HTTPBadRequest(text=str(error)) from None
         hold, holds = question.hold, self._holds
         missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
-        trials = self._try(question, missing, besides) if missing else []
+        trials = self._try(_Asked(question, pods, missing), besides) if missing else []
         if hold is not None and holds is not None:
             _keep(holds, hold, missing, trials)
         answer = _answer(trials, len(pods), kept=len(pods) - len(missing))
@@ -111,24 +155,35 @@ class Fit:
             limits = f"between 0 and {LONGEST_HOLD:.0f} seconds"
             raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
 
-    def _try(
-        self, question: FitQuestion, pods: list[PodInfo], besides: list[NewNode]
-    ) -> list[Trial]:
+    def _try(self, asked: _Asked, besides: list[NewNode]) -> list[Trial]:
+        question = asked.question
         preempting = question.preemption
-        gang = gang_of(pods[0], self._engine.cluster.objects) if question.gang else None
-        if isinstance(gang, MissingGang):
-            why = f"waiting for pod group {gang.name} to be created"
-            return [Trial(one, reason=why) for one in pods]
-        if gang is not None:
-            few = self._too_few(gang, pods)
-            return few or try_gang(self._engine, pods, gang, besides=besides, preempting=preempting)
-        alike = question.pod is not None
-        return try_pods(self._engine, pods, besides=besides, alike=alike, preempting=preempting)
+        with trying(self._engine, besides=besides, preempting=preempting) as trials:
+            if not question.gang:
+                return trials.pods(asked.missing, alike=question.pod is not None)
+            found: list[Trial] = []
+            for key in dict.fromkeys(map(gang_key, asked.missing)):
+                found += self._try_gang(trials, asked.of_gang(key))
+            return found
 
-    def _too_few(self, gang: Gang, pods: list[PodInfo]) -> list[Trial]:
-        known = max(self._members.of(pods[0]).known, len(pods))
-        why = f"gang {gang.name}: there are {known} of {gang.min_count} needed pods"
-        return [Trial(one, reason=why) for one in pods] if known < gang.min_count else []
+    def _try_gang(self, trials: Trials, asked: _Asked) -> list[Trial]:
+        """Try pods of one gang, beside those members that wait already."""
+        new, cluster = asked.missing, self._engine.cluster
+        gang, members = gang_of(new[0], cluster.objects), self._members.of(new[0])
+        if gang is None:
+            return trials.pods(new)
+        if isinstance(gang, MissingGang):
+            return _refuse(new, f"waiting for pod group {gang.name} to be created")
+        known = asked.known_with(members)
+        if known < gang.min_count:
+            few = f"there are {known} of {gang.min_count} needed pods"
+            return _refuse(new, f"gang {gang.name}: {few}")
+        others = (one for one in asked.others_of(members) if cluster.node_of(one.uid) is None)
+        request = GangRequest.of(gang, members, [*others, *new], cluster)
+        if asked.has_room_kept:
+            request = replace(request, needed=min(request.needed, len(request.pods)))
+        uids = {one.uid for one in new}
+        return [one for one in trials.gang(request) if one.pod.uid in uids]
 
     def _nodes_of(self, question: FitQuestion) -> list[NewNode]:
         if question.nodes and question.hold is not None:
@@ -150,7 +205,15 @@ class Fit:
         if len(wanted) > MOST_PODS:
             raise InvalidValue(f"pods: {len(wanted)}; there may be {MOST_PODS}")
         held = "" if hold is None else hold.name
-        return [PodInfo(_as_new(pod, next(self._numbers), held)) for pod in wanted]
+        return [PodInfo(_as_new(pod, self._uid_for(pod, held), held)) for pod in wanted]
+
+    def _uid_for(self, pod: Pod, hold: str) -> str:
+        """Return a uid that no pod of the cluster has, or that of a gang's member that waits."""
+        uid = pod.metadata.uid
+        waits = uid in self._members.of(PodInfo(pod)).waiting
+        if waits and not hold and self._engine.cluster.node_of(uid) is None:
+            return uid
+        return f"{STAND_IN}{next(self._numbers)}"
 
 
 def _wanted(question: FitQuestion) -> Iterator[Pod]:
@@ -162,15 +225,25 @@ def _wanted(question: FitQuestion) -> Iterator[Pod]:
     for one in sets:
         if not 1 <= one.count <= MOST_PODS:
             raise InvalidValue(f"count: {one.count} is not between 1 and {MOST_PODS}")
-    return chain(question.pods, *(copies(one.pod, one.count) for one in sets))
+    return chain(question.pods, *map(_pods_in, sets))
 
 
-def _as_new(pod: Pod, number: int, hold: str) -> Pod:
-    """Return *pod* as if it waited, with a uid that no pod of the cluster has."""
+def _pods_in(pods: PodSet) -> Iterable[Pod]:
+    """Return so many pods of a kind; one that exists stands for itself."""
+    exists = pods.count == 1 and pods.pod.metadata.uid
+    return [pods.pod] if exists else copies(pods.pod, pods.count)
+
+
+def _refuse(pods: Iterable[PodInfo], why: str) -> list[Trial]:
+    return [Trial(one, reason=why) for one in pods]
+
+
+def _as_new(pod: Pod, uid: str, hold: str) -> Pod:
+    """Return *pod* as if it waited."""
     meta = pod.metadata
     named = msgspec.structs.replace(
         meta,
-        uid=f"{STAND_IN}{number}",
+        uid=uid,
         namespace=meta.namespace or "default",
         annotations={HOLD: hold, **meta.annotations} if hold else meta.annotations,
     )
@@ -178,7 +251,7 @@ def _as_new(pod: Pod, number: int, hold: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=named, spec=spec)
 
 
-def _keep(holds: Holder, hold: Hold, missing: list[PodInfo], trials: list[Trial]) -> None:
+def _keep(holds: Holder, hold: Hold, missing: Sequence[PodInfo], trials: list[Trial]) -> None:
     """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
     if not hold.seconds:
         holds.release(hold.name)

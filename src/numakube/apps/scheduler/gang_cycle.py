@@ -22,7 +22,7 @@ from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.framework.status import unresolvable
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
 from numakube.values.printing import reason_of
 
@@ -53,18 +53,12 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 class _Attempt:
     """The members that are tried together, and where their places are booked."""
 
-    gang: Gang
+    request: GangRequest
     entries: Mapping[str, QueuedPod]
-    needed: int
     engine: Engine
     bindings: BindingCycle
     mirror: Mirror
     started: float
-
-    @property
-    def pods(self) -> list[PodInfo]:
-        """The members."""
-        return [entry.pod for entry in self.entries.values()]
 
     def placement(self, pod: PodInfo, chosen: Chosen) -> Placement:
         """Return a member on its way to the node that was chosen."""
@@ -141,29 +135,20 @@ class GangCycle:
         tasks: asyncio.TaskGroup,
         started: float,
     ) -> None:
-        under_way = {uid: node for uid in members.waiting if (node := self._mirror.assumed_on(uid))}
+        pods = [entry.pod for entry in entries]
         attempt = _Attempt(
-            gang,
+            GangRequest.of(gang, members, pods, self._engine.cluster),
             {entry.uid: entry for entry in entries},
-            max(gang.min_count - members.running - len(under_way), 1),
             self._engine,
             self._bindings,
             self._mirror,
             started,
         )
-        if unlike := _of_other_priority(attempt.pods, gang):
-            self._refuse(attempt, GangPlan(), unlike)
-            return
-        planner = GangPlanner(self._engine, self.cycle, attempt)
-        plan = planner.plan(
-            attempt.pods,
-            gang,
-            attempt.needed,
-            running_on=[*members.nodes, *under_way.values()],
-            may_evict=not any(map(self._preemptions.awaits_victims, attempt.pods)),
-        )
-        self._results.metrics.gang_attempts.labels(_result(plan, attempt.needed)).inc()
-        if plan.fitting < attempt.needed:
+        planner, needed = GangPlanner(self._engine, attempt), attempt.request.needed
+        waits = any(map(self._preemptions.awaits_victims, pods))
+        plan = planner.plan(attempt.request, may_evict=not waits)
+        self._results.metrics.gang_attempts.labels(_result(plan, needed)).inc()
+        if plan.fitting < needed:
             self._refuse(attempt, plan)
         elif plan.nominations:
             planner.undo(plan)
@@ -226,23 +211,17 @@ class GangCycle:
         for pod, nomination in plan.nominations:
             others = tuple(one for one in nomination.victims if one.uid not in victims)
             victims |= self._preemptions.follow(pod, Nomination(nomination.node, others), tasks)
-        message = f"gang {attempt.gang.name}: waiting for {len(victims)} evicted pods to leave"
+        name = attempt.request.gang.name
+        message = f"gang {name}: waiting for {len(victims)} evicted pods to leave"
         decision = self._nothing_tried(message)
         for entry in attempt.entries.values():
             self._put_back(attempt, entry, decision, message)
 
-    def _refuse(self, attempt: _Attempt, plan: GangPlan, about: str = "") -> None:
+    def _refuse(self, attempt: _Attempt, plan: GangPlan) -> None:
         """Put all members back with what keeps the gang from fitting."""
-        of = f"gang {attempt.gang.name}: "
-        if not plan.refused:
-            tried = f"{len(attempt.entries)} of {attempt.needed} needed pods can be tried"
-            message = of + (about or tried)
-            decision: Refused | Failed = self._nothing_tried(message)
-        else:
-            pod, decision = plan.refused[0]
-            fitting = f"{plan.fitting} of {attempt.needed} needed pods fit"
-            message = f"{of}{fitting}; {pod.name}: {decision.why}"
-        waits = any(map(self._preemptions.awaits_victims, attempt.pods))
+        message = plan.why_not(attempt.request)
+        decision = plan.refused[0][1] if plan.refused else self._nothing_tried(message)
+        waits = any(map(self._preemptions.awaits_victims, attempt.request.pods))
         for entry in attempt.entries.values():
             if not waits:
                 self._preemptions.give_up(entry.pod)
@@ -268,15 +247,6 @@ class GangCycle:
         message = message or alone.why
         self._results.tell_refused(entry, alone, message, started)
         self._results.put_back(entry, alone, message, started, refused_by)
-
-
-def _of_other_priority(pods: Sequence[PodInfo], gang: Gang) -> str:
-    """Say which member has not the priority of its group; kube-scheduler 1.37 refuses it too."""
-    for pod in pods:
-        if gang.priority is not None and pod.priority != gang.priority:
-            own = f"{pod.name} has priority {pod.priority}"
-            return f"{own}, but its pod group has {gang.priority}: they have to be the same"
-    return ""
 
 
 def _result(plan: GangPlan, needed: int) -> str:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.insight.how_many_fit import FirstOfEquals, book
-from numakube.scheduling.cycle import Attempt, Chosen, Cycle
+from numakube.insight.how_many_fit import book
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.belief import Extensible
 from numakube.scheduling.snapshot.pods import PodInfo

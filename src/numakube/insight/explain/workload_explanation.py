@@ -37,14 +37,12 @@ from numakube.insight.explain.pod_explanation import Options, explain
 from numakube.insight.how_many_fit import (
     MOST,
     EngineBooks,
-    FirstOfEquals,
     copies,
     place,
     room_for,
 )
 from numakube.insight.scheduler_engine import engine_of
-from numakube.scheduling.cycle import Cycle
-from numakube.scheduling.gang_planning import GangPlanner
+from numakube.scheduling.gang_planning import GangPlanner, GangRequest
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, amount_of
 
@@ -146,9 +144,9 @@ def _in_one_domain(workload: Workload, engine: Engine) -> Workload:
     pods = [PodInfo(one) for one in islice(workload.pods(), MOST)]
     if gang is None or not pods or not (gang.required_topology or gang.preferred_topology):
         return workload
-    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
-    planner = GangPlanner(engine, cycle, EngineBooks(engine))
-    plan = planner.plan(pods, gang, len(pods), running_on=workload.running_on, may_evict=False)
+    planner = GangPlanner(engine, EngineBooks(engine))
+    request = GangRequest(gang, pods, len(pods), workload.running_on)
+    plan = planner.plan(request, may_evict=False)
     planner.undo(plan)
     if plan.domain is None:
         return workload
