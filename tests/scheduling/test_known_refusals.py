@@ -7,9 +7,8 @@ from random import Random
 import pytest
 from tests.scheduling.test_nominated_verdicts import engine_of_nodes
 
-from numakube.insight.how_many_fit import FirstOfEquals
 from numakube.scheduling.assembly import Engine
-from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals, Refused
 from numakube.scheduling.plugins.rejection_guard import NODE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import pod
@@ -69,3 +68,19 @@ def test_a_node_that_rejected_a_pod_is_tried_again_when_its_time_is_over() -> No
 
     assert isinstance(refused, Refused)
     assert isinstance(decision, Chosen)
+
+
+def test_room_that_was_kept_for_others_is_found_when_it_is_given_back() -> None:
+    """Though no node has changed."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    cycle, asked = cycle_of(engine), PodInfo(pod("asked", cpu="2"))
+    kept = {f"{node}-{one}": node for node in engine.cluster.row_of for one in range(8)}
+    for name, node in kept.items():
+        engine.nominations.nominate(PodInfo(pod(name, cpu="2")), node)
+    refused = cycle.decide(asked, runtime)
+    for name in kept:
+        engine.nominations.drop(PodInfo(pod(name, cpu="2")).uid)
+
+    assert isinstance(refused, Refused)
+    assert isinstance(cycle.decide(asked, runtime), Chosen)

@@ -99,6 +99,7 @@ class KnownRefusals:
         if (
             known.nodes_generation != cluster.nodes_generation
             or known.evicting_may_help
+            or known.stamp[1] != self._nominations.generation
             or self._nominations
             or cluster.aside
             or not cluster.indexes.terms.is_empty
