@@ -42,9 +42,10 @@ from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.topology.foreseen import current_view
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of
-from numakube.topology.view import view_of
+from numakube.topology.view import NodeTopology, view_of
 from numakube.topology.volcano import as_nrt
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from numakube.insight.dra_devices import DraDevice
     from numakube.kubelet.node import KubeletNode
     from numakube.topology.pci_places import PciPlaces
-    from numakube.topology.view import NodeTopology
 
 NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"
 NOT_READY: Final = "NotReady"
@@ -122,11 +122,17 @@ class ClusterFacts:
         return self._pods_by_node.get(node, ())
 
     def view(self, node: str) -> NodeTopology | Unusable | None:
-        """Return what the NodeResourceTopology of *node* says; ``None`` if there is none."""
+        """Return what the NodeResourceTopology of *node* says; ``None`` if there is none.
+
+        What has happened as foreseen is in it, even if the exporter reports only surprises.
+        """
         if node not in self.topologies:
             return None
         if node not in self._views:
-            self._views[node] = view_of(self.topologies[node])
+            view = view_of(self.topologies[node])
+            if isinstance(view, NodeTopology) and view.heartbeat is not None:
+                view = current_view(view, self._bound.get(node, ()))
+            self._views[node] = view
         return self._views[node]
 
     def dra_devices(self, node: str) -> tuple[DraDevice, ...]:
@@ -170,11 +176,20 @@ class ClusterFacts:
 
     @cached_property
     def _pods_by_node(self) -> dict[str, tuple[Pod, ...]]:
+        running = {
+            node: tuple(pod for pod in pods if not has_ended(pod))
+            for node, pods in self._bound.items()
+        }
+        return {node: pods for node, pods in running.items() if pods}
+
+    @cached_property
+    def _bound(self) -> dict[str, list[Pod]]:
+        """Pods by node, ended ones too."""
         found: dict[str, list[Pod]] = {}
         for pod in self.pods:
-            if pod.spec.node_name and not has_ended(pod):
+            if pod.spec.node_name:
                 found.setdefault(pod.spec.node_name, []).append(pod)
-        return {node: tuple(pods) for node, pods in found.items()}
+        return found
 
     @cached_property
     def _dra_devices(self) -> DraDevices:

@@ -19,18 +19,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from numakube.api.pod_phase import has_ended
 from numakube.errors import InvalidValue
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.notation import read_holding, write_holding
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import holding_of, node_of, place, report_of
+from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.topology.exact_report import DeviceTable, ExactReport, Holding, UidHash
+    from numakube.topology.view import NodeTopology
+    from numakube.values.resources import Amounts
 
 
 def foreseen_text(model: KubeletNode, uid: str) -> str:
@@ -83,6 +88,47 @@ def state_after(
     # Its pods are known by their hashes already, and are hashed again.
     hashes = {uid_hash(uid): uid for uid in model.pods}
     return replace(after, pods={hashes[uid]: one for uid, one in after.pods.items()})
+
+
+def current_view(view: NodeTopology, pods: Iterable[Pod]) -> NodeTopology:
+    """Return *view* as it would be if its producer reported every change.
+
+    Args:
+        view: what a report says.
+        pods: those that the API has on the node, ended ones too.
+    """
+    exact = view.report
+    if exact is None or view.heartbeat is None:
+        return view
+    gone, foreseen = set(), {}
+    for pod in pods:
+        uid = uid_hash(pod.metadata.uid)
+        if has_ended(pod):
+            gone |= {uid} & exact.pods.keys()
+        elif uid not in exact.pods and pod.status is not None and pod.status.start_time:
+            holding = read_foreseen(pod.metadata.annotations, pod.metadata.uid, exact)
+            if holding is not None:
+                foreseen[uid] = holding
+    known = {uid_hash(pod.metadata.uid) for pod in pods}
+    for uid in exact.pods.keys() - known:
+        if any(overlap(exact.pods[uid], one) for one in foreseen.values()):
+            gone.add(uid)
+    after = state_after(exact, gone, foreseen) if gone or foreseen else None
+    return view if after is None else _with_state(view, exact, after)
+
+
+def _with_state(view: NodeTopology, before: ExactReport, after: ExactReport) -> NodeTopology:
+    old, new = (_free(one) for one in (before, after))
+    zones = tuple(
+        replace(zone, available=moved(zone, old.get(zone.id, {}), new.get(zone.id, {})))
+        for zone in view.zones
+    )
+    return replace(view, zones=zones, report=after)
+
+
+def _free(exact: ExactReport) -> dict[int, Amounts]:
+    model = node_of(exact)
+    return {} if isinstance(model, Unusable) else {one.id: one.available for one in zones_of(model)}
 
 
 def same_state(one: ExactReport, other: ExactReport) -> bool:

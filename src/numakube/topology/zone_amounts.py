@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machine import NumaNode
     from numakube.kubelet.node import KubeletNode
+    from numakube.topology.numa_zones import ZoneView
     from numakube.values.resources import Amounts
 
 
@@ -107,3 +108,17 @@ def _near(devices: _Devices, numa: NumaNode) -> Iterator[_Row]:
     for name, (healthy, free) in devices.items():
         if count := healthy.get(numa.id, 0):
             yield _Row(name, count, count, free.get(numa.id, 0))
+
+
+def moved(zone: ZoneView, before: Amounts, after: Amounts) -> Amounts:
+    """Return what *zone* has free if it changes as the model did, from *before* to *after*.
+
+    Only the difference is taken from the model, because producers count differently; what they
+    leave out is not made up.
+    """
+    if before == after:
+        return zone.available
+    return {
+        name: min(zone.allocatable[name], max(0, amount + after.get(name, 0) - before.get(name, 0)))
+        for name, amount in zone.available.items()
+    }

@@ -28,12 +28,15 @@ from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
+from numakube.topology.foreseen import current_view
 from numakube.topology.rebuild import report_of
+from numakube.topology.view import NodeTopology, view_of
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.node import KubeletNode
+    from numakube.values.resources import Amounts
 
 NODE = "n1"
 SILENCE = 60.0
@@ -266,6 +269,12 @@ class Walk:
         assert model is not None
         mine, true = _state(model), _state(self.site.node)
         return "" if mine == true else f"{mine} instead of {true}"
+
+    def free_for_tools(self) -> tuple[Amounts, ...]:
+        """Return what is free in each zone for a tool that lists everything now."""
+        view = view_of(self.stored)
+        assert isinstance(view, NodeTopology)
+        return tuple(zone.available for zone in current_view(view, self.api.values()).zones)
 
     def is_unsettled(self, cache: Predict) -> bool:
         """Tell whether the report names pods of which *cache* cannot know that they are gone.

@@ -27,6 +27,8 @@ def test_whatever_happens_the_belief_becomes_the_kubelets_state(
         fresh = walk.new_scheduler()
         for cache in (walk.cache, fresh):
             assert walk.wrong(cache) == "" or walk.is_unsettled(cache)
+        if walk.wrong(fresh) == "":
+            assert walk.free_for_tools() == walk.site.free
         if walk.rng.random() < 0.3:
             walk.start_exporter()
         if walk.rng.random() < 0.3:

@@ -105,6 +105,13 @@ def _a_report_that_says_it_is_old(world: Documents) -> Expected:
 
 
 @case
+def _an_exporter_of_surprises_that_is_silent_for_too_long(world: Documents) -> Expected:
+    annotations = world.topologies["node-1"]["metadata"].setdefault("annotations", {})
+    annotations["topology.numakube.dev/surprises-only"] = "300 2026-06-01T11:40:00Z"
+    return {"NUMA-NRT-SILENT": ("node-1", "20 minutes ago", "every 5 minutes")}
+
+
+@case
 def _a_kubelet_that_was_reconfigured_beside_its_state(world: Documents) -> Expected:
     text = "cpu_manager_state was written under the policy none"
     attribute = {"name": "topology.numakube.dev/state-files", "value": text}

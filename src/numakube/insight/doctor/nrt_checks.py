@@ -21,7 +21,7 @@ from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.view import NodeTopology, Producer, Unusable
-from numakube.values.display import amount_text
+from numakube.values.display import age_words, amount_text
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
+_CLOCKS_SECONDS: Final = 60
 _NEW_NODE_SECONDS: Final = 120
 _CONTROL_PLANE: Final = (
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
@@ -96,6 +97,19 @@ STALE: Final = Rule(
     title="A NodeResourceTopology says itself that it is old",
     why="The exporter cannot reach the kubelet; pods are placed by what was known before.",
     fix="kubectl get node NODE   # is the kubelet up? then the log of the exporter on that node",
+)
+SILENT: Final = Rule(
+    id="NUMA-NRT-SILENT",
+    severity=Severity.WARNING,
+    title="An exporter that reports only surprises has been silent for too long",
+    why=(
+        "It promised to write more often (--max-silence). If it is dead, nothing tells of pods that"
+        " got something else than the scheduler foresaw."
+    ),
+    fix=(
+        "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE   # does its exporter run?"
+        " restart it, and read its log"
+    ),
 )
 DRIFT: Final = Rule(
     id="NUMA-NRT-POLICY-DRIFT",
@@ -170,8 +184,8 @@ INEXACT: Final = Rule(
 )
 
 RULES: Final = (
-    CRD_MISSING, OLD_API, MISSING, UNUSABLE, ODD, STALE, DRIFT, UNKNOWN_POLICY, CAPACITY, ORPHAN,
-    NOT_LIVE, INEXACT,
+    CRD_MISSING, OLD_API, MISSING, UNUSABLE, ODD, STALE, SILENT, DRIFT, UNKNOWN_POLICY, CAPACITY,
+    ORPHAN, NOT_LIVE, INEXACT,
 )  # fmt: skip
 
 
@@ -242,6 +256,18 @@ def check_content(facts: ClusterFacts) -> Iterator[Finding]:
             yield about_report(UNUSABLE, name, view.reason, field="zones", fix=fix)
         elif view is not None:
             yield from _content(name, view)
+            yield from _silence(facts, name, view)
+
+
+def _silence(facts: ClusterFacts, name: str, view: NodeTopology) -> Iterator[Finding]:
+    """Tell of an exporter that has missed two heartbeats; clocks may differ a little."""
+    if view.heartbeat is None or view.stale:
+        return
+    age = age_seconds(facts, view.heartbeat.at)
+    if age is not None and age > 2 * view.heartbeat.seconds + _CLOCKS_SECONDS:
+        promised = age_words(view.heartbeat.seconds)
+        detail = f"it wrote {age_words(age)} ago and promised to every {promised}"
+        yield about_report(SILENT, name, detail, fix=SILENT.fix_for(NODE=name))
 
 
 def _content(name: str, view: NodeTopology) -> Iterator[Finding]:

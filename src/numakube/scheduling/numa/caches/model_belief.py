@@ -20,7 +20,7 @@ from numakube.topology.foreseen import foreseen_text, overlap
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import holding_of, node_of, place, remove_pod
-from numakube.topology.zone_amounts import zones_of
+from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport, Holding, UidHash
-    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 
@@ -314,7 +313,7 @@ class ExactBelief:
         if self._outlook is None:
             now = _free(model)
             available = tuple(
-                _moved(zone, self._reference.get(zone.id, {}), now.get(zone.id, {}))
+                moved(zone, self._reference.get(zone.id, {}), now.get(zone.id, {}))
                 for zone in self.topology.zones
             )
             self._outlook = Outlook(available, uses)
@@ -384,17 +383,3 @@ def _placed(model: KubeletNode, step: Placement, basis: Basis) -> bool:
 
 def _free(model: KubeletNode) -> PerId:
     return {zone.id: zone.available for zone in zones_of(model)}
-
-
-def _moved(zone: ZoneView, before: Amounts, after: Amounts) -> Amounts:
-    """Return what *zone* has free if it changes as the model did.
-
-    Only the difference is taken from the model, because producers count differently; what they
-    leave out is not made up.
-    """
-    if before == after:
-        return zone.available
-    return {
-        name: min(zone.allocatable[name], max(0, amount + after.get(name, 0) - before.get(name, 0)))
-        for name, amount in zone.available.items()
-    }
