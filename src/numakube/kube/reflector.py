@@ -1,9 +1,11 @@
 """Keep a store equal to a collection on the server, whatever happens in between.
 
 List, then watch from there; when the watch ends, watch again from the last version seen. Only when
-that is impossible (410, or a server that was away and may have lost its past) is everything listed
-again and compared, so that what was deleted meanwhile is noticed. Failures are waited out with
-growing, random pauses; nothing but cancellation ends a reflector.
+that is impossible (410, or a server that was away and may have lost its past) is everything read
+again and compared, so that what was deleted meanwhile is noticed. That is when all clients do so at
+once, and a state from the server's memory will not do; so it is streamed by a watch, which costs
+the server far less than such a list, and listed only where the server cannot do that. Failures are
+waited out with growing, random pauses; nothing but cancellation ends a reflector.
 
 Follows client-go's reflector (Kubernetes 1.36) with three differences: a dropped connection does
 not cause a new list, resource versions that went backwards do (client-go would wait for the server
@@ -120,8 +122,7 @@ class Reflector(Generic[T]):
             labels: a label selector.
             fields: a field selector.
             store: where to mirror to, if not to a new store.
-            streaming: have the server send the initial objects as events of the watch, which costs
-                it less memory; falls back to lists where the server does not know how.
+            streaming: have the server send the objects as events of the watch the first time too.
             timing: for tests and special cases.
             on_malformed: told of each object that cannot be decoded, besides the log.
             optional: nothing is amiss if the server lacks the kind; that is logged for the curious.
@@ -139,6 +140,7 @@ class Reflector(Generic[T]):
         self._labels = labels
         self._fields = fields
         self._streaming = streaming
+        self._can_stream = True
         self._timing = timing
         self._on_malformed = on_malformed
         self._optional = optional
@@ -164,7 +166,7 @@ class Reflector(Generic[T]):
                     await self._watch_on()
                     continue
                 await self._has_moved()
-                if self._streaming:
+                if self._can_stream and (self._streaming or not self._any_version_will_do):
                     await self._stream_all()
                 else:
                     await self._list_all()
@@ -204,8 +206,14 @@ class Reflector(Generic[T]):
                     rest = await self._gather_initial(batches)
             except TimeoutError:
                 raise _StreamingUnknown(f"{self}: initial events did not end in time") from None
-            self._apply(rest)
-            await self._follow(batches)
+            self._is_reached()
+            if not await self._has_moved():
+                self._apply(rest)
+                await self._follow(batches)
+
+    def _is_reached(self) -> None:
+        self.last_error = None
+        self._client.recovery.reached()
 
     async def _gather_initial(
         self, batches: AsyncIterator[list[WatchEvent[T]]]
@@ -245,8 +253,7 @@ class Reflector(Generic[T]):
             self._opened(since=self.resource_version, initial_events=False) as watch,
             contextlib.aclosing(watch.batches()) as batches,
         ):
-            self.last_error = None
-            self._client.recovery.reached()
+            self._is_reached()
             # Asked while the watch is open: a definition that changes after that ends it.
             if not await self._has_moved():
                 await self._check_history()
@@ -344,7 +351,7 @@ class Reflector(Generic[T]):
             self._any_version_will_do = False
             self.resource_version = ""
         if isinstance(failure, Invalid | BadRequest | Forbidden | _StreamingUnknown):
-            self._streaming = False
+            self._can_stream = False
         wait = self._backoff.next()
         if isinstance(failure, ApiError) and failure.retry_after is not None:
             wait = max(wait, min(failure.retry_after, self._timing.longest_backoff))
