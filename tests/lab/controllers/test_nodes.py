@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kube.patches import merge_patch
 from numakube.values.times import format_micro_time, format_time
 from numakube_lab.controllers.cluster.node_health import wanted_taints
-from numakube_lab.controllers.cluster.node_lifecycle import Nodes
+from numakube_lab.controllers.cluster.node_lifecycle import Nodes, Observed, reconcile
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers, choose_leftovers
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions, seconds_to_eviction
 
@@ -138,6 +139,18 @@ async def test_a_silent_node_becomes_unreachable_and_comes_back() -> None:
         back = {"type": "Ready", "status": "True", "lastHeartbeatTime": format_time(clock.now())}
         await lab.change(NODES, "a", {"status": {"conditions": [back]}}, "status")
         await lab.sees(NODES, "a", lambda one: not one.spec.taints)
+
+
+@pytest.mark.parametrize(("lease", "silence"), [(10, 50.0), (40, 50.0), (600, 750.0)])
+def test_a_node_may_be_silent_for_a_quarter_longer_than_its_lease(
+    lease: int, silence: float
+) -> None:
+    """As the usual 50 s are to a lease of 40 s; a short lease changes nothing."""
+    well = Node(status=NodeStatus(conditions=(NodeCondition(type="Ready", status="True"),)))
+    seen = Observed(node=well, silence=silence - 1, lease_seconds=lease, now=NOW)
+    plan = reconcile(seen)
+    assert (plan.actions, plan.again_after) == ((), 1.0)
+    assert reconcile(replace(seen, silence=silence)).actions
 
 
 async def test_pods_leave_an_unreachable_node_after_their_time() -> None:

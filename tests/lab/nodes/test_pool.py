@@ -19,7 +19,7 @@ from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.heartbeats import interval_for
+from numakube_lab.nodes.heartbeats import interval_for, lease_seconds_for
 from numakube_lab.nodes.node_pool import NodePool
 
 
@@ -95,9 +95,11 @@ async def test_leases_are_renewed_every_ten_seconds(lab: Lab) -> None:
 
 
 def test_many_nodes_are_renewed_less_often() -> None:
-    """At most every twenty seconds, which is half of what a lease allows."""
+    """Twice within a lease; leases are longer where a hundred renewals a second do not suffice."""
     assert interval_for(1) == pytest.approx(10, abs=0.1)
-    assert interval_for(1000) == interval_for(5000) == 20
+    assert interval_for(1000) == interval_for(2000) == 20
+    assert interval_for(30_000) == 300
+    assert [lease_seconds_for(nodes) for nodes in (1, 2000, 30_000)] == [40, 40, 600]
 
 
 async def test_a_name_can_be_had_once(lab: Lab) -> None:

@@ -156,7 +156,7 @@ def is_ready(node: Node) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
-def lease_of(plan: NodePlan, *, node_uid: str, now: datetime) -> Lease:
+def lease_of(plan: NodePlan, *, node_uid: str, now: datetime, seconds: int) -> Lease:
     """Return the lease by which a node says that it is alive."""
     return Lease(
         metadata=ObjectMeta(
@@ -168,12 +168,12 @@ def lease_of(plan: NodePlan, *, node_uid: str, now: datetime) -> Lease:
         ),
         spec=LeaseSpec(
             holder_identity=plan.name,
-            lease_duration_seconds=LEASE_SECONDS,
+            lease_duration_seconds=seconds,
             renew_time=format_micro_time(now),
         ),
     )
 
 
-def renewal(*, now: datetime) -> Document:
+def renewal(*, now: datetime, seconds: int) -> Document:
     """Return the merge patch that renews a lease."""
-    return {"spec": {"renewTime": format_micro_time(now)}}
+    return {"spec": {"renewTime": format_micro_time(now), "leaseDurationSeconds": seconds}}

@@ -24,7 +24,7 @@ from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.cgroups import NodeCgroups
 from numakube_lab.nodes.files import SYSFS, NodeFolder
 from numakube_lab.nodes.folders import FolderWatch
-from numakube_lab.nodes.heartbeats import Heartbeats
+from numakube_lab.nodes.heartbeats import Heartbeats, lease_seconds_for
 from numakube_lab.nodes.kubelet import KubeletState, LabKubelet
 from numakube_lab.nodes.node_addresses import MAX_NODES, NodeAddresses
 from numakube_lab.nodes.node_object import is_ready
@@ -141,8 +141,9 @@ class NodePool(Lifetime):
 
     async def add(self, *plans: NodePlan, tell: Callable[[str], None] = lambda _: None) -> None:
         """Start nodes; returns when they are registered. *tell* is called with the progress."""
+        lasting = lease_seconds_for(len(self._kubelets) + len(plans))
         for number, plan in enumerate(plans, 1):
-            self._create(plan)
+            self._create(plan, lasting)
             await self._open_sockets(plan.name)
             tell(f"{number} of {len(plans)} nodes are started")
             # A thousand of them take a while, in which others want to go on.
@@ -235,7 +236,7 @@ class NodePool(Lifetime):
         """Return as soon as a node has registered and has admitted the pods that it had."""
         await self._registered[name].wait()
 
-    def _create(self, plan: NodePlan) -> None:
+    def _create(self, plan: NodePlan, lease_seconds: int) -> None:
         name = plan.name
         if name in self._kubelets:
             raise ConfigError(f"node {name!r} is there already")
@@ -258,6 +259,7 @@ class NodePool(Lifetime):
             aligner_of=ModelAligner if sockets is None else sockets.attach,
             cgroups=cgroups,
         )
+        kubelet.reporter.lease_seconds = lease_seconds
         kubelet.start()
         self._kubelets[name] = kubelet
         self._registered[name] = asyncio.Event()

@@ -14,6 +14,7 @@ from numakube.values.times import format_time
 from numakube_lab.nodes.dra_driver import publish
 from numakube_lab.nodes.node_object import (
     LEASE_NAMESPACE,
+    LEASE_SECONDS,
     conditions,
     lease_of,
     node_document,
@@ -33,12 +34,17 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class NodeReporter:
-    """Writes one node's objects."""
+    """Writes one node's objects.
+
+    Attributes:
+        lease_seconds: how long others are to take the node for alive without a renewal.
+    """
 
     def __init__(self, client: Client, plan: NodePlan, addresses: NodeAddresses) -> None:
         self._client = client
         self._plan = plan
         self._addresses = addresses
+        self.lease_seconds = LEASE_SECONDS
         self._uid = ""
         self._reported: Offer | None = None
 
@@ -92,10 +98,13 @@ class NodeReporter:
         now = self._client.clock.now()
         try:
             await self._client.patch(
-                LEASES, self._plan.name, merge_patch(renewal(now=now)), namespace=LEASE_NAMESPACE
+                LEASES,
+                self._plan.name,
+                merge_patch(renewal(now=now, seconds=self.lease_seconds)),
+                namespace=LEASE_NAMESPACE,
             )
         except NotFound:
-            lease = lease_of(self._plan, node_uid=self._uid, now=now)
+            lease = lease_of(self._plan, node_uid=self._uid, now=now, seconds=self.lease_seconds)
             await self._client.create(LEASES, lease)
 
     async def unregister(self) -> None:

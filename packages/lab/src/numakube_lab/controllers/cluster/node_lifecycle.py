@@ -1,8 +1,10 @@
 """The life cycle of nodes: silent nodes are unreachable, unhealthy ones are tainted.
 
 Follows kube-controller-manager 1.35: a kubelet must renew its lease, or report its node's status,
-every 50 s (a new one within 60 s). Nothing is polled: each node is looked at when it changes, and
-once more when its silence would have lasted too long. There is no rate limit by zones.
+every 50 s (a new one within 60 s). Where leases last longer than the usual 40 s, as in labs of very
+many nodes, silence may last longer in proportion; kube-controller-manager has a flag for that.
+Nothing is polled: each node is looked at when it changes, and once more when its silence would have
+lasted too long. There is no rate limit by zones.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS: Final = 50.0
 STARTUP_GRACE_SECONDS: Final = 60.0
+LEASE_SECONDS: Final = 40
+_GRACE_PER_LEASE: Final = GRACE_SECONDS / LEASE_SECONDS
 LEASE_NAMESPACE: Final = "kube-node-lease"
 BY_NODE: Final = "node"
 """Finds pods by the node that they are on."""
@@ -52,10 +56,12 @@ class Observed:
 
     Attributes:
         silence: seconds since its kubelet was last heard of.
+        lease_seconds: how long its lease lasts.
     """
 
     node: Node
     silence: float
+    lease_seconds: int = LEASE_SECONDS
     pods: Sequence[Pod] = ()
     now: datetime
 
@@ -65,8 +71,8 @@ def reconcile(seen: Observed) -> Plan:
     node = seen.node
     if node.metadata.deletion_timestamp is not None:
         return NOTHING
-    grace = GRACE_SECONDS if condition(node, READY) else STARTUP_GRACE_SECONDS
-    left = grace - seen.silence
+    usual = GRACE_SECONDS if condition(node, READY) else STARTUP_GRACE_SECONDS
+    left = max(usual, _GRACE_PER_LEASE * seen.lease_seconds) - seen.silence
     if left <= 0:
         conditions = silenced(node, seen.now)
         if conditions != node.status.conditions:
@@ -148,6 +154,7 @@ class Nodes(Controller):
         self._pods = cluster.mirror(PODS)
         self._pods.indexed(BY_NODE, node_of)
         self._heard: dict[str, float] = {}
+        self._lasting: dict[str, int] = {}
         self._reports: dict[str, str | None] = {}
 
     def watch(self) -> None:
@@ -166,18 +173,30 @@ class Nodes(Controller):
         now = self.clock.monotonic()
         heard = self._heard.setdefault(key.name, now)
         pods = self._pods.store.select(BY_NODE, key.name) if ready_status(node) != "True" else ()
-        return reconcile(Observed(node=node, silence=now - heard, pods=pods, now=self.clock.now()))
+        lasting = self._lasting.get(key.name, LEASE_SECONDS)
+        seen = Observed(
+            node=node,
+            silence=now - heard,
+            lease_seconds=lasting,
+            pods=pods,
+            now=self.clock.now(),
+        )
+        return reconcile(seen)
 
     def _lease_changed(self, change: store.Change[Lease]) -> None:
         metadata = change.object.metadata
         if metadata.namespace == LEASE_NAMESPACE and not isinstance(change, Removed):
             self._heard[metadata.name] = self.clock.monotonic()
+            self._lasting[metadata.name] = (
+                change.object.spec.lease_duration_seconds or LEASE_SECONDS
+            )
 
     def _node_changed(self, change: store.Change[Node]) -> None:
         """Take a new heartbeat in a node's status for a sign of life."""
         name = change.object.metadata.name
         if isinstance(change, Removed):
             self._heard.pop(name, None)
+            self._lasting.pop(name, None)
             self._reports.pop(name, None)
             return
         ready = condition(change.object, READY)
