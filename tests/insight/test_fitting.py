@@ -147,7 +147,7 @@ class _Last:
         return np.full(size, 0.999)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_as_many_fit_as_can_be_placed_one_by_one(seed: int) -> None:
     """On every node, if it does not matter where the others are; else altogether."""

@@ -60,7 +60,7 @@ def test_equal_axes_can_meet_on_a_mask_that_none_of_them_has() -> None:
 
 
 @given(merge_inputs())
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_the_fast_merge_equals_the_definition(case: tuple[list[Axis], NumaInfo]) -> None:
     """Sets of masks give the same winner as walking all permutations."""
     axes, numa = case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ from numakube.kubelet.outcome import NO_ANSWER
 VECTORS = Path(__file__).parents[1] / "vectors"
 
 
+@functools.cache
 def scenarios(name: str) -> list[dict[str, Any]]:
     """Return the scenarios of a recording."""
     with gzip.open(VECTORS / name, "rt") as lines:

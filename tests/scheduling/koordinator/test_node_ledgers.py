@@ -175,7 +175,7 @@ class Turmoil(RuleBasedStateMachine):
 
 TestTurmoil = Turmoil.TestCase
 TestTurmoil.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

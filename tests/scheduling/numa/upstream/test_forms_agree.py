@@ -122,7 +122,7 @@ def pods(draw: st.DrawFn) -> PodInfo:
     return PodInfo(convert(Pod, tree))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(clusters(), st.lists(pods(), min_size=1, max_size=2))
 def test_all_nodes_at_once_get_the_answers_of_each_node(
     cluster: Cluster, waiting: list[PodInfo]
