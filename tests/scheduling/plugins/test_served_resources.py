@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.scheduling.plugins.mixed_pods import SHAPE, decide, device, names, offer
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.resource_slices import DeviceClass, DeviceClassSpec
+from numakube.scheduling.numa.topology_match import make_plugin
 from numakube.scheduling.plugins.arguments import DynamicResourcesArgs
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.testing import World, pod
 
 NAMED = "vendor.example/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
@@ -38,3 +41,35 @@ def test_the_gate_of_an_older_server_shows_in_its_classes(
     assert not plugin.serves(NAMED)
     objects.device_classes["gpu"] = DeviceClass(metadata=ObjectMeta(name="gpu"), spec=spec)
     assert {name for name in (NAMED, IMPLICIT, "cpu") if plugin.serves(name)} == served
+
+
+@pytest.fixture
+def without_plugin() -> World:
+    """Return a node whose GPUs only a DRA driver offers; NUMA node 0 is nearly used up."""
+    world = World()
+    for name in ("bare", "n"):
+        world.add_node(name, "single-numa-node", machine=SHAPE)
+    world.run(pod("old", "6"), "n")
+    offer(world, "n", device("near-0", 0), device("near-1", 1))
+    return world
+
+
+@pytest.mark.parametrize(("choice", "taken"), [("FirstFit", "near-0"), ("Aligned", "near-1")])
+def test_a_claim_serves_what_no_device_plugin_offers(
+    without_plugin: World, choice: str, taken: str
+) -> None:
+    """With the device that kube-scheduler takes, or with one near the CPUs."""
+    decision = decide(without_plugin, pod("p", "4", also={IMPLICIT: "1"}), deviceChoice=choice)
+    assert names(decision) == [taken]
+
+
+def test_upstream_mode_refuses_what_no_device_plugin_offers(without_plugin: World) -> None:
+    """The Go plugin takes a resource that is not allocatable on the node for missing there."""
+    scheduler = without_plugin.scheduler(
+        plugins={
+            "NodeResourceTopologyMatch": lambda given, handle: make_plugin(
+                {**given, "mode": "upstream"}, handle
+            )
+        }
+    )
+    assert "cannot align container" in scheduler.reasons(pod("p", "4", also={IMPLICIT: "1"}))

@@ -21,7 +21,7 @@ from numakube_lab.objects.admission_chain import (
     check_update,
 )
 from numakube_lab.objects.checks.cluster_view import ClusterView, Refused
-from numakube_lab.objects.checks.kind_rules import copy_json
+from numakube_lab.objects.checks.kind_rules import copy_json, sharing
 from numakube_lab.objects.rules_by_kind import rules_of
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def default(gvk: GVK, obj: Json) -> Json:
     """Return *obj* with the defaults of its kind filled in."""
     changed = copy_json(obj)
     rules_of(gvk).default(changed)
-    return _sharing(changed, obj)
+    return sharing(changed, obj)
 
 
 def prepare_create(gvk: GVK, obj: Json) -> Json:
     """Return a new object, which has its name, uid and time, with what a creation sets."""
     changed = copy_json(obj)
     rules_of(gvk).prepare_create(changed)
-    return _sharing(changed, obj)
+    return sharing(changed, obj)
 
 
 def prepare_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "", now: str = "") -> Json:
@@ -67,18 +67,7 @@ def prepare_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "", now
         rules.prepare_update(changed, old)
     elif subresource in rules.parts:
         rules.parts[subresource].prepare(changed, old, now)
-    return _sharing(changed, new)
-
-
-def _sharing(changed: Json, obj: Json) -> Json:
-    """Return *changed* with the very parts of *obj* that it equals, so that later steps see it."""
-    for key, value in changed.items():
-        before = obj.get(key)
-        if value == before:
-            changed[key] = before
-        elif isinstance(value, dict) and isinstance(before, dict):
-            changed[key] = _sharing(value, before)
-    return changed
+    return sharing(changed, new)
 
 
 def validate_create(gvk: GVK, obj: Json) -> list[FieldError]:

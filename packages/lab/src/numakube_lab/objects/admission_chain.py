@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube_lab.kinds import GVK, Json
 from numakube_lab.objects.checks.cluster_view import ClusterView, Refused
-from numakube_lab.objects.checks.kind_rules import copy_json
+from numakube_lab.objects.checks.kind_rules import copy_json, sharing
 from numakube_lab.objects.cluster.limit_ranges import (
     check_claim_limits,
     check_pod_limits,
@@ -98,7 +98,7 @@ def admit_update(
     if (gvk.group, gvk.kind, subresource) == ("", "Pod", ""):
         obj = copy_json(new)
         keep_priority(obj, old)
-        return _run((add_tolerations,), obj, view)
+        return _run((add_tolerations,), sharing(obj, new), view)
     if (gvk.group, gvk.kind, subresource) == ("", "Pod", "resize"):
         return _run((set_limits,), new, view)
     if (gvk.group, gvk.kind, subresource) == ("", "Service", ""):
@@ -132,4 +132,4 @@ def _run(steps: Iterable[Step], obj: Json, view: ClusterView) -> Json | Refused:
     for step in steps:
         if refused := step(changed, view):
             return refused
-    return changed
+    return sharing(changed, obj)

@@ -109,8 +109,14 @@ def _compare_maps(
     found: Comparison,
 ) -> None:
     for name in {**old, **new}:
-        below = compare(child_type(shape, name), old.get(name, ABSENT), new.get(name, ABSENT))
-        found.put(field_element(name), below)
+        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
+        if before is after:
+            continue
+        kind, element = child_type(shape, name), field_element(name)
+        if before is ABSENT:
+            found.added[element] = _presence(kind, after)
+        else:
+            found.put(element, compare(kind, before, after))
 
 
 def _compare_lists(

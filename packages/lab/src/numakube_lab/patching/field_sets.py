@@ -73,6 +73,8 @@ def contains(fields: FieldSet, path: Sequence[PathElement]) -> bool:
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
     """Return what is in either."""
+    if not one or not other:
+        return one or other
     merged = dict(one)
     for element, below in other.items():
         merged[element] = union(one[element], below) if element in one else below
@@ -108,6 +110,8 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
     """Return what is in *one* but not in *other* nor anywhere below a place of *other*."""
+    if not one or not other:
+        return one
     return _without_empty(
         {
             element: recursive_difference(below, other[element]) if element in other else below

@@ -36,6 +36,8 @@ class Call:
     Attributes:
         warnings: what the answer's Warning headers will say.
         now: tells the time; set by the router. A watch is answered for as long as it lasts.
+        resource: the resource that the request is about; only for requests that are about one.
+        rules: the rules of the resource's kind.
     """
 
     method: str
@@ -48,18 +50,12 @@ class Call:
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
     now: Callable[[], datetime] = _epoch
+    resource: Resource = field(init=False, repr=False)
+    rules: Rules = field(init=False, repr=False)
 
-    @property
-    def resource(self) -> Resource:
-        """The resource that the request is about; only for requests that are about one."""
-        assert self.served is not None  # noqa: S101 - the router looked it up
-        return self.served.resource
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of the resource's kind."""
-        assert self.served is not None  # noqa: S101 - the router looked it up
-        return self.served.rules
+    def serve(self, served: Served) -> None:
+        """Note what the request is about."""
+        self.served, self.resource, self.rules = served, served.resource, served.rules
 
     @property
     def namespace(self) -> str:

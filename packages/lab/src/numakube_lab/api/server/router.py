@@ -79,7 +79,7 @@ def _answer(state: State, call: Call) -> Reply | Stream | Awaited:
     served = _find(state, call.info)
     if served is None:
         return text_reply(404, NOT_FOUND_TEXT)
-    call.served = served
+    call.serve(served)
     if served.deprecation:
         call.warnings.append(served.deprecation)
     _check_verb(served, call.info)
