@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import signal
-import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
+from tests.apps.own_process import fetch, logged, own_process
 
 from numakube.apps.enforcer.enforcer_state_file import FILE
 from numakube.node.cgroups.group_files import CPUS
@@ -23,54 +21,28 @@ from numakube_lab.nodes.cgroups import group_of
 
 pytestmark = pytest.mark.timeout(300)
 
-PROGRAM = "from numakube.cli.main import main; main()"
-
 
 @contextlib.asynccontextmanager
-async def running(
-    world: EnforcedCluster, folder: Path, *options: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(world: EnforcedCluster, folder: Path, *options: str) -> AsyncIterator[Process]:
     """Run the program for the lab's node."""
     await world.cluster.pool.folder(NODE)
     tree = world.tree()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, "enforcer", "--log-format", "json"),
+    async with own_process(
+        "enforcer",
         *("--kubeconfig", str(world.cluster.site.kubeconfig), "--hostname", NODE),
         *("--cgroup-root", str(tree.root), "--sysfs", str(tree.root.parents[1])),
         *("--kubelet-state-dir", str(tree.root.parents[2]), "--state-dir", str(folder)),
         *("--bind-address", "127.0.0.1:0", "--nri-socket", str(folder / "nri.sock")),
         *options,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
+    ) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
-async def url_of(process: asyncio.subprocess.Process) -> str:
-    """Return where the program serves; every line of its log is an object."""
-    assert process.stderr is not None
-    async for line in process.stderr:
-        found: dict[str, str] = json.loads(line)
-        if found["event"] == "serving":
-            return found["url"]
-    raise AssertionError("it never served")
-
-
-async def ends(process: asyncio.subprocess.Process) -> None:
+async def ends(process: Process) -> None:
     """Tell it to end, which must succeed; otherwise its log says why it did not."""
     process.send_signal(signal.SIGTERM)
     _, log = await process.communicate()
     assert process.returncode == 0, log.decode()
-
-
-async def fetch(url: str) -> tuple[int, str]:
-    """Return status and text of an answer."""
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        return response.status, await response.text()
 
 
 async def is_ready(url: str) -> bool:
@@ -92,7 +64,7 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
         assert await world.cpus("bound") == "0-1"
 
         async with running(world, tmp_path) as process:
-            url = await url_of(process)
+            url = (await logged(process, "serving"))["url"]
             await until(lambda: is_ready(url))
             _, metrics = await fetch(f"{url}/metrics")
             assert 'numakube_enforcer_pods{kind="bound"} 1.0' in metrics
@@ -111,7 +83,7 @@ async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
         identity = pod.metadata.uid
         sandbox = Sandbox(id="s", uid=identity, namespace="default", name="bound")
         async with running(world, tmp_path, "--nri", "on") as process:
-            url = await url_of(process)
+            url = (await logged(process, "serving"))["url"]
             await runtime.connected.wait()
             await until(lambda: is_ready(url))
             assert await runtime.create(sandbox, container) == Cpu(cpus="0-1", quota=-1)

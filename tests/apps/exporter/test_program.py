@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 import signal
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
-import aiohttp
 import pytest
+from tests.apps.own_process import MEGABYTE, fetch, logged, own_process, peak_of
 
 from numakube.cli.main import run
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
-
-PROGRAM = "from numakube.cli.main import main; main()"
-MEGABYTE = 1024
 
 
 @pytest.fixture
@@ -28,29 +20,6 @@ async def site(sites: Opener) -> AsyncIterator[Site]:
     plans = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi, gpu 2"), "", "1.35")
     async with sites(SiteOptions(plans=plans, exporters=False)) as site:
         yield site
-
-
-async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, str]:
-    """Return the next event of that name in the program's log."""
-    assert process.stderr is not None
-    async for line in process.stderr:
-        found: dict[str, str] = json.loads(line)
-        if found["event"] == event:
-            return found
-    raise AssertionError(f"{event} was never logged")
-
-
-def peak_of(pid: int) -> int:
-    """Return the most memory that a process has had, in kB."""
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert peak is not None
-    return int(peak[1])
-
-
-async def fetch(url: str) -> tuple[int, str]:
-    """Return status and text of an answer."""
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        return response.status, await response.text()
 
 
 async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
@@ -63,13 +32,9 @@ async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
         *("--sysfs", str(node / "sys"), "--kubelet-state-dir", str(node)),
         *("--podresources-socket", str(sockets.pod_resources)),
         *("--kubelet-config-file", str(node / "config.yaml")),
-        *("--metrics-port", "0", "--log-format", "json"),
+        *("--metrics-port", "0"),
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, "exporter", *args),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
+    async with own_process("exporter", *args) as process:
         url = (await logged(process, "serving"))["url"]
         await logged(process, "object_written")
         assert await fetch(f"{url}/readyz") == (200, "ok")
@@ -89,10 +54,6 @@ async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
         process.send_signal(signal.SIGTERM)
         await logged(process, "exporter_ended")
         assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from asyncio.subprocess import Process
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import aiohttp
 import pytest
+from tests.apps.own_process import MEGABYTE, fetch, logged, own_process, peak_of
 from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import short_folder
 
@@ -22,51 +21,17 @@ from numakube.cli.main import run
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.testing import until
 
-PROGRAM = "from numakube.cli.main import main; main()"
-MEGABYTE = 1024  # of what the kernel tells in kB
 
-
-@contextlib.asynccontextmanager
-async def running(bed: Bed, folder: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+def running(bed: Bed, folder: Path, *flags: str) -> AbstractAsyncContextManager[Process]:
     """Run the program for *bed*, with sockets in *folder*."""
     root = bed.root
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, "sriov", "--log-format", "json"),
+    return own_process(
+        "sriov",
         *("--sysfs", str(root / "sys"), "--dev", str(root / "dev"), "--proc", str(root / "proc")),
         *("--config-file", str(root / "config.json"), "--plugins-registry-dir", str(folder)),
         *("--device-info-dir", str(root / "info"), "--bind-address", "127.0.0.1:0", *flags),
         env={**os.environ, "GRPC_TRACE": "http"},  # the library would log every frame
-        stderr=asyncio.subprocess.PIPE,
     )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, str]:
-    """Return the next event of that name; every line of the log is one."""
-    assert process.stderr is not None
-    async for line in process.stderr:
-        found: dict[str, str] = json.loads(line)
-        if found["event"] == event:
-            return found
-    raise AssertionError(f"{event} was never logged")
-
-
-async def fetch(url: str) -> tuple[int, str]:
-    """Return status and text of an answer."""
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        return response.status, await response.text()
-
-
-def peak_of(pid: int) -> int:
-    """Return the most memory that a process has had, in kB."""
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert peak is not None
-    return int(peak[1])
 
 
 def configure(bed: Bed, *pools: object) -> None:
