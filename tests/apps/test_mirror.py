@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.contract import Changes
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import pod_document
 from numakube_lab.faults import FaultKind, FaultRule
@@ -185,6 +188,21 @@ async def test_a_report_that_is_gone_leaves_a_node_without_data(
 
     await world.until(lambda: not has_data())
     assert mirror.missing() == ""
+
+
+async def test_reports_are_read_once_all_pods_are_known(world: LabCluster) -> None:
+    """What is left on a node would be worked out again for each pod otherwise."""
+    await world.start()  # which waits for the report
+    late = FaultRule(kind=FaultKind.FAIL, path="^/api/v1/pods", code=503, times=2)
+    world.site.faults.add(late)
+    mirror, known = Mirror(world.client, Cluster(), Predict()), list[bool]()
+    mirror.topologies.store.subscribe(lambda _: known.append(mirror.pods.synced.is_set()))
+    task = asyncio.create_task(mirror.run())
+    await world.until(lambda: not mirror.missing())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert known
+    assert all(known)
 
 
 async def test_devices_may_be_published_later_or_never(

@@ -126,7 +126,17 @@ class Mirror:
         """Keep the mirror up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors():
-                tasks.create_task(reflector.run(), name=f"mirror-{reflector}")
+                late = reflector in (self.topologies, self._numatopologies)
+                work = self._run_after_pods(reflector) if late else reflector.run()
+                tasks.create_task(work, name=f"mirror-{reflector}")
+
+    async def _run_after_pods(self, reflector: Reflector[Any]) -> None:
+        """Read reports once all pods are known.
+
+        The belief of a node is then worked out once, and not again for each pod on it.
+        """
+        await self.pods.synced.wait()
+        await reflector.run()
 
     def missing(self) -> str:
         """Say what is not known yet; empty once decisions can be made."""
