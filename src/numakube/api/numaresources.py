@@ -3,7 +3,8 @@
 `NUMAResourcesOperator` asks for an exporter on every node of some pools, `NUMAResourcesScheduler`
 for a scheduler. Names, fields and defaults are those of the NUMA Resources Operator, so its objects
 work unchanged. Four fields are ours: ``nodeSelector`` and ``sriov`` of a node group, for clusters
-without pools and for network devices, and ``profiles`` and ``extender`` of a scheduler. Both kinds
+without pools and for network devices, and ``profiles``, ``extender``, ``rebalancer`` and
+``admissionCheck`` of a scheduler. Both kinds
 are singletons with a fixed name.
 """
 
@@ -150,6 +151,21 @@ class ExtenderSpec(Wire, frozen=True):
     tls: str | None = None
 
 
+class RebalancerSpec(Wire, frozen=True):
+    """A rebalancer beside the scheduler; ``None`` leaves it to the default."""
+
+    replicas: int | None = None
+    moves_per_hour: int | None = None
+    quiet_hours: str = ""
+    dry_run: bool = False
+
+
+class AdmissionCheckSpec(Wire, frozen=True):
+    """An admission check beside the scheduler; ``None`` leaves it to the default."""
+
+    replicas: int | None = None
+
+
 class SchedulerProfile(Wire, frozen=True):
     """One more name for pods to give; *args* add to what the rest of the specification says."""
 
@@ -172,6 +188,8 @@ class SchedulerSpec(Wire, frozen=True):
     replicas: int | None = None
     profiles: tuple[SchedulerProfile, ...] = ()
     extender: ExtenderSpec | None = None
+    rebalancer: RebalancerSpec | None = None
+    admission_check: AdmissionCheckSpec | None = None
 
 
 class SchedulerStatus(Wire, frozen=True):

@@ -29,6 +29,8 @@ class ControllerManifest(ABC):
         cpu: what its container asks for.
         memory: the same of memory.
         memory_limit: the most memory that it may use.
+        scheduler: the account of the scheduler that it asks.
+        args: more arguments.
     """
 
     program: ClassVar[str]
@@ -39,6 +41,8 @@ class ControllerManifest(ABC):
     namespace: str = "numakube"
     image: str = IMAGE
     replicas: int = 2
+    scheduler: str = SCHEDULER
+    args: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,6 +53,14 @@ class ControllerManifest(ABC):
     def cluster_rules(self) -> list[dict[str, Any]]:
         """Return what it may do all over the cluster."""
 
+    def namespace_rules(self) -> list[dict[str, Any]]:
+        """Return what it may do in its own namespace: elect a leader, and ask the scheduler."""
+        return [
+            *lease_rules(self.name),
+            rule("", ["pods/proxy"], ["get", "create"]),
+            rule("", ["serviceaccounts/token"], ["create"], names=[account_for(self.scheduler)]),
+        ]
+
     def objects(self) -> list[dict[str, Any]]:
         """Return everything in the order of creation."""
         name = self.name
@@ -56,7 +68,7 @@ class ControllerManifest(ABC):
         return [
             account,
             *cluster_role(name, self.cluster_rules(), account),
-            *role(name, self.namespace, [*lease_rules(name), *_asking_rules()], account),
+            *role(name, self.namespace, self.namespace_rules(), account),
             self.deployment(),
         ]
 
@@ -91,6 +103,7 @@ class ControllerManifest(ABC):
                 f"--namespace={self.namespace}",
                 f"--bind-address=0.0.0.0:{port}",
                 "--insecure-serving",
+                *self.args,
             ],
             "ports": [{"name": "metrics", "containerPort": port}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
@@ -105,11 +118,3 @@ class ControllerManifest(ABC):
                 "capabilities": {"drop": ["ALL"]},
             },
         }
-
-
-def _asking_rules() -> list[dict[str, Any]]:
-    """Return what asking the scheduler takes."""
-    return [
-        rule("", ["pods/proxy"], ["get", "create"]),
-        rule("", ["serviceaccounts/token"], ["create"], names=[account_for(SCHEDULER)]),
-    ]

@@ -17,9 +17,11 @@ from numakube.manifests import (
     scheduler,
     secondary_scheduler,
 )
+from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.flow_control import flow_control
 from numakube.manifests.pod_template_parts import on_control_plane
 from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account, view_role
+from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
 
@@ -32,6 +34,10 @@ _WRITE: Final = (*READ, "create", "patch", "delete")
 _GROUP: Final = "nodetopology.openshift.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _DEFINITION: Final = "noderesourcetopologies.topology.node.k8s.io"
+_CONTROLLERS: Final = (
+    RebalancerManifest(scheduler=secondary_scheduler.NAME),
+    AdmissionCheckManifest(scheduler=secondary_scheduler.NAME),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +126,7 @@ class OperatorManifest:
 def cluster_rules() -> list[dict[str, Any]]:
     """Return what the operator does all over the cluster, and gives to what it runs."""
     definitions = "customresourcedefinitions"
-    return [
+    rules = [
         rule(_GROUP, ["numaresourcesoperators", "numaresourcesschedulers"], READ),
         rule(
             _GROUP,
@@ -142,6 +148,15 @@ def cluster_rules() -> list[dict[str, Any]]:
         *extender.cluster_rules(),
         *debug_access.debugging_rules(),
     ]
+    more = (one for each in _CONTROLLERS for one in each.cluster_rules())
+    return rules + [one for one in more if not any(_is_within(one, other) for other in rules)]
+
+
+def _is_within(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether *other* allows everything that *one* does."""
+    parts = ("apiGroups", "resources", "verbs")
+    whole = "resourceNames" not in other and all(part in other for part in parts)
+    return whole and all(set(one.get(part, "?")) <= set(other[part]) for part in parts)
 
 
 def namespace_rules() -> list[dict[str, Any]]:
@@ -157,4 +172,5 @@ def namespace_rules() -> list[dict[str, Any]]:
         *scheduler.lease_rules(secondary_scheduler.LEASE),
         *scheduler.lease_rules(LEASE),
         *extender.claim_rules(),
+        *(one for each in _CONTROLLERS for one in each.namespace_rules()),
     ]

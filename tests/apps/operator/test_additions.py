@@ -1,4 +1,4 @@
-"""What is ours in both objects: SR-IOV device plugins for node groups, and an extender."""
+"""What is ours in both objects: SR-IOV device plugins, an extender, and controllers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from tests.apps.operator.test_scheduler_plan import SCHEDULER_SETUP, scheduler_p
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.numaresources import (
+    AdmissionCheckSpec,
     ExtenderSpec,
     MachineConfigPool,
     MachineConfigPoolSpec,
     NodeGroup,
     NodeGroupConfig,
     NUMAResourcesScheduler,
+    RebalancerSpec,
     SchedulerSpec,
     SriovGroup,
 )
@@ -59,6 +61,7 @@ pytestmark = pytest.mark.timeout(240)
 RESOURCE: dict[str, Any] = {"resourceName": "vfs", "selectors": {"isRdma": False}}
 PLUGIN = "numaresources-sriov-worker"
 EXTENDER = "numaresources-extender"
+OTHERS = ("numakube-rebalancer", "numakube-admission-check")
 
 
 def group(*resources: dict[str, Any], **more: Any) -> NodeGroup:
@@ -175,6 +178,24 @@ def test_an_extender_comes_with_the_configuration_that_a_kube_scheduler_needs() 
     assert "--insecure-serving" in container["args"]
 
 
+def test_controllers_come_when_they_are_asked_for() -> None:
+    """As the object says, and they ask the operator's own scheduler."""
+    assert not set(OTHERS) & applied(scheduler_plan(), "Deployment").keys()
+    rebalancer = RebalancerSpec(moves_per_hour=3, quiet_hours="08:00-18:00", dry_run=True)
+    plan = scheduler_plan(rebalancer=rebalancer, admission_check=AdmissionCheckSpec(replicas=1))
+    made = applied(plan, "Deployment")
+    (container,) = made[OTHERS[0]]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/numakube:1"
+    told = ["--moves-per-hour=3", "--quiet-hours=08:00-18:00", "--dry-run"]
+    assert container["args"][-3:] == told
+    assert [made[name]["spec"]["replicas"] for name in OTHERS] == [2, 1]
+    for name in OTHERS:
+        tokens = [one for one in applied(plan, "Role")[name]["rules"] if "resourceNames" in one]
+        assert tokens[-1]["resourceNames"] == ["secondary-scheduler-debug"]
+    assert [one.get("name") for one in plan.status["relatedObjects"]][-2:] == list(OTHERS)
+    assert plan.verdict.state is State.PROGRESSING
+
+
 def deployment(name: str, *, available: bool = True, owner: str = "s") -> Deployment:
     """Return a Deployment that an operator has made."""
     condition = DeploymentCondition(type="Available", status=str(available))
@@ -240,7 +261,7 @@ async def of_plugins(client: Client) -> list[str]:
     for kind in kinds:
         found += (await client.list(kind, namespace=NAMESPACE)).items
     names = [str(one["metadata"]["name"]) for one in found]
-    return [name for name in names if name.startswith(("numaresources-sriov", EXTENDER))]
+    return [name for name in names if name.startswith(("numaresources-sriov", EXTENDER, *OTHERS))]
 
 
 async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_off(
@@ -252,12 +273,13 @@ async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_
     asked = wanted_exporters(**everywhere, sriov={"resources": [RESOURCE]})
     await client.create(OPERATORS.raw, asked)
     extender = {"replicas": 1, "tls": "Disabled"}
-    await client.create(SCHEDULERS.raw, wanted_scheduler(extender=extender))
+    more = {"rebalancer": {"replicas": 1, "dryRun": True}, "admissionCheck": {"replicas": 1}}
+    await client.create(SCHEDULERS.raw, wanted_scheduler(extender=extender, **more))
     exporters = await in_state(client, OPERATORS, "Available")
     await in_state(client, SCHEDULERS, "Available")
     related = {one["name"] for one in exporters["status"]["relatedObjects"]}
     assert any(name.startswith("numaresources-sriov-nodes-") for name in related)
-    assert len(await of_plugins(client)) == 9
+    assert len(await of_plugins(client)) == 13
 
     async def offered() -> bool:
         report = await client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")
@@ -266,7 +288,7 @@ async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_
     await until(offered)
     without = merge_patch({"spec": {"nodeGroups": [everywhere]}})
     await client.patch(OPERATORS.raw, "numaresourcesoperator", without)
-    without = merge_patch({"spec": {"extender": None}})
+    without = merge_patch({"spec": {"extender": None, **dict.fromkeys(more)}})
     await client.patch(SCHEDULERS.raw, "numaresourcesscheduler", without)
 
     async def gone() -> bool:

@@ -11,8 +11,11 @@ from tests.apps.rebalancer.fragmented import cordon, fragmented, on
 from numakube.apps.rebalancer.moving import CORDONED, Mover
 from numakube.insight.defrag.plan import Move, Step
 from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
+from numakube.kube.subresources import evict_pod
 from numakube.testing import until
+from numakube.values.times import format_time
 from numakube_lab.testing import LabCluster
 
 
@@ -57,6 +60,25 @@ async def test_a_pod_that_may_not_leave_or_has_no_place_ends_it(world: LabCluste
     assert "has no node: 0/2 nodes are available" in departure
     await world.until(lambda: on(world, "node-0") == {"a", "b"})
     assert await cordoned(world) == {"node-1"}
+
+
+async def test_a_move_whose_process_was_killed_is_ended_by_the_next_run(world: LabCluster) -> None:
+    """The pod that it evicted still goes where it should; only then the node is opened again."""
+    await world.running[0].end()
+    left = {CORDONED: format_time(world.client.clock.now())}
+    change = {"metadata": {"annotations": left}, "spec": {"unschedulable": True}}
+    await world.client.patch(NODES, "node-0", merge_patch(change))
+    one = next(pod for pod in world.pods.store if pod.metadata.labels.get("app") == "a")
+    await evict_pod(world.client, ObjectKey("default", one.metadata.name), uid=one.metadata.uid)
+    await world.until(lambda: on(world, "node-0") == {"b"})
+    told: list[str] = []
+    again = asyncio.create_task(mover(world, told).lift_leftovers())
+    await until(lambda: told, lambda lines: any("has no node yet" in line for line in lines))
+    assert await cordoned(world) == {"node-0"}
+    await world.start()
+    assert await again == []
+    await world.until(lambda: "a" in on(world, "node-1"))
+    assert await cordoned(world) == set()
 
 
 async def test_an_interrupted_move_leaves_no_node_cordoned(world: LabCluster) -> None:

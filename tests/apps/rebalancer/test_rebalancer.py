@@ -9,15 +9,30 @@ from tests.apps.rebalancer.fragmented import fragmented, on
 from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.rebalancer.process import RebalancerProcess
 from numakube.apps.rebalancer.settings import RebalancerSettings
+from numakube.kube.catalog import resource_of
+from numakube.kube.client import Client
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.subresources import request_token
+from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster
 
 
-def rebalancer(world: LabCluster, **settings: object) -> RebalancerProcess:
+def rebalancer(client: Client, **settings: object) -> RebalancerProcess:
     """Return one that is alone."""
     alone = LeaseSettings(leader_elect=False)
     told = RebalancerSettings(lease=alone, stranded=False, **settings)  # type: ignore[arg-type]
-    return RebalancerProcess(told, world.client)
+    return RebalancerProcess(told, client)
+
+
+async def deployed(world: LabCluster) -> Client:
+    """Return a client with exactly the rights that the rebalancer is deployed with."""
+    manifest = RebalancerManifest(namespace="default")
+    for document in manifest.objects():
+        if document["kind"] != "Deployment":
+            await world.client.create(resource_of(document), document)
+    token = await request_token(world.client, ObjectKey("default", manifest.name))
+    return world.site.connect(token=token.token)
 
 
 async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> list[str]:
@@ -30,18 +45,18 @@ async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> 
 
 
 async def test_room_is_made_for_a_pod_that_waits() -> None:
-    """After a dry run has told it; in quiet hours, and without moves left, nothing moves."""
-    async with fragmented() as world:
+    """After a dry run has told it, with the shipped rights; in quiet hours nothing moves."""
+    async with fragmented(rbac=True) as world, await deployed(world) as client:
         await world.create(pod_document("late", "3"))
         await world.refuses("late")
-        dry = rebalancer(world, dry_run=True)
+        dry = rebalancer(client, dry_run=True)
         await dry.turn()
         (note,) = await events(dry, world, "WouldMove")
         assert note == "would move from node-0 to node-1 so that default/late fits"
-        quiet = rebalancer(world, quiet_hours="00:00-12:00,12:00-00:00")
+        quiet = rebalancer(client, quiet_hours="00:00-12:00,12:00-00:00")
         assert await quiet.turn() == ""
         assert on(world, "node-0") == {"a", "b"}
-        process = rebalancer(world, moves_per_hour=1)
+        process = rebalancer(client, moves_per_hour=1)
         assert await process.turn() == ""
         await world.runs("late")
         (note,) = await events(process, world, "Moved")
@@ -53,7 +68,7 @@ async def test_a_plan_that_fails_is_given_up_and_followed_by_a_pause() -> None:
     async with fragmented() as world:
         await world.create(pod_document("late", "3"))
         await world.refuses("late")
-        process = rebalancer(world, patience=1.0)
+        process = rebalancer(world.client, patience=1.0)
         await world.running[0].end()
         assert "has no node" in await process.turn()
         (note,) = await events(process, world, "RebalancingStopped")

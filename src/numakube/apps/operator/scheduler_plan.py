@@ -1,9 +1,9 @@
-"""From a NUMAResourcesScheduler and the present state to a scheduler, and an extender if wanted."""
+"""From a NUMAResourcesScheduler and the present state to a scheduler, and what goes with it."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
+from numakube.apps.operator.controllers_plan import controller_objects, wanted_controllers
 from numakube.apps.operator.exporters_plan import PAUSE
 from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.apps.operator.status_conditions import (
@@ -89,6 +90,7 @@ class SchedulerSeen:
     Attributes:
         deployment: the scheduler's.
         extender: the extender's.
+        others: those of rebalancer and admission check, by their names.
         made: everything that operators have made.
     """
 
@@ -96,6 +98,7 @@ class SchedulerSeen:
     nodes: tuple[Node, ...] = ()
     deployment: Deployment | None = None
     extender: Deployment | None = None
+    others: Mapping[str, Deployment] = field(default_factory=dict)
     made: tuple[Made, ...] = ()
 
 
@@ -132,7 +135,11 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
         api_ports=setup.api_ports,
     )
     owner = msgspec.to_builtins(wanted)
-    documents = [*manifest.objects(), *extender_objects(spec, setup)]
+    documents = [
+        *manifest.objects(),
+        *extender_objects(spec, setup),
+        *controller_objects(spec, setup.namespace, setup.pull_policy),
+    ]
     operands = [Apply(owned(document, owner)) for document in documents]
     return Plan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
@@ -299,6 +306,10 @@ def _verdict(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> Verdic
     if spec.extender is not None and not _is_available(seen.extender):
         text = f"{namespace}/{EXTENDER} is updating"
         return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
+    for one in wanted_controllers(spec, namespace):
+        if not _is_available(seen.others.get(one.name)):
+            text = f"{namespace}/{one.name} is updating"
+            return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
     return Verdict(state=State.AVAILABLE, extras=(extra,))
 
 
@@ -310,7 +321,11 @@ def _status(
     spec: SchedulerSpec, namespace: str, scheduler_name: str, seconds: int
 ) -> dict[str, Any]:
     deployment = NamespacedName(namespace=namespace, name=NAME)
-    names = (NAME,) if spec.extender is None else (NAME, EXTENDER)
+    names = [
+        NAME,
+        *([EXTENDER] if spec.extender is not None else ()),
+        *(one.name for one in wanted_controllers(spec, namespace)),
+    ]
     related = [
         RelatedObject(resource="namespaces", name=namespace),
         *(

@@ -249,6 +249,7 @@ class SchedulerView:
             nodes=tuple(self._watched.nodes.store.values()),
             deployment=deployments.get(SCHEDULER_DEPLOYMENT),
             extender=deployments.get(EXTENDER),
+            others=deployments,
             made=self._watched.made(),
         )
         return plan_scheduler(seen, self._setup)

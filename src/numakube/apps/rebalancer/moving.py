@@ -8,7 +8,7 @@ Pods leave by the eviction API, so that the API server applies their disruption 
 moves, the nodes that the plan keeps its replacement off are cordoned, with the annotation
 `CORDONED` that says since when. However a step ends, by success, by a refusal or by
 cancellation, its nodes are uncordoned. Only a process that is killed leaves them cordoned, which is
-why every run begins with `Mover.lift_leftovers`.
+why every run begins with `Mover.lift_leftovers`: it ends the move that was under way.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 CORDONED: Final = "numakube.dev/cordoned-for-move"
 """Annotation of nodes that a plan has cordoned: since when."""
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _PAUSE_SECONDS: Final = 0.5
 _BUDGET_PAUSE_SECONDS: Final = 5.0
 
@@ -84,15 +85,34 @@ class Mover:
     async def lift_leftovers(self, *, older_than: float = 0.0) -> list[str]:
         """Uncordon the nodes that a process which was killed has left cordoned.
 
+        A pod that it evicted may still have no replacement on a node. As long as that process would
+        have waited for it, the nodes stay cordoned, so that it goes where it should.
+
         Return those that have been cordoned for less than *older_than* seconds: somebody may be
         moving their pods now.
         """
         nodes = [one for one in (await self.client.list(NODES)).items if _ours(one)]
         before = self.client.clock.now() - timedelta(seconds=older_than)
         recent = [one.metadata.name for one in nodes if older_than and _since(one) > before]
-        for name in (one.metadata.name for one in nodes if one.metadata.name not in recent):
+        left = [one for one in nodes if one.metadata.name not in recent]
+        await self._settle(left)
+        for name in (one.metadata.name for one in left):
             await self._set_cordon(name, cordoned=False, why="left behind by an interrupted run")
         return recent
+
+    async def _settle(self, nodes: list[Node]) -> None:
+        """Wait until pods that were made since *nodes* were cordoned have their nodes."""
+        since = max(map(_since, nodes), default=_LONG_AGO)
+        told = set[str]()
+        while (self.client.clock.now() - since).total_seconds() < self.patience:
+            pods = (await self.client.list(PODS)).items
+            waiting = {one.metadata.name for one in pods if _is_replacement(one, since)}
+            for name in sorted(waiting - told):
+                self._say(f"pod/{name} has no node yet: waiting, as the interrupted run did")
+            if not waiting:
+                return
+            told |= waiting
+            await self.client.clock.sleep(_PAUSE_SECONDS)
 
     async def _cordon_only(self, nodes: Collection[str]) -> None:
         for name in sorted(self._cordoned - set(nodes)):
@@ -187,12 +207,20 @@ def _ours(node: Node) -> bool:
     return CORDONED in node.metadata.annotations
 
 
+def _is_replacement(pod: Pod, since: datetime) -> bool:
+    """Tell whether *pod* may replace one that was evicted after *since*, and has no node yet."""
+    meta = pod.metadata
+    made = parse_time(meta.creation_timestamp) if meta.creation_timestamp else _LONG_AGO
+    # Times of objects have whole seconds.
+    return bool(meta.controller) and not pod.spec.node_name and made >= since.replace(microsecond=0)
+
+
 def _since(node: Node) -> datetime:
     """Return since when *node* is cordoned for a move; long ago if that cannot be read."""
     try:
         return parse_time(node.metadata.annotations[CORDONED])
     except InvalidValue:
-        return datetime.min.replace(tzinfo=UTC)
+        return _LONG_AGO
 
 
 def _is_taken(pod: Pod) -> bool:

@@ -73,7 +73,13 @@ _SEPARATE: Final[Mapping[str, str]] = {
     "PodDisruptionBudget": "podDisruptionBudget",
 }
 """Kinds that can be left out of every component."""
-_PORTS: Final = {"exporter": "metrics-port", "scheduler": "metrics", "extender": "health"}
+_PORTS: Final = {
+    "exporter": "metrics-port",
+    "scheduler": "metrics",
+    "extender": "health",
+    "admission-check": "metrics",
+    "rebalancer": "metrics",
+}
 """What the Prometheus operator scrapes."""
 
 
