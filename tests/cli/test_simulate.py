@@ -142,18 +142,20 @@ def test_a_change_is_compared_with_the_cluster_as_it_is(numakube: Run, bundle: P
 
 
 def test_arms_are_schedulers_times_policies(numakube: Run, mix: Path) -> None:
-    """Every scheduler is run with every policy and scope, side by side."""
+    """Every scheduler is run with every policy and scope; the policy none knows no scopes."""
     ended = numakube(
         "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler", "least-allocated",
-        "--policy", "restricted", "--policy", "single-numa-node", "--scope", "pod", "-o", "json",
-        "-j", 1,
+        "--policy", "none", "--policy", "single-numa-node", "--scope", "pod",
+        "--scope", "container", "-o", "json", "-j", 1,
     )  # fmt: skip
     arms = [one["arm"] for one in json.loads(ended.out)["arms"]]
     assert arms == [
-        "numakube, policy=restricted, scope=pod",
+        "numakube, policy=none, scope=pod",
         "numakube, policy=single-numa-node, scope=pod",
-        "least-allocated, policy=restricted, scope=pod",
+        "numakube, policy=single-numa-node, scope=container",
+        "least-allocated, policy=none, scope=pod",
         "least-allocated, policy=single-numa-node, scope=pod",
+        "least-allocated, policy=single-numa-node, scope=container",
     ]
 
 

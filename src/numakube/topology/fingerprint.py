@@ -37,7 +37,11 @@ def fingerprint_of(pods: Iterable[tuple[str, str]]) -> str:
 
 
 def _digest(pods: Iterable[tuple[str, str]]) -> str:
-    hashes = sorted(_pod_hash(namespace, name) for namespace, name in pods)
+    return _digest_of(tuple(sorted([_pod_hash(namespace, name) for namespace, name in pods])))
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(hashes: tuple[int, ...]) -> str:
     return f"{xxh64(struct.pack(f'<{len(hashes)}Q', *hashes)):016x}"
 
 

@@ -6,7 +6,7 @@ one model share it, so that it is parsed once; their memory, which differs by so
 the next, is apart. A machine that no shape describes lists its cores.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Final, NamedTuple
 
@@ -55,6 +55,25 @@ def as_the_kubelet_sees_it(machine: Machine) -> Machine:
 
     Core ids and cache ids of real machines have gaps; without them most machines have a shape.
     """
+    return _seen(_Itself(machine))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Itself:
+    """A machine compared by identity: by content costs more than most of what is asked about it."""
+
+    machine: Machine
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.machine is other.machine
+
+    def __hash__(self) -> int:
+        return id(self.machine)
+
+
+@lru_cache(maxsize=64)
+def _seen(one: _Itself) -> Machine:
+    machine = one.machine
     return _as_the_kubelet_sees_it(machine.nodes, machine.cpu_count, machine.socket_count)
 
 
@@ -89,6 +108,12 @@ def _cache_ranks(nodes: tuple[NumaNode, ...]) -> dict[int | None, int]:
 
 def write_structure(machine: Machine) -> str | MachineTable:
     """Return the CPUs and distances of *machine*."""
+    return _written(_Itself(machine))
+
+
+@lru_cache(maxsize=64)
+def _written(one: _Itself) -> str | MachineTable:
+    machine = one.machine
     bare = tuple(replace(node, memory_bytes=0, hugepages=()) for node in machine.nodes)
     return _write_structure(bare, machine.cpu_count, machine.socket_count)
 

@@ -5,6 +5,7 @@ For tests, benchmarks and simulations, where the model is the node.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numakube.api.meta import ObjectMeta
@@ -77,10 +78,15 @@ def _zone(zone: ZoneAmounts, distances: Mapping[int, int]) -> Zone:
     resources = tuple(
         ZoneResource(
             name=name,
-            capacity=str(quantity_of(name, zone.capacity[name])),
-            allocatable=str(quantity_of(name, zone.allocatable[name])),
-            available=str(quantity_of(name, zone.available[name])),
+            capacity=_text(name, zone.capacity[name]),
+            allocatable=_text(name, zone.allocatable[name]),
+            available=_text(name, zone.available[name]),
         )
         for name in zone.available
     )
     return Zone(name=zone_name(zone.id), type=ZONE_TYPE_NODE, costs=costs, resources=resources)
+
+
+@lru_cache(maxsize=16384)
+def _text(name: str, amount: int) -> str:
+    return str(quantity_of(name, amount))

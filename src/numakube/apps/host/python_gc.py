@@ -22,11 +22,16 @@ _RARELY: Final = (100_000, 20, 100)
 def quiet_collector() -> Iterator[None]:
     """Let the collector work rarely, and not on what exists already, while the body runs."""
     before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_RARELY)
+    quieten_collector()
     try:
         yield
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+def quieten_collector() -> None:
+    """Let the collector work rarely from now on, and not on what exists already."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_RARELY)

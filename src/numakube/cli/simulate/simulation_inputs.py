@@ -246,11 +246,16 @@ def _arms(
 
 
 def _kubelets(given: Given) -> Iterator[Mapping[str, str]]:
-    """Yield every combination of policies, scopes and memory managers that was given."""
+    """Yield every combination of policies, scopes and memory managers that was given.
+
+    A scope means nothing to the policy ``none``, which is combined with the first one only.
+    """
     choices = {"policy": given.policies, "scope": given.scopes, "memory": given.memories}
     known = {word: values for word, values in choices.items() if values}
     for values in product(*known.values()):
         words = dict(zip(known, values, strict=True))
+        if words.get("policy") == "none" and words.get("scope") not in (None, *given.scopes[:1]):
+            continue
         yield kubelet_words([f"{word}={value}" for word, value in words.items()])
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.apps.host.python_gc import quiet_collector, quieten_collector
 from numakube.cli.shared.output_option import make_console
 from numakube.errors import ClusterUnreachable, MalformedObject
 from numakube.simulation.run_result import RunResult  # noqa: TC001 - msgspec reads it
@@ -115,9 +116,10 @@ def _executor(count: int, places: Places) -> Iterator[Executor | None]:
         return
     jobs = min(places.jobs or len(os.sched_getaffinity(0)), count)
     if jobs <= 1:
-        yield None
+        with quiet_collector():
+            yield None
         return
-    pool = ProcessPoolExecutor(jobs, get_context(_START), initializer=_leave_interrupts_to_parent)
+    pool = ProcessPoolExecutor(jobs, get_context(_START), initializer=_prepare_process)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         yield pool
@@ -130,9 +132,10 @@ def _executor(count: int, places: Places) -> Iterator[Executor | None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _leave_interrupts_to_parent() -> None:
+def _prepare_process() -> None:
     """Let Control-C on a terminal, which reaches all processes, be an affair of the first one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quieten_collector()
 
 
 @contextmanager

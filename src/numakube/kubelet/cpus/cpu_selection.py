@@ -8,6 +8,7 @@ Kubernetes 1.28 to 1.37, including its treatment of averages as facts (`CpuTopol
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numakube.values.cpuset import NO_CPUS, CpuMask, iter_bits
@@ -177,6 +178,8 @@ class Accumulator:
         return [element for _, element in keys]
 
 
+# A scheduler foresees what the kubelet of each of its nodes does, and many nodes are alike.
+@lru_cache(maxsize=4096)
 def take_packed(
     topology: CpuTopology, available: CpuMask, count: int, order: PackedOrder
 ) -> CpuMask | CpuShortage:

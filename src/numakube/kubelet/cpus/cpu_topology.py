@@ -8,6 +8,7 @@ core/socket/cache" are averages over the machine, wrong on hybrid or lopsided ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from numakube.values.numamask import NumaMask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CpuTopology:
-    """CPUs of each element of each level."""
+    """CPUs of each element of each level; machines that are alike share one object."""
 
     all_cpus: CpuMask
     cpu_count: int
@@ -44,15 +45,10 @@ class CpuTopology:
                 ids = (node.id, core.socket, _core_id(core), _uncore_id(core))
                 _join(levels, ids, core.threads)
         numa, sockets, cores, uncore = levels
-        return cls(
-            all_cpus=union(numa.values()),
-            cpu_count=machine.cpu_count,
-            socket_count=machine.socket_count,
-            core_count=sum(len(node.cores) for node in machine.nodes),
-            numa=dict(sorted(numa.items())),
-            sockets=sockets,
-            cores=cores,
-            uncore_caches=uncore,
+        core_count = sum(len(node.cores) for node in machine.nodes)
+        return _shared(
+            (machine.cpu_count, machine.socket_count, core_count),
+            *(tuple(one.items()) for one in (dict(sorted(numa.items())), sockets, cores, uncore)),
         )
 
     @property
@@ -81,6 +77,12 @@ class CpuTopology:
     def whole_cores_of(self, cpus: CpuMask) -> CpuMask:
         """Return all threads of the cores that have any of *cpus*."""
         return union(members for members in self.cores.values() if members & cpus)
+
+
+@lru_cache(maxsize=256)
+def _shared(counts: tuple[int, int, int], *levels: tuple[tuple[int, CpuMask], ...]) -> CpuTopology:
+    numa, sockets, cores, uncore_caches = map(dict, levels)
+    return CpuTopology(union(numa.values()), *counts, numa, sockets, cores, uncore_caches)
 
 
 def _core_id(core: Core) -> int:

@@ -7,6 +7,7 @@ kube-scheduler 1.35.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -204,17 +205,19 @@ def _lacking_at(table: ResourceTable, wanted: _Wanted, row: int) -> int:
 
 def _verdicts(lacking: IntArray, wanted: _Wanted) -> Verdicts:
     """Return a status for each combination of reasons that occurs."""
-    reasons = (_TOO_MANY, *(f"Insufficient {resource}" for resource, _, _ in wanted))
+    names = tuple(resource for resource, _, _ in wanted)
     found = np.unique(lacking)
     # Many times faster than to let `unique` return the inverse.
     choice = np.searchsorted(found, lacking)
-    statuses = tuple(
-        _refusal(
-            tuple(reason for place, reason in enumerate(reasons) if code >> place & 1),
-            hopeless=bool(code >> len(reasons)),
-        )
-        if code
-        else SUCCESS
-        for code in found.tolist()
-    )
+    statuses = tuple(_status(code, names) for code in found.tolist())
     return Verdicts(choice.astype(np.int32), statuses)
+
+
+@lru_cache(maxsize=1024)
+def _status(code: int, names: tuple[str, ...]) -> Status:
+    """Return what the bits of *code* say."""
+    if not code:
+        return SUCCESS
+    reasons = (_TOO_MANY, *(f"Insufficient {name}" for name in names))
+    told = tuple(reason for place, reason in enumerate(reasons) if code >> place & 1)
+    return _refusal(told, hopeless=bool(code >> len(reasons)))

@@ -96,12 +96,15 @@ def _with_others(
 
 def _candidates(pods: Sequence[KnownPod]) -> Iterator[list[KnownPod]]:
     """Yield sets of pods that a report may be of, likely ones first, each once."""
-    leaving = [pod for pod in pods if _is_leaving(pod)]
-    staying = sorted(
-        (pod for pod in pods if not _is_leaving(pod)),
-        key=lambda pod: pod.stage is not PodStage.TAKEN,
-    )
-    known = sum(pod.stage is PodStage.TAKEN for pod in staying)
+    leaving: list[KnownPod] = []
+    taken: list[KnownPod] = []
+    coming: list[KnownPod] = []
+    for pod in pods:
+        if _is_leaving(pod):
+            leaving.append(pod)
+        else:
+            (taken if pod.stage is PodStage.TAKEN else coming).append(pod)
+    staying, known = taken + coming, len(taken)
     for gone in _departures(leaving):
         for arrived in _nearest_first(known, len(staying))[:_MOST_ARRIVALS_TRIED]:
             yield [*gone, *staying[:arrived]]

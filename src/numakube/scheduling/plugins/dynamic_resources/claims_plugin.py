@@ -180,6 +180,8 @@ class DynamicResources(
         objects = snapshot.objects
         if not self._served:
             return PreFilterResult(NOT_SERVED if pod.pod.spec.resource_claims else SKIP)
+        if not pod.pod.spec.resource_claims and not objects.device_classes:
+            return PreFilterResult(SKIP)
         try:
             named = list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
         except InvalidValue as error:

@@ -35,6 +35,8 @@ class ServedResources:
 
     def classes(self, objects: ClusterObjects) -> Mapping[str, str]:
         """Return the name of the class by resource; empty while the feature is off."""
+        if not objects.device_classes:
+            return {}
         sources = list(objects.device_classes.values())
         if len(sources) != len(self._sources) or not all(map(is_, sources, self._sources)):
             named = any(one.spec.extended_resource_name for one in sources)

@@ -70,9 +70,11 @@ class InterPodAffinity(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Count pods by domain; skip a pod that no required term is of or about."""
-        problem = terms_of(pod).problem
-        if problem:
-            return PreFilterResult(unresolvable(f"parsing pod: {problem}"))
+        terms = terms_of(pod)
+        if terms.problem:
+            return PreFilterResult(unresolvable(f"parsing pod: {terms.problem}"))
+        if not terms.affinity and not terms.anti_affinity and snapshot.pods.terms.is_empty:
+            return PreFilterResult(SKIP)
         known = filter_state(pod, snapshot)
         if known.is_idle:
             return PreFilterResult(SKIP)
