@@ -58,6 +58,8 @@ class ForeseenPods:
 
     def placed(self, report: Report, pods: Iterable[KnownPod]) -> dict[str, Placement]:
         """Return those of *pods* that are where their annotation says."""
+        if report.topology.heartbeat is None:
+            return {}
         holdings = ((pod, self.holding(pod, report)) for pod in pods)
         return {
             pod.uid: Placement(pod.info, holding)
