@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.served import served
+from tests.apps.shipped_rights import with_shipped_rights
 
 from numakube.api.kueue import GROUP
 from numakube.apps.admission_check.process import AdmissionCheckProcess
@@ -19,6 +20,7 @@ from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document, Resource
+from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.testing import until
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
@@ -133,7 +135,10 @@ async def checking(
     world: LabCluster, *, patience: float = 0.0, requeue: float = 60.0, url: str = ""
 ) -> AsyncIterator[None]:
     """Run an admission check that asks the scheduler of *world*, or who serves at *url*."""
-    async with served(world.running[-1]) as own:
+    async with (
+        served(world.running[-1]) as own,
+        with_shipped_rights(world, AdmissionCheckManifest) as client,
+    ):
         told = AdmissionCheckSettings(
             scheduler_url=url or own,
             lease=LeaseSettings(leader_elect=False),
@@ -142,7 +147,7 @@ async def checking(
             requeue=requeue,
         )
         around = Surroundings(env={}, serve=False)
-        process, stop = AdmissionCheckProcess(told, around, world.client), asyncio.Event()
+        process, stop = AdmissionCheckProcess(told, around, client), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(process.run(stop))
             try:
@@ -154,7 +159,7 @@ async def checking(
 @pytest.fixture
 async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """Two nodes with two NUMA nodes of four CPUs each."""
-    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
+    async with lab_cluster(2, shape=SHAPE, on=sites, rbac=True) as world:
         await world.start()
         yield world
 

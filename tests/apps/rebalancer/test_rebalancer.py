@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tests.apps.rebalancer.fragmented import fragmented, on
+from tests.apps.shipped_rights import with_shipped_rights
 
 from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.rebalancer.process import RebalancerProcess
 from numakube.apps.rebalancer.settings import RebalancerSettings
-from numakube.kube.catalog import resource_of
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.subresources import request_token
 from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster
@@ -23,16 +21,6 @@ def rebalancer(client: Client, **settings: object) -> RebalancerProcess:
     alone = LeaseSettings(leader_elect=False)
     told = RebalancerSettings(lease=alone, stranded=False, **settings)  # type: ignore[arg-type]
     return RebalancerProcess(told, client)
-
-
-async def deployed(world: LabCluster) -> Client:
-    """Return a client with exactly the rights that the rebalancer is deployed with."""
-    manifest = RebalancerManifest(namespace="default")
-    for document in manifest.objects():
-        if document["kind"] != "Deployment":
-            await world.client.create(resource_of(document), document)
-    token = await request_token(world.client, ObjectKey("default", manifest.name))
-    return world.site.connect(token=token.token)
 
 
 async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> list[str]:
@@ -46,7 +34,10 @@ async def events(process: RebalancerProcess, world: LabCluster, reason: str) -> 
 
 async def test_room_is_made_for_a_pod_that_waits() -> None:
     """After a dry run has told it, with the shipped rights; in quiet hours nothing moves."""
-    async with fragmented(rbac=True) as world, await deployed(world) as client:
+    async with (
+        fragmented(rbac=True) as world,
+        with_shipped_rights(world, RebalancerManifest) as client,
+    ):
         await world.create(pod_document("late", "3"))
         await world.refuses("late")
         dry = rebalancer(client, dry_run=True)
