@@ -108,6 +108,10 @@ def test_a_gang_is_explained_in_the_domain_with_the_most_room(
     )
     assert "Add a node like node-b: all of them then fit." in ended.out
     assert "Pod default/team-2 (waiting" in ended.out
+    pointer = "It belongs to gang default/team, whose pods run together: kubectl numa explain "
+    assert pointer not in ended.out
+    ended = numakube("explain", "pod", "team-2", "--from", file)
+    assert f"{pointer}podgroup team -n default" in ended.out
 
 
 def test_a_gang_that_waits_for_a_gate_is_explained_as_it_would_be_without(

@@ -13,6 +13,7 @@ from numakube.apps.host.loglevel import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
 from numakube.kube.resource_types import Resource
 from numakube.manifests.scheduler import SchedulerManifest
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, lab_cluster
 
@@ -112,6 +113,10 @@ async def test_queue_cache_and_reservations_are_shown(world: LabCluster, ask: Nu
     assert "topology-changed" in wide.out
     assert (await ask("queue", "-n", "elsewhere")).out == "no pod waits\n"
     assert (await ask("queue", "-o", "name")).out == "pod/late\n"
+    labels = {NAME_LABEL: "team", MIN_LABEL: "2"}
+    await world.create(pod_document("lonely", "1", metadata={"labels": labels}))
+    gang = "now: waits (gated) after 0 attempts, with gang default/team: 0 run, 1 wait, 2 needed"
+    await until_told(ask, "trace", "pod", "lonely", texts=(gang,))
     table = await ask("cache")
     assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", "node-0"]
     assert " matches " in table.out

@@ -40,7 +40,7 @@ class Planning:
 
     def __init__(self, cluster: World, books: type[EngineBooks] = EngineBooks) -> None:
         self.engine = cluster.scheduler().engine
-        self._planner = GangPlanner(self.engine, books(self.engine))
+        self.planner = GangPlanner(self.engine, books(self.engine))
 
     def plan(
         self,
@@ -58,7 +58,7 @@ class Planning:
             required_topology=required,
             preferred_topology=preferred,
         )
-        return self._planner.plan(GangRequest(gang, infos, needed or len(infos), running_on))
+        return self.planner.plan(GangRequest(gang, infos, needed or len(infos), running_on))
 
     @property
     def counted(self) -> dict[str, str]:
@@ -112,6 +112,27 @@ def test_members_that_a_preferred_domain_has_no_room_for_go_elsewhere() -> None:
     assert free.counted.keys() == {"a", "b"}
     bound = Planning(world("r1", "r2"))
     assert bound.plan(*full("a", "b", "c"), required=RACK, needed=1).fitting == 1
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_pod", "fitting"),
+    [(None, None, 2), ("Never", None, 0), (None, "Never", 0)],
+)
+def test_others_are_evicted_for_all_members_or_for_none(
+    of_group: str | None, of_pod: str | None, fitting: int
+) -> None:
+    """One member that must not evict others speaks for all of them."""
+    cluster = world("r1", "r1")
+    for name in ("n0", "n1"):
+        cluster.run(full(f"on-{name}")[0], name)
+    urgent = [PodInfo(one) for one in full("a", "b", priority=10)]
+    if of_pod is not None:
+        urgent[1:] = [PodInfo(*full("b", priority=10, preemption_policy=of_pod))]
+    gang = Gang(name="default/g", min_count=2, preemption_policy=of_group)
+
+    plan = Planning(cluster).planner.plan(GangRequest(gang, urgent, 2))
+
+    assert plan.fitting == fitting
 
 
 def test_a_gang_is_woken_by_what_helps_in_any_domain() -> None:

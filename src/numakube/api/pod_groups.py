@@ -50,6 +50,7 @@ class PodGroupSpec(Wire, frozen=True):
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 class PodGroup(Wire, frozen=True):

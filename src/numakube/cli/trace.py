@@ -139,10 +139,22 @@ def _state(document: dict[str, Any]) -> str:
         )
         count = entry["attempts"]
         attempts = "1 attempt" if count == 1 else f"{count} attempts"
-        return f"waits ({entry['place']}) after {attempts}{retry}"
+        with_gang = f", {_gang(entry['gang'])}" if entry.get("gang") else ""
+        return f"waits ({entry['place']}) after {attempts}{retry}{with_gang}"
     node = document.get("node")
     return (
         f"on {node}" + (", not yet confirmed by the API server" if document["assumed"] else "")
         if node
         else ""
+    )
+
+
+def _gang(gang: dict[str, Any]) -> str:
+    """Say how far the gang of a pod has got."""
+    counts = f"{gang['running']} run, {gang.get('waiting', 0)} wait"
+    places = f" in {gang['topology']}={'|'.join(gang['domains'])}" if gang.get("domains") else ""
+    name = str(gang["name"]).rpartition("/")[2]
+    return (
+        f"with gang {gang['name']}: {counts}, {gang['needed']} needed{places}"
+        f" (see `kubectl numa explain podgroup {name}`)"
     )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _OTHER_ORDERS: Final = 2
 """How often members that are not alike are tried in another order."""
+_NEVER: Final = "Never"
 _NOT_YET: Final = "~"
 """After any time, for pods that do not exist."""
 
@@ -79,6 +80,12 @@ class GangRequest:
         under_way = [node for uid in members.waiting if (node := cluster.node_of(uid))]
         needed = max(gang.min_count - members.running - len(under_way), 1)
         return cls(gang, pods, needed, [*members.nodes, *under_way])
+
+    @property
+    def may_evict(self) -> bool:
+        """Whether others may have to go; any member can rule it out, as in kube-scheduler 1.37."""
+        policies = {pod.pod.spec.preemption_policy for pod in self.pods}
+        return _NEVER not in {self.gang.preemption_policy, *policies}
 
     @property
     def problem(self) -> str:
@@ -155,7 +162,7 @@ class GangPlanner:
             return best
         refused_by: set[str] = set()
         pods, needed = _largest_first(request.pods), request.needed
-        for evicting in (False, True) if may_evict else (False,):
+        for evicting in (False, True) if may_evict and request.may_evict else (False,):
             domains = self._domains(request.gang, request.running_on)
             for domain in domains:
                 plan = self._try_orders(pods, needed, _Trial(domain, evicting))
@@ -185,19 +192,13 @@ class GangPlanner:
         key = gang.required_topology or gang.preferred_topology
         if key:
             rows = domains_of(self._engine.cluster.snapshot(), key)
-            own = self._of_running(key, running_on)
+            own = Counter(domains_of_nodes(self._engine.cluster, key, running_on))
             order = sorted(rows, key=lambda one: (-own[one], len(rows[one]), one))
             for value in order:
                 if own[value] or not own or not gang.required_topology:
                     yield key, value
         if not gang.required_topology:
             yield None
-
-    def _of_running(self, key: str, running_on: Iterable[str]) -> Counter[str]:
-        """Return how many running members each domain has."""
-        nodes = map(self._engine.cluster.node, running_on)
-        values = (one.node.metadata.labels.get(key) for one in nodes if one is not None)
-        return Counter(one for one in values if one is not None)
 
     def _try_orders(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
         plan = self._try(pods, needed, trial)
@@ -271,6 +272,14 @@ class GangPlanner:
             plan.nominations.append((pod, decision.nomination))
         else:
             plan.refused.append((pod, decision))
+
+
+def domains_of_nodes(cluster: Cluster, key: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the value of label *key* of each of the nodes that has one."""
+    for node in filter(None, map(cluster.node, names)):
+        value = node.node.metadata.labels.get(key)
+        if value is not None:
+            yield value
 
 
 def _largest_first(pods: Sequence[PodInfo]) -> list[PodInfo]:

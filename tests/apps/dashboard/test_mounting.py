@@ -17,6 +17,7 @@ from numakube.apps.dashboard.mounting import PREFIX, mounted
 from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
@@ -44,6 +45,7 @@ def serving(world: LabCluster) -> Serving:
         role="scheduler",
         recording=process.scheduler.recording,
         queue=process.scheduler.queue,
+        gang_of=process.scheduler.gangs.document,
     )
     routes, _ = mounted(running.client, process.mirror, inside, host="127.0.0.1")
     return Serving(Listen(), health=Health(), registry=process.registry, routes=routes)
@@ -66,6 +68,11 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: LabCluster) -
     async with serving(world) as server, aiohttp.ClientSession(server.url) as session:
         pending = await shown(session, "pending")
         assert re.search(r"waits numakube-scheduler (unschedulable|backoff|active)", pending)
+        assert "No gang waits." in pending
+        labels = {NAME_LABEL: "team", MIN_LABEL: "2"}
+        await world.create(pod_document("lonely", "1", metadata={"labels": labels}))
+        await shown(session, "pending", "Gangs that wait", "default/team 2 0 1")
+        await shown(session, "pods/default/lonely", "Gang team")
         way = ("queued for attempt 1", "chosen", "reserved", "bound", "kubelet admitted it")
         await shown(session, "pods/default/runs", *way)
         waits = await shown(session, "pods/default/waits", "tried in vain")

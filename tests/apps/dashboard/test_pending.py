@@ -12,7 +12,9 @@ from numakube.apps.dashboard.pending import (
     group_by_reason,
     refusals_in,
     verdict_on,
+    waiting_gangs,
 )
+from numakube.apps.dashboard.scheduler_view import Waiting
 
 
 def test_a_message_is_taken_apart_by_reason_the_most_frequent_first() -> None:
@@ -31,6 +33,23 @@ def test_a_reason_with_commas_stays_whole() -> None:
     """Only a comma before a number begins another reason."""
     message = "0/2 nodes are available: 2 node(s) had untolerated taint {a: b, c}."
     assert refusals_in(message) == (Refusal(2, "node(s) had untolerated taint {a: b, c}"),)
+
+
+def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
+    """With those that wait for the same reason alone."""
+    message = "gang a/g: 1 of 2 needed pods fit; g-2: 0/3 nodes are available: 3 Insufficient cpu."
+    assert refusals_in(message) == (Refusal(3, "Insufficient cpu"),)
+    told = {"name": "a/g", "needed": 2, "running": 0, "waiting": 2}
+    pods = [pod_object(name, message=message) for name in ("g-1", "g-2", "single")]
+    queue = [
+        Waiting(pod=one.metadata.key, place="unschedulable", attempts=1, gang=gang)
+        for one, gang in zip(pods, (told, told, None), strict=True)
+    ]
+
+    (gang,) = waiting_gangs(queue, {one.metadata.key: one for one in pods})
+
+    assert (gang.name, gang.needed, gang.running, gang.waiting) == ("a/g", 2, 0, 2)
+    assert gang.why.startswith("1 of 2 needed pods fit; g-2: 0/3 nodes")
 
 
 def test_words_of_another_form_are_told_as_they_are() -> None:

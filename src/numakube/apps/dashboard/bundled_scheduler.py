@@ -39,6 +39,7 @@ class Recorded:
                 place=str(entry.get("place", "")),
                 attempts=_count(entry.get("attempts")),
                 retry_in_seconds=_seconds(entry.get("retryInSeconds")),
+                gang=_gang(entry.get("gang")),
             )
             for entry in self._items("queue", "pods")
         ]
@@ -81,6 +82,10 @@ def _read(read: Callable[[dict[str, Any]], Iterator[T]], flight: dict[str, Any])
         return list(read(flight))
     except (AttributeError, KeyError, TypeError, ValueError):
         return []
+
+
+def _gang(value: object) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and "name" in value else None
 
 
 def _count(value: object) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numakube.apps.dashboard.scheduler_view import Missed, Moment, Waiting
 from numakube.apps.dashboard.timeline_steps import moments_of
@@ -12,7 +12,7 @@ from numakube.scheduling.recorder.flight_documents import flight_document, use_d
 from numakube.scheduling.snapshot.objects import ClusterObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.mirror import Mirror
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.scheduling.queue.entries import QueuedPod
     from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.pods import PodInfo
 
 
 class Decider:
@@ -38,6 +39,7 @@ class Decider:
         role: str,
         recording: Recording | None = None,
         queue: Iterable[QueuedPod] = (),
+        gang_of: Callable[[PodInfo], Mapping[str, Any] | None] = lambda _: None,
         config: KubeSchedulerConfiguration | None = None,
     ) -> None:
         self.role = role
@@ -46,6 +48,7 @@ class Decider:
         self._clock = clock
         self._recording = recording
         self._queue = queue
+        self._gang_of = gang_of
 
     def waiting(self) -> list[Waiting]:
         """Return the queue."""
@@ -56,6 +59,7 @@ class Decider:
                 place=entry.place.value,
                 attempts=entry.attempts,
                 retry_in_seconds=max(entry.retry_at - now, 0.0),
+                gang=self._gang_of(entry.pod),
             )
             for entry in self._queue
         ]

@@ -17,7 +17,7 @@ from numakube.apps.dashboard.node_view import drawing_of, node_view, picture_of
 from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
 from numakube.apps.dashboard.page_files import load_assets, render, seconds_since, type_of
 from numakube.apps.dashboard.paged_tables import Wish, part_of
-from numakube.apps.dashboard.pending import group_by_reason
+from numakube.apps.dashboard.pending import group_by_reason, waiting_gangs
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.zone_colours import MEASURES, USED
 from numakube.insight.drawing.connections import connections_of
@@ -133,6 +133,7 @@ class Pages:
             groups=group_by_reason(book.waiting.values()),
             waiting=len(book.waiting),
             queue=queue,
+            gangs=waiting_gangs(queue.values(), book.waiting),
             refused=refused[:PODS_OF_A_GROUP],
             refused_by_reason=Counter(
                 pod.status.reason for pod in refused if pod.status is not None

@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.dashboard_pods import condition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
+    from numakube.apps.dashboard.scheduler_view import Waiting
 
 NO_VERDICT: Final = "No scheduler has taken it up yet"
 GATED: Final = "Scheduling gates are closed"
 
-_HEAD: Final = re.compile(r"^\d+/(\d+) nodes are available:\s*")
+_HEAD: Final = re.compile(r"^(?:gang [^:]+: [^;]+; \S+: )?\d+/(\d+) nodes are available:\s*")
+"""Of a pod, or of the first member that does not fit of a gang."""
 _TAIL: Final = re.compile(r"\.?\s*preemption: .*$", re.DOTALL)
 _NEXT: Final = re.compile(r",\s+(?=\d+\s)")
 _COUNTED: Final = re.compile(r"^(\d+)\s+(.*)$", re.DOTALL)
@@ -72,6 +74,52 @@ def verdict_on(pod: Pod) -> Refusal:
         return Refusal(0, NO_VERDICT)
     refusals = refusals_in(scheduled.message)
     return refusals[0] if refusals else Refusal(0, scheduled.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingGang:
+    """A gang with members that wait.
+
+    Attributes:
+        needed: how many have to run; *running* and *waiting* are there.
+        domain: the topology domain that it asks for, or has.
+        since: when the member was created that has waited longest.
+        why: what the scheduler says of that member.
+    """
+
+    name: str
+    needed: int
+    running: int
+    waiting: int
+    domain: str
+    since: str
+    why: str
+
+
+def waiting_gangs(queue: Iterable[Waiting], pods: Mapping[str, Pod]) -> tuple[WaitingGang, ...]:
+    """Return the gangs in the *queue*, those that have waited longest first."""
+    found: dict[str, tuple[Mapping[str, Any], list[Pod]]] = {}
+    for entry in queue:
+        if entry.gang is not None and entry.pod in pods:
+            _, members = found.setdefault(str(entry.gang["name"]), (entry.gang, []))
+            members.append(pods[entry.pod])
+    gangs = [_waiting_gang(told, members) for told, members in found.values()]
+    return tuple(sorted(gangs, key=lambda one: one.since))
+
+
+def _waiting_gang(told: Mapping[str, Any], members: list[Pod]) -> WaitingGang:
+    first = min(members, key=lambda one: one.metadata.creation_timestamp or "")
+    scheduled, name = condition_of(first, "PodScheduled"), str(told["name"])
+    why = scheduled.message.removeprefix(f"gang {name}: ") if scheduled is not None else ""
+    return WaitingGang(
+        name=name,
+        needed=told.get("needed", 0),
+        running=told.get("running", 0),
+        waiting=told.get("waiting", len(members)),
+        domain=": ".join(filter(None, (told.get("topology"), ", ".join(told.get("domains", ()))))),
+        since=first.metadata.creation_timestamp or "",
+        why=why or NO_VERDICT,
+    )
 
 
 def group_by_reason(pods: Iterable[Pod]) -> tuple[WaitingGroup, ...]:

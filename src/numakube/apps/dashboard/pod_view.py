@@ -12,6 +12,7 @@ from numakube.apps.dashboard.pending import refusals_in
 from numakube.apps.dashboard.scheduler_view import Moment
 from numakube.dra.pod_claims import claim_name
 from numakube.errors import InvalidValue
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 from numakube.topology.view import NodeTopology
 from numakube.values.display import quantity_text
 
@@ -56,6 +57,7 @@ class PodView:
         moments: the pod's way so far, oldest first.
         recorded: whether the process that serves the page has recorded attempts of the pod.
         claims: its resource claims, and the devices that they have.
+        gang: the pod group that it names.
     """
 
     pod: Pod
@@ -67,6 +69,7 @@ class PodView:
     moments: Sequence[Moment]
     recorded: bool
     claims: Sequence[ClaimLine] = ()
+    gang: str = ""
 
 
 def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
@@ -90,6 +93,7 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
         moments=_in_order([*recorded, *_observed(pod, recorded=bool(recorded))]),
         recorded=bool(recorded),
         claims=[*_claims(pod, devices)],
+        gang=(group_named_by(pod) or ("",))[-1],
     )
 
 

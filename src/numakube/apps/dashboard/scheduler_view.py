@@ -8,10 +8,10 @@ objects alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.scheduling.snapshot.belief import NumaBelief
@@ -25,12 +25,14 @@ class Waiting:
     Attributes:
         place: which part of the queue it is in.
         retry_in_seconds: how long it backs off yet.
+        gang: the gang that it waits with, as ``/debug/queue`` tells of it.
     """
 
     pod: str
     place: str
     attempts: int
     retry_in_seconds: float = 0.0
+    gang: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

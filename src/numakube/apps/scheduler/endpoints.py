@@ -96,18 +96,9 @@ class Endpoints:
             "wokenBy": entry.woken_by,
             "wakesOn": self._wakes_on(entry),
             "gate": entry.gate.message,
-            **self._gang(entry),
+            **({"gang": gang} if (gang := self._scheduler.gangs.document(entry.pod)) else {}),
             "message": entry.message,
         }
-
-    def _gang(self, entry: QueuedPod) -> dict[str, Any]:
-        """Return the gang that the pod waits with, and how many of it there are."""
-        found = self._scheduler.gangs.count(entry.pod)
-        if found is None:
-            return {}
-        gang, members = found
-        counts = {"needed": gang.min_count, "running": members.running, "known": members.known}
-        return {"gang": {"name": gang.name, **counts}}
 
     def _wakes_on(self, entry: QueuedPod) -> list[str]:
         """Return the events that would have the pod tried again."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -22,7 +22,7 @@ from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.framework.status import unresolvable
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, domains_of_nodes
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
 from numakube.values.printing import reason_of
 
@@ -106,10 +106,17 @@ class GangCycle:
         """Return the gang that *pod* is planned with; nothing for a pod on its own."""
         return gang_to_plan(pod, self._engine.cluster.objects)
 
-    def count(self, pod: PodInfo) -> tuple[Gang, Members] | None:
-        """Return the gang of *pod* and its members; nothing for a pod on its own."""
+    def document(self, pod: PodInfo) -> dict[str, Any] | None:
+        """Return the gang of *pod*, for people; nothing for a pod on its own."""
         gang = self.gang_of(pod)
-        return None if gang is None else (gang, self._members.of(pod))
+        if gang is None:
+            return None
+        members = self._members.of(pod)
+        counts = {"needed": gang.min_count, "running": members.running, "known": members.known}
+        key = gang.required_topology or gang.preferred_topology
+        domains = dict.fromkeys(domains_of_nodes(self._engine.cluster, key, members.nodes))
+        told = {"topology": key, "domains": list(domains)} if key else {}
+        return {"name": gang.name, **counts, "waiting": len(members.waiting), **told}
 
     def attempt(
         self, first: QueuedPod, gang: Gang, tasks: asyncio.TaskGroup, started: float

@@ -414,6 +414,7 @@ class SchedulerProcess:
             role="scheduler",
             recording=self.scheduler.recording,
             queue=self.scheduler.queue,
+            gang_of=self.scheduler.gangs.document,
             config=self._config,
         )
         pages, close = mounted(self._client, self.mirror, inside, host=listen.host)

@@ -22,7 +22,7 @@ from numakube.insight.explain.node_details import candidate
 from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.planned_claims import exchanged, with_planned_claims
 from numakube.insight.explain.running_pod import placement_of, with_better
-from numakube.insight.explain.summary import notes_of, summary_of
+from numakube.insight.explain.summary import gang_note, notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
     ANNOTATION,
@@ -209,7 +209,10 @@ class _Work:
             candidates=candidates,
             claims=self._claims(judgement),
             changes=changes,
-            notes=notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
+            notes=(
+                *gang_note(self.subject.pod),
+                *notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
+            ),
         )
 
     def _groups(self, refusals: Refusals) -> Iterator[ReasonGroup]:

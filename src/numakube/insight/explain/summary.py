@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.collected import SCHEDULER, TOPOLOGIES
 from numakube.insight.list_reading import ROLE, rights_text
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from numakube.api.pod import Pod
     from numakube.insight.explain.explanation import Placement, PodSummary
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.facts import ClusterFacts
@@ -80,6 +82,16 @@ def notes_of(
     if facts.nodes and not facts.topologies:
         notes.append(_no_reports(facts))
     return (*notes, *_unread(facts))
+
+
+def gang_note(pod: Pod) -> tuple[str, ...]:
+    """Say which gang *pod* belongs to, and where to read about the others."""
+    group = group_named_by(pod)
+    if group is None:
+        return ()
+    _, namespace, name = group
+    ask = f"kubectl numa explain podgroup {name} -n {namespace}"
+    return (f"It belongs to gang {namespace}/{name}, whose pods run together: {ask}",)
 
 
 def _foreign(pod: PodSummary, ours: str, inside: list[Unreadable]) -> str:

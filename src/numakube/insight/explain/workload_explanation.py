@@ -34,6 +34,7 @@ from numakube.insight.explain.explanation_text import (
     lines_of,
 )
 from numakube.insight.explain.pod_explanation import Options, explain
+from numakube.insight.explain.summary import gang_note
 from numakube.insight.how_many_fit import (
     MOST,
     EngineBooks,
@@ -115,6 +116,9 @@ def explain_workload(
     first = None
     if refused is not None:
         first = explain(facts, engine, workload.subject_of(refused.pod), chosen)
+        if workload.gang is not None:
+            others = tuple(one for one in first.notes if one not in gang_note(refused.pod))
+            first = msgspec.structs.replace(first, notes=others)
     changes: tuple[Change, ...] = ()
     if first is not None and chosen.changes:
         changes = tuple(_Trials(facts, make, workload).found(first))

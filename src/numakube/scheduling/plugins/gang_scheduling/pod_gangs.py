@@ -44,6 +44,7 @@ class Gang:
         preferred_topology: likewise, if that is possible.
         evicted_together: whether eviction of one member takes the others with it.
         priority: the priority that all members must have, if the group says so.
+        preemption_policy: whether others are evicted for it, if the group says so.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Gang:
     preferred_topology: str = ""
     evicted_together: bool = False
     priority: int | None = None
+    preemption_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def _of_pod_group(group: PodGroup, name: str) -> Gang | None:
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
         evicted_together=mode is not None and mode.all is not None,
         priority=group.spec.priority,
+        preemption_policy=group.spec.preemption_policy,
     )
 
 
