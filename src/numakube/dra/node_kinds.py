@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.dra.pools import Inventory
 
 OWN: Final = -1
-"""The kind of a node that is like no other: it reaches devices that are not its own, or shares."""
+"""The kind of a node that is like no other: it reaches devices that are not its own."""
 
 
 _MOST_KINDS: Final = 50_000
@@ -66,21 +66,22 @@ class NodeKinds:
             offered = self._inventory.kind_of(node)
         except AllocationError:
             return OWN
-        taken = self._taken(node) if offered is not None else None
-        if taken is None:
+        if offered is None:
             return OWN
-        kind = offered, taken, node.status.declared_features
+        kind = offered, self._taken(node), node.status.declared_features
         return self._numbers.setdefault(kind, len(self._numbers))
 
-    def _taken(self, node: Node) -> tuple[tuple[int, int], ...] | None:
-        """Return the positions of devices that are taken; None if a claim has a share of one."""
+    def _taken(self, node: Node) -> tuple[tuple[Hashable, ...], ...]:
+        """Return the positions of devices that are taken, and what claims have of shared ones."""
         state = self._state
-        taken: list[tuple[int, int]] = []
+        taken: list[tuple[Hashable, ...]] = []
         for place, pool in enumerate(self._inventory.pools_for(node)):
             self._users.setdefault(pool.id, set()).add(node.metadata.name)
             for number, one in enumerate(pool.candidates if state.pools[pool.id] else ()):
                 if state.is_shared(one.id):
-                    return None
-                if one.id in state.devices:
+                    consumed = state.capacity.get(one.id, {})
+                    amounts = frozenset((name, str(used)) for name, used in consumed.items())
+                    taken.append((place, number, one.id in state.devices, amounts))
+                elif one.id in state.devices:
                     taken.append((place, number))
         return tuple(taken)

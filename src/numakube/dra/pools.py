@@ -123,13 +123,9 @@ class Inventory:
 
     def _kind(self, pools: Sequence[Pool]) -> int | None:
         foreign = any(not one.slice.spec.node_name for pool in pools for one in pool.candidates)
-        if foreign or any(pool.counter_sets or pool.elsewhere for pool in pools):
+        if foreign or any(pool.elsewhere for pool in pools):
             return None
-        told = [
-            (pool.id.driver, pool.incomplete, pool.problem, [one.device for one in pool.candidates])
-            for pool in pools
-        ]
-        kind = msgspec.json.encode(told)
+        kind = msgspec.json.encode([_told(pool) for pool in pools])
         number, first = self._firsts.setdefault(kind, (len(self._firsts), pools))
         for pool, equal in zip(pools, first, strict=True):
             for one, other in zip(pool.candidates, equal.candidates, strict=True):
@@ -286,3 +282,9 @@ def _consumption_problem(devices: list[Device], sets: Mapping[str, CounterSet]) 
                 if name not in counters.counters:
                     return f"counter {name} not found in counter set {counters.name}"
     return ""
+
+
+def _told(pool: Pool) -> tuple[object, ...]:
+    """Return what counts of a pool of a node's own devices, besides its name."""
+    devices = [one.device for one in pool.candidates]
+    return pool.id.driver, pool.incomplete, pool.problem, pool.counter_sets, devices

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -34,18 +35,30 @@ EITHER: Final = {
         {"name": "few", "deviceClassName": "gpu", "count": 1},
     ],
 }
+SHARE: Final = {
+    "name": "r",
+    "exactly": {"deviceClassName": "gpu", "count": 1, "capacity": {"requests": {"memory": "1"}}},
+}
 SHAPES: Final[tuple[dict[str, Any], ...]] = (
     {"requests": [ONE]},
     {"requests": [TWO]},
     {"requests": [TWO], "constraints": [{"matchAttribute": "d/v"}]},
     {"requests": [EITHER]},
+    {"requests": [SHARE]},
 )
+MORE: Final[dict[str, dict[str, Any]]] = {
+    "whole": {},
+    "shared": {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "2"}}},
+    "counted": {"consumesCounters": [{"counterSet": "c", "counters": {"n": {"value": "1"}}}]},
+}
+"""What devices have besides an attribute, by the way in which they are had."""
 
 
 class Claims:
     """A few nodes with devices, and a scheduler's plugin that goes on for long."""
 
-    def __init__(self, offers: list[list[int]], *, everywhere: bool) -> None:
+    def __init__(self, offers: list[list[int]], *, everywhere: bool, way: str) -> None:
+        self.way = way
         self.cluster = Cluster()
         self.objects = self.cluster.objects
         self.api = ReplayedApi(self.objects)
@@ -65,14 +78,20 @@ class Claims:
 
     def offer(self, name: str, values: list[int], **where: Any) -> None:
         """Publish devices, or publish them again."""
-        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         devices = [
-            {"name": f"d{at}", "attributes": {"v": {"int": value}}}
+            {"name": f"d{at}", "attributes": {"v": {"int": value}}, **MORE[self.way]}
             for at, value in enumerate(values)
         ]
-        spec = {"driver": "d", "pool": pool, "devices": devices, **where}
-        tree = {"metadata": {"name": name}, "spec": spec}
-        self.objects.resource_slices[name] = convert(ResourceSlice, tree)
+        contents: list[dict[str, Any]] = [{"devices": devices}]
+        if self.way == "counted":
+            left = {"n": {"value": "1" if name == "n0" else "2"}}
+            contents.append({"sharedCounters": [{"name": "c", "counters": left}]})
+        pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
+        for number, content in enumerate(contents):
+            key = f"{name}-{number}"
+            tree = {"metadata": {"name": key}, "spec": {"driver": "d", "pool": pool, **content}}
+            tree["spec"] |= where
+            self.objects.resource_slices[key] = convert(ResourceSlice, tree)
 
     def place(self, shape: dict[str, Any]) -> None:
         """Decide about a pod as a plugin does that remembers nothing, and write it down."""
@@ -136,13 +155,14 @@ _STEPS = st.lists(
 @given(
     offers=st.lists(_VALUES, min_size=NODES, max_size=NODES),
     everywhere=st.booleans(),
+    way=st.sampled_from(sorted(MORE)),
     steps=_STEPS,
 )
 def test_remembering_changes_no_decision(
-    offers: list[list[int]], everywhere: bool, steps: list[tuple[str, Any]]
+    offers: list[list[int]], everywhere: bool, way: str, steps: list[tuple[str, Any]]
 ) -> None:
     """While claims come and go, and devices are published again."""
-    claims = Claims(offers, everywhere=everywhere)
+    claims = Claims(offers, everywhere=everywhere, way=way)
     for what, value in steps:
         if what == "place":
             claims.place(value)
@@ -151,6 +171,16 @@ def test_remembering_changes_no_decision(
         else:
             number, values = value
             claims.offer(f"n{number}", values, nodeName=f"n{number}")
+
+
+@pytest.mark.parametrize(("way", "wanted"), [("shared", SHARE), ("counted", ONE), ("counted", TWO)])
+def test_nodes_differ_by_what_is_left_of_shares_and_counters(
+    way: str, wanted: dict[str, Any]
+) -> None:
+    """Until they are used up; nodes on which the same is left are alike."""
+    claims = Claims([[0, 0]] * 3, everywhere=False, way=way)
+    for _ in range(13):
+        claims.place({"requests": [wanted]})
 
 
 def test_nodes_that_failed_the_final_check_are_not_checked_again() -> None:
