@@ -132,6 +132,8 @@ class Silence:
         if not gone:
             self._waits_since = None
             return True
+        if not gone <= {uid_hash(pod.metadata.uid) for pod in self._pods()}:
+            return False  # the API does not know all of them any more
         now = self._clock.monotonic()
         since = self._waits_since = now if self._waits_since is None else self._waits_since
         return now - since < WAIT_SECONDS
