@@ -11,7 +11,8 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting, wait_synced
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.testing import ScriptedServer, status_document
+from numakube.testing import until
 
 
 async def test_streaming_needs_no_list(client: Client, pods: Collection) -> None:
@@ -44,6 +45,31 @@ async def test_streaming_falls_back_where_it_is_forbidden(
     reflector = Reflector(client, PODS, streaming=True)
     async with reflecting(reflector):
         assert names_in(reflector) == ["a"]
+
+    assert len(pods.lists) == 1
+
+
+async def test_streaming_falls_back_where_it_fails_and_is_tried_again_later(
+    server: ScriptedServer, client: Client, pods: Collection
+) -> None:
+    """As with an etcd that cannot tell how far it is."""
+
+    async def failing(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event("ERROR", status_document(500, "InternalError")))
+        return response
+
+    server.script(failing)
+    pods.put("a")
+    reflector = Reflector(client, PODS, streaming=True)
+    async with reflecting(reflector):
+        assert names_in(reflector) == ["a"]
+        await pods.watched()
+        pods.end()
+        pods.put("b")
+        pods.forget()
+        await until(lambda: sum("sendInitialEvents" in each for each in pods.watches) == 2)
 
     assert len(pods.lists) == 1
 

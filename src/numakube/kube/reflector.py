@@ -141,6 +141,7 @@ class Reflector(Generic[T]):
         self._fields = fields
         self._streaming = streaming
         self._can_stream = True
+        self._stream_failed = False
         self._timing = timing
         self._on_malformed = on_malformed
         self._optional = optional
@@ -166,12 +167,17 @@ class Reflector(Generic[T]):
                     await self._watch_on()
                     continue
                 await self._has_moved()
-                if self._can_stream and (self._streaming or not self._any_version_will_do):
+                if self._streams_next():
                     await self._stream_all()
                 else:
                     await self._list_all()
             except NumakubeError as failure:
                 await self._recover(failure)
+
+    def _streams_next(self) -> bool:
+        """Tell whether everything is to be sent by a watch, rather than listed."""
+        wanted = self._streaming or not self._any_version_will_do
+        return wanted and self._can_stream and not self._stream_failed
 
     async def _has_moved(self) -> bool:
         """Tell whether the kind is served elsewhere than we thought; then it is listed there."""
@@ -197,6 +203,7 @@ class Reflector(Generic[T]):
 
     async def _stream_all(self) -> None:
         """Have everything sent by a watch, and go on with the same watch."""
+        self._stream_failed = True  # until it has not
         async with (
             self._opened(since="", initial_events=True) as watch,
             contextlib.aclosing(watch.batches()) as batches,
@@ -244,6 +251,7 @@ class Reflector(Generic[T]):
         self.denied, self._denied_since = False, None
         self.resource_version = version
         self._any_version_will_do = True
+        self._stream_failed = False
         if not version:
             raise MalformedObject(f"list of {self}", "it has no resource version to watch from")
         _log.debug("reflector_synced", resource=str(self), objects=len(objects), version=version)
@@ -352,6 +360,9 @@ class Reflector(Generic[T]):
             self.resource_version = ""
         if isinstance(failure, Invalid | BadRequest | Forbidden | _StreamingUnknown):
             self._can_stream = False
+        if isinstance(failure, ClusterUnreachable | TooManyRequests):
+            # A list may not have other troubles, as with an etcd that cannot tell how far it is.
+            self._stream_failed = False
         wait = self._backoff.next()
         if isinstance(failure, ApiError) and failure.retry_after is not None:
             wait = max(wait, min(failure.retry_after, self._timing.longest_backoff))
