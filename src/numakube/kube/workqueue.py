@@ -68,6 +68,7 @@ class WorkQueue(Generic[K]):
         self._sequence = itertools.count()
         self._closed = False
         self._changed = asyncio.Event()
+        self._waiting = 0
 
     def __len__(self) -> int:
         """Return how many keys are ready to be worked on."""
@@ -143,7 +144,7 @@ class WorkQueue(Generic[K]):
     async def drained(self) -> None:
         """Return as soon as nothing is ready and nothing is being worked on."""
         while self._ready or self._working:
-            await self._changed.wait()
+            await self._change()
 
     def _release_due(self) -> None:
         now = self._clock.monotonic()
@@ -158,14 +159,22 @@ class WorkQueue(Generic[K]):
         wait = self._delayed[0][0] - self._clock.monotonic() if self._delayed else None
         try:
             async with self._clock.timeout(wait):
-                await self._changed.wait()
+                await self._change()
         except TimeoutError:
             return
 
+    async def _change(self) -> None:
+        self._waiting += 1
+        try:
+            await self._changed.wait()
+        finally:
+            self._waiting -= 1
+
     def _wake(self) -> None:
         """Let everybody who waits look again; each wait uses an event of its own."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._waiting:
+            self._changed.set()
+            self._changed = asyncio.Event()
 
 
 async def run_workers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.checks.kind_rules import KindRules
@@ -117,6 +118,7 @@ _OF_VERSION: Final[dict[tuple[str, str, str], KindRules]] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def rules_of(gvk: GVK) -> KindRules:
     """Return the rules of a kind; one that is not known has none."""
     own = _OF_VERSION.get(gvk)

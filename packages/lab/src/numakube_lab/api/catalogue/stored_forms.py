@@ -25,6 +25,10 @@ _EVENT_FIELDS: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+_FORMS: Final = {
+    GVK("events.k8s.io", "v1", "Event"): "event",
+    GVK("autoscaling", "v1", "HorizontalPodAutoscaler"): "autoscaler",
+}
 _CORE_EVENT_FIELDS: Final = {core: new for new, core in _EVENT_FIELDS.items()}
 
 
@@ -34,13 +38,7 @@ def is_converted(resource: Resource) -> bool:
 
 
 def _form(resource: Resource) -> str | None:
-    match resource.kind:
-        case ("events.k8s.io", _, "Event"):
-            return "event"
-        case ("autoscaling", "v1", "HorizontalPodAutoscaler"):
-            return "autoscaler"
-        case _:
-            return None
+    return _FORMS.get(resource.kind)
 
 
 def from_stored(resource: Resource, obj: Json) -> Json:

@@ -83,24 +83,22 @@ class Call:
     def shown(self, stored: Stored, *, bare: bool = False) -> Json:
         """Return a stored object in the version of the request; *bare* without its kind."""
         converted = self.read(stored)
-        named = {} if bare else self._kind()
+        named = {} if bare else self.named()
         rest = {k: v for k, v in converted.items() if k not in ("kind", "apiVersion")}
         return {**named, **rest}
 
     def encoded(self, stored: Stored, *, bare: bool = False) -> bytes:
         """Return the JSON text of `shown`, made once for each stored version of an object."""
-        form = self.rules if self.resource.custom or is_converted(self.resource) else None
-        tail = stored.tail(form, lambda: self.read(stored))
-        return b"{" + tail if bare else msgspec.json.encode(self._kind())[:-1] + b"," + tail
+        tail = stored.tail(self.form, lambda: self.read(stored))
+        return b"{" + tail if bare else msgspec.json.encode(self.named())[:-1] + b"," + tail
 
-    def event(self, kind: str, stored: Stored) -> bytes:
-        """Return the line of a watch that tells of `shown`."""
-        form = self.rules if self.resource.custom or is_converted(self.resource) else None
-        named = msgspec.json.encode(self._kind())[:-1]
-        head = b'{"type":"%s","object":%s,' % (kind.encode(), named)
-        return stored.line(head, form, lambda: self.read(stored))
+    @property
+    def form(self) -> object:
+        """What the request's version of an object is written in; None if that is as stored."""
+        return self.rules if self.resource.custom or is_converted(self.resource) else None
 
-    def _kind(self) -> Json:
+    def named(self) -> Json:
+        """Return the kind and version of the request's objects."""
         return {"kind": self.resource.kind.kind, "apiVersion": self.resource.kind.api_version}
 
     @property

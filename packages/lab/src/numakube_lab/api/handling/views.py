@@ -128,6 +128,7 @@ class EventView:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._headed = True
+        self._heads: dict[str, bytes] = {}
 
     def event(self, kind: ChangeType, stored: Stored) -> bytes | None:
         """Return the line for *stored*; None if it cannot be shown as the client asked."""
@@ -135,7 +136,7 @@ class EventView:
         if call.representation.view == "PartialObjectMetadataList":
             return None
         if not call.representation.view:
-            return call.event(kind.value, stored)
+            return self._line(kind.value, stored)
         if call.representation.view == "Table":
             metadata = {"resourceVersion": stored.obj["metadata"]["resourceVersion"]}
             shown = table(call, [call.shown(stored)], metadata, headed=self._headed)
@@ -143,6 +144,15 @@ class EventView:
         else:
             shown = partial(call, stored.obj)
         return event_text(kind.value, msgspec.json.encode(shown))
+
+    def _line(self, kind: str, stored: Stored) -> bytes:
+        """Return the line for *stored* in full; watches that show the same share it."""
+        call = self._call
+        head = self._heads.get(kind)
+        if head is None:
+            named = msgspec.json.encode(call.named())[:-1]
+            head = self._heads[kind] = b'{"type":"%s","object":%s,' % (kind.encode(), named)
+        return stored.line(head, call.form, lambda: call.read(stored))
 
     def bookmark(self, version: int, annotations: Json | None) -> bytes:
         """Return the line of a bookmark."""
