@@ -53,25 +53,25 @@ class Given:
     """The options of the command; see its help."""
 
     cluster: ClusterOptions
-    kinds: tuple[str, ...]
-    source: str | None
-    machine: str | None
-    pending: bool
-    filenames: tuple[str, ...]
-    trace: str | None
-    trace_nodes: str | None
-    rules: tuple[str, ...]
-    schedulers: tuple[str, ...]
-    configs: tuple[str, ...]
-    policies: tuple[str, ...]
-    scopes: tuple[str, ...]
-    memories: tuple[str, ...]
-    settings: tuple[str, ...]
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    drained: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    source: str | None = None
+    machine: str | None = None
+    pending: bool = True
+    filenames: tuple[str, ...] = ()
+    trace: str | None = None
+    trace_nodes: str | None = None
+    rules: tuple[str, ...] = ()
+    schedulers: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    memories: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
     seeds: Sequence[int]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
 
 
 def read_runs(given: Given) -> list[PlannedRun]:
