@@ -214,7 +214,9 @@ def seen(extender: Deployment, spec: ExtenderSpec | None) -> SchedulerSeen:
     )
     made = Made(api_version="apps/v1", kind="Deployment", metadata=extender.metadata)
     scheduler = deployment("secondary-scheduler")
-    return SchedulerSeen(object=own, deployment=scheduler, extender=extender, made=(made,))
+    return SchedulerSeen(
+        object=own, deployment=scheduler, companions={EXTENDER: extender}, made=(made,)
+    )
 
 
 def test_the_scheduler_is_available_with_its_extender() -> None:

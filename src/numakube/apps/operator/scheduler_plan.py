@@ -16,10 +16,9 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_profile,
 )
-from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.controllers_plan import controller_objects, wanted_controllers
 from numakube.apps.operator.exporters_plan import PAUSE
+from numakube.apps.operator.scheduler_companions import companion_names, companion_objects
 from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.apps.operator.status_conditions import (
     DEDICATED_INFORMER,
@@ -30,9 +29,6 @@ from numakube.apps.operator.status_conditions import (
     degraded,
 )
 from numakube.errors import ConfigError, InvalidValue
-from numakube.manifests.components import pulled
-from numakube.manifests.debug_access import debugging_access
-from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.secondary_scheduler import (
@@ -52,10 +48,6 @@ if TYPE_CHECKING:
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
 DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"
-
-EXTENDER: Final = "numaresources-extender"
-EXTENDER_KEY: Final = "kube-scheduler.yaml"
-_EXTENDERS: Final = 2
 
 BAD_NAME: Final = "IncorrectNUMAResourcesSchedulerResourceName"
 BAD_IMAGE: Final = "InvalidSchedulerImage"
@@ -89,16 +81,14 @@ class SchedulerSeen:
 
     Attributes:
         deployment: the scheduler's.
-        extender: the extender's.
-        others: those of rebalancer and admission check, by their names.
+        companions: Deployments of what goes with it, by their names.
         made: everything that operators have made.
     """
 
     object: NUMAResourcesScheduler
     nodes: tuple[Node, ...] = ()
     deployment: Deployment | None = None
-    extender: Deployment | None = None
-    others: Mapping[str, Deployment] = field(default_factory=dict)
+    companions: Mapping[str, Deployment] = field(default_factory=dict)
     made: tuple[Made, ...] = ()
 
 
@@ -135,11 +125,8 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
         api_ports=setup.api_ports,
     )
     owner = msgspec.to_builtins(wanted)
-    documents = [
-        *manifest.objects(),
-        *extender_objects(spec, setup),
-        *controller_objects(spec, setup.namespace, setup.pull_policy),
-    ]
+    companions = companion_objects(spec, setup.namespace, setup.pull_policy)
+    documents = [*manifest.objects(), *companions]
     operands = [Apply(owned(document, owner)) for document in documents]
     return Plan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
@@ -210,31 +197,6 @@ def whole_seconds(period: str) -> int:
     return max(0, (parse_duration(period) + _SECOND // 2) // _SECOND)
 
 
-def extender_objects(spec: SchedulerSpec, setup: SchedulerSetup) -> list[dict[str, Any]]:
-    """Return the extender and the configuration by which a kube-scheduler uses it, if wanted."""
-    if spec.extender is None:
-        return []
-    replicas = spec.extender.replicas
-    manifest = ExtenderManifest(
-        namespace=setup.namespace,
-        name=EXTENDER,
-        image=spec.image_spec,
-        replicas=_EXTENDERS if replicas is None else replicas,
-        tls=spec.extender.tls != "Disabled",
-        second=False,
-    )
-    configuration = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": EXTENDER, "namespace": setup.namespace},
-        "data": {EXTENDER_KEY: dump_yaml(manifest.configuration())},
-    }
-    workload = [manifest.service(), manifest.budget(), manifest.deployment()]
-    access = [*manifest.access(), *debugging_access(EXTENDER, setup.namespace)]
-    documents = [*access, configuration, *workload]
-    return pulled(documents, spec.image_spec, setup.pull_policy)
-
-
 def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
     """Return the arguments of NodeResourceTopologyMatch that a complete *spec* amounts to."""
     scoring = spec.scoring_strategy
@@ -303,12 +265,9 @@ def _verdict(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> Verdic
     extra = Extra(type=DEDICATED_INFORMER, holds=spec.scheduler_informer == "Dedicated")
     if not _is_available(seen.deployment):
         return Verdict(state=State.PROGRESSING, extras=(extra,))
-    if spec.extender is not None and not _is_available(seen.extender):
-        text = f"{namespace}/{EXTENDER} is updating"
-        return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
-    for one in wanted_controllers(spec, namespace):
-        if not _is_available(seen.others.get(one.name)):
-            text = f"{namespace}/{one.name} is updating"
+    for name in companion_names(spec):
+        if not _is_available(seen.companions.get(name)):
+            text = f"{namespace}/{name} is updating"
             return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
     return Verdict(state=State.AVAILABLE, extras=(extra,))
 
@@ -321,11 +280,7 @@ def _status(
     spec: SchedulerSpec, namespace: str, scheduler_name: str, seconds: int
 ) -> dict[str, Any]:
     deployment = NamespacedName(namespace=namespace, name=NAME)
-    names = [
-        NAME,
-        *([EXTENDER] if spec.extender is not None else ()),
-        *(one.name for one in wanted_controllers(spec, namespace)),
-    ]
+    names = [NAME, *companion_names(spec)]
     related = [
         RelatedObject(resource="namespaces", name=namespace),
         *(

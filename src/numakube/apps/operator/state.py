@@ -18,7 +18,7 @@ from numakube.apps.operator.actions import Made
 from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject
-from numakube.apps.operator.scheduler_plan import EXTENDER, SchedulerSeen, plan_scheduler
+from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.apps.ownership_labels import MANAGED_BY
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
@@ -248,8 +248,7 @@ class SchedulerView:
             object=wanted,
             nodes=tuple(self._watched.nodes.store.values()),
             deployment=deployments.get(SCHEDULER_DEPLOYMENT),
-            extender=deployments.get(EXTENDER),
-            others=deployments,
+            companions=deployments,
             made=self._watched.made(),
         )
         return plan_scheduler(seen, self._setup)
