@@ -71,7 +71,7 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: LabCluster) -
         assert "No gang waits." in pending
         labels = {NAME_LABEL: "team", MIN_LABEL: "2"}
         await world.create(pod_document("lonely", "1", metadata={"labels": labels}))
-        await shown(session, "pending", "Gangs that wait", "default/team 2 0 1")
+        await shown(session, "pending", "Gangs that wait", "there are 1 of 2")
         await shown(session, "pods/default/lonely", "Gang team")
         way = ("queued for attempt 1", "chosen", "reserved", "bound", "kubelet admitted it")
         await shown(session, "pods/default/runs", *way)

@@ -37,8 +37,10 @@ def test_a_reason_with_commas_stays_whole() -> None:
 
 def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
     """With those that wait for the same reason alone."""
-    message = "gang a/g: 1 of 2 needed pods fit; g-2: 0/3 nodes are available: 3 Insufficient cpu."
-    assert refusals_in(message) == (Refusal(3, "Insufficient cpu"),)
+    outside = "node(s) outside the topology domain that is tried for the gang"
+    said = f"0/3 nodes are available: 1 Insufficient cpu, 2 {outside}."
+    message = f"gang a/g: 1 of 2 needed pods fit; g-2: {said}"
+    assert refusals_in(message) == (Refusal(1, "Insufficient cpu"), Refusal(2, outside))
     told = {"name": "a/g", "needed": 2, "running": 0, "waiting": 2}
     pods = [pod_object(name, message=message) for name in ("g-1", "g-2", "single")]
     queue = [

@@ -39,6 +39,7 @@ class Recorded:
                 place=str(entry.get("place", "")),
                 attempts=_count(entry.get("attempts")),
                 retry_in_seconds=_seconds(entry.get("retryInSeconds")),
+                gate=str(entry.get("gate") or ""),
                 gang=_gang(entry.get("gang")),
             )
             for entry in self._items("queue", "pods")

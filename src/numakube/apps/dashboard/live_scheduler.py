@@ -59,6 +59,7 @@ class Decider:
                 place=entry.place.value,
                 attempts=entry.attempts,
                 retry_in_seconds=max(entry.retry_at - now, 0.0),
+                gate=entry.gate.message,
                 gang=self._gang_of(entry.pod),
             )
             for entry in self._queue

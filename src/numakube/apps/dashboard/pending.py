@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.dashboard_pods import condition_of
 
@@ -25,6 +25,8 @@ GATED: Final = "Scheduling gates are closed"
 
 _HEAD: Final = re.compile(r"^(?:gang [^:]+: [^;]+; \S+: )?\d+/(\d+) nodes are available:\s*")
 """Of a pod, or of the first member that does not fit of a gang."""
+_ELSEWHERE: Final = "node(s) outside the topology domain"
+"""Said of nodes that were not tried for a gang: never the main reason."""
 _TAIL: Final = re.compile(r"\.?\s*preemption: .*$", re.DOTALL)
 _NEXT: Final = re.compile(r",\s+(?=\d+\s)")
 _COUNTED: Final = re.compile(r"^(\d+)\s+(.*)$", re.DOTALL)
@@ -61,7 +63,7 @@ def refusals_in(message: str) -> tuple[Refusal, ...]:
         return (Refusal(0, message),) if message else ()
     rest = _TAIL.sub("", message[head.end() :]).rstrip(".")
     found = [_counted(part) for part in _NEXT.split(rest) if part]
-    return tuple(sorted(found, key=lambda refusal: -refusal.nodes))
+    return tuple(sorted(found, key=lambda one: (one.text.startswith(_ELSEWHERE), -one.nodes)))
 
 
 def verdict_on(pod: Pod) -> Refusal:
@@ -98,27 +100,28 @@ class WaitingGang:
 
 def waiting_gangs(queue: Iterable[Waiting], pods: Mapping[str, Pod]) -> tuple[WaitingGang, ...]:
     """Return the gangs in the *queue*, those that have waited longest first."""
-    found: dict[str, tuple[Mapping[str, Any], list[Pod]]] = {}
+    found: dict[str, list[Waiting]] = {}
     for entry in queue:
         if entry.gang is not None and entry.pod in pods:
-            _, members = found.setdefault(str(entry.gang["name"]), (entry.gang, []))
-            members.append(pods[entry.pod])
-    gangs = [_waiting_gang(told, members) for told, members in found.values()]
+            found.setdefault(str(entry.gang["name"]), []).append(entry)
+    gangs = [_waiting_gang(name, entries, pods) for name, entries in found.items()]
     return tuple(sorted(gangs, key=lambda one: one.since))
 
 
-def _waiting_gang(told: Mapping[str, Any], members: list[Pod]) -> WaitingGang:
-    first = min(members, key=lambda one: one.metadata.creation_timestamp or "")
-    scheduled, name = condition_of(first, "PodScheduled"), str(told["name"])
+def _waiting_gang(name: str, entries: list[Waiting], pods: Mapping[str, Pod]) -> WaitingGang:
+    first = min(entries, key=lambda one: pods[one.pod].metadata.creation_timestamp or "")
+    pod, told = pods[first.pod], first.gang or {}
+    scheduled = condition_of(pod, "PodScheduled")
     why = scheduled.message.removeprefix(f"gang {name}: ") if scheduled is not None else ""
     return WaitingGang(
         name=name,
         needed=told.get("needed", 0),
         running=told.get("running", 0),
-        waiting=told.get("waiting", len(members)),
+        waiting=told.get("waiting", len(entries)),
         domain=": ".join(filter(None, (told.get("topology"), ", ".join(told.get("domains", ()))))),
-        since=first.metadata.creation_timestamp or "",
-        why=why or NO_VERDICT,
+        since=pod.metadata.creation_timestamp or "",
+        # What holds the one back that came last counts those before it.
+        why=entries[-1].gate or why or NO_VERDICT,
     )
 
 

@@ -25,6 +25,7 @@ class Waiting:
     Attributes:
         place: which part of the queue it is in.
         retry_in_seconds: how long it backs off yet.
+        gate: why it must not be tried yet, if so.
         gang: the gang that it waits with, as ``/debug/queue`` tells of it.
     """
 
@@ -32,6 +33,7 @@ class Waiting:
     place: str
     attempts: int
     retry_in_seconds: float = 0.0
+    gate: str = ""
     gang: Mapping[str, Any] | None = None
 
 
