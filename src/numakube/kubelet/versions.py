@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,7 @@ def behaviour_of(version: str = DEFAULT) -> Behaviour:
     return _behaviour(min(release, NEWEST))
 
 
+@lru_cache  # every report and every model asks, and they share what they get
 def _behaviour(release: tuple[int, int]) -> Behaviour:
     return Behaviour(
         version=release,
