@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import tarfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.cli.test_inside import Numakube, ask
 
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, resource_of
 from numakube.manifests.components import Choices, objects_of
@@ -19,7 +18,8 @@ from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
-Numakube = Callable[..., Awaitable[Ended]]
+__all__ = ["ask"]  # a fixture
+
 NAME = "named-by-nobody-else"
 IMAGE = "registry.example/numakube:1"
 
@@ -54,17 +54,6 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[LabCluster]:
         await world.create(pod_document("late", "20", schedulerName=NAME))
         await world.until(lambda: bool(refusal_of(world.pod("late"))))
         yield world
-
-
-@pytest.fixture
-def ask(numakube: Callable[..., Ended], world: LabCluster) -> Numakube:
-    """Run a command while the cluster goes on."""
-
-    async def call(*words: str) -> Ended:
-        kubeconfig = str(world.site.kubeconfig)
-        return await asyncio.to_thread(numakube, *words, "--kubeconfig", kubeconfig)
-
-    return call
 
 
 async def test_every_command_asks_both_replicas_and_says_who_leads(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
 from tests.lab.nodes.build import Lab, pod_document
+from tests.lab.nodes.conftest import lab
 
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from numakube.kube.client import Client
-from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import lab_configuration
@@ -22,11 +20,10 @@ from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of
 from numakube.values.resources import hugepage_name
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
+
+__all__ = ["lab"]  # a fixture
 
 SHAPES = {
     **PRESETS,
@@ -44,16 +41,6 @@ SHAPES = {
     "adjacent": "2 sockets, 8 cores, smt 2, numbering adjacent, 32Gi, gpu 2",
 }
 POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
-
-
-@pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab on a clock that stands still."""
-    clock = ManualClock()
-    async with ApiServer(now=clock.now, rng=Random(7)) as server:
-        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
-        async with NodePool(client) as pool:
-            yield Lab(server, client, clock, pool)
 
 
 def plan(name: str, shape: str, rng: Random) -> NodePlan:

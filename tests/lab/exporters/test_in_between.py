@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from random import Random
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
 from tests.lab.nodes.build import Lab, pod_document
+from tests.lab.nodes.conftest import lab
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
-from numakube.kube.client import Client
-from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.nrt_names import STALE
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
+
+__all__ = ["lab"]  # a fixture
 
 STEP_SECONDS = 1.0
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"
-
-
-@pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab on a clock that stands still."""
-    clock = ManualClock()
-    async with ApiServer(now=clock.now, rng=Random(7)) as server:
-        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
-        async with NodePool(client) as pool:
-            yield Lab(server, client, clock, pool)
 
 
 def slow_node(kubernetes: str) -> NodePlan:
