@@ -32,8 +32,11 @@ BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.MULTILINE | 
 TITLE = re.compile(r'title="(?P<name>[^"]+)"')
 COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>\S+)")
-PLAIN = re.compile(r"numakube (?!lab |demo)[^|&;<>$*~`]+")
-"""Commands of numakube that neither need a shell nor leave anything running."""
+PLAIN = re.compile(r"numakube (?!lab |demo|.*help)[^|&;<>$*~`]+")
+"""Commands of numakube that neither need a shell nor leave anything running.
+
+Help is left out: click keeps the help option of a command as the first call in a process saw it.
+"""
 ROOT = Path(__file__).parents[2]
 RUNTIME = "/run/user/1000"
 
