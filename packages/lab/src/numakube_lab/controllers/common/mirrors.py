@@ -63,8 +63,7 @@ class Mirror(Generic[T]):
         self.store.add_index(ORPHANS, _orphan_namespace)
         self._more_indexes: set[str] = set()
         self._clock = client.clock
-        self._waiters: dict[asyncio.Event, Callable[[], bool]] = {}
-        self._will_look = False
+        self._waiters: set[asyncio.Event] = set()
         self.store.subscribe(self._tell)
 
     def indexed(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
@@ -99,30 +98,22 @@ class Mirror(Generic[T]):
         await self.until(lambda: _is_lost(self.store.get(key), uid))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Return once *holds*, which is asked whenever something has changed here."""
-        if holds():
-            return
-        held = asyncio.Event()
-        self._waiters[held] = holds
+        """Return once *holds*, which is asked whenever something changes here."""
+        changed = asyncio.Event()
+        self._waiters.add(changed)
         try:
             async with self._clock.timeout(PATIENCE):
-                await held.wait()
+                while not holds():
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
             _log.warning("mirror_lags", resource=str(self.reflector), seconds=PATIENCE)
         finally:
-            del self._waiters[held]
+            self._waiters.discard(changed)
 
     def _tell(self, _: Change[T]) -> None:
-        """Have the waiters' conditions looked at when all that has just arrived is here."""
-        if self._waiters and not self._will_look:
-            self._will_look = True
-            asyncio.get_running_loop().call_soon(self._look)
-
-    def _look(self) -> None:
-        self._will_look = False
-        for held, holds in self._waiters.items():
-            if holds():
-                held.set()
+        for waiter in self._waiters:
+            waiter.set()
 
 
 class Cluster:
