@@ -31,7 +31,7 @@ from benchmarks.scheduler_throughput import (
     create_pods,
     kubeconfig_of,
 )
-from numakube.apps.scheduler.shard_membership import GROUP_LABEL, MEMBERS
+from numakube.apps.scheduler.shard_leases import GROUP_LABEL, MEMBERS
 from numakube.kube.catalog import LEASES, PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config

@@ -104,8 +104,32 @@ class Owner:
         replica.pod = self.template.sibling(replace(pod, metadata=metadata))
         return replica.pod
 
-    def note_failure(self, now: float) -> None:
-        """Count a failed pod of a Job."""
+    def after_failure(self, replica: Replica, now: float, most_rejections: int) -> float | None:
+        """Take note that a pod failed or was deleted.
+
+        Returns:
+            In how many seconds to look which pods are to be made (`due`); ``None`` for never.
+        """
+        if self.arrival.owner is OwnerKind.JOB:
+            self._note_failure(now)
+            return None if self.failed else self.paused_until - now
+        if self.arrival.owner is OwnerKind.POD or replica.rejections >= most_rejections:
+            replica.done = True
+            return None
+        return 0.0
+
+    def due(self, replica: Replica, now: float) -> list[Replica]:
+        """Return what to make pods for after the failure of *replica* and the pause.
+
+        A Job makes all that are missing, unless another failure has made it pause again.
+        """
+        if self.arrival.owner is not OwnerKind.JOB:
+            return [replica]
+        if self.failed or now < self.paused_until:
+            return []
+        return [one for one in self.replicas if one.pod is None and not one.done]
+
+    def _note_failure(self, now: float) -> None:
         self.failures += 1
         self.recent += 1
         pause = min(FIRST_PAUSE * 2.0 ** min(self.recent - 1, 32), LONGEST_PAUSE)

@@ -24,7 +24,6 @@ from numakube.simulation.owners import Owners
 from numakube.simulation.virtual_node import NodeFactory
 from numakube.simulation.virtual_scheduler import VirtualScheduler
 from numakube.simulation.virtual_time import Timeline
-from numakube.simulation.workload import OwnerKind
 
 if TYPE_CHECKING:
     from numakube.simulation.arms import Arm
@@ -288,27 +287,16 @@ class Run:
 
     def _replace(self, replica: Replica) -> None:
         """Do what the owner of a failed or deleted pod does."""
-        owner, now, watch = replica.owner, self._timeline.now, self._options.watch_seconds
-        if owner.arrival.owner is OwnerKind.POD:
-            replica.done = True
-        elif owner.arrival.owner is OwnerKind.JOB:
-            owner.note_failure(now)
-            if owner.failed:
-                self._fail(owner)
-            else:
-                self._timeline.after(owner.paused_until - now + watch, partial(self._resume, owner))
-        elif replica.rejections >= self._options.most_rejections:
-            replica.done = True
-        else:
-            self._timeline.after(watch, partial(self._create, replica))
+        owner, options = replica.owner, self._options
+        pause = owner.after_failure(replica, self._timeline.now, options.most_rejections)
+        if owner.failed:
+            self._fail(owner)
+        elif pause is not None:
+            self._timeline.after(pause + options.watch_seconds, partial(self._make_due, replica))
 
-    def _resume(self, owner: Owner) -> None:
-        """Make the missing pods of a Job, unless another failure has made it pause again."""
-        if owner.failed or self._timeline.now < owner.paused_until:
-            return
-        for replica in owner.replicas:
-            if replica.pod is None and not replica.done:
-                self._create(replica)
+    def _make_due(self, failed: Replica) -> None:
+        for replica in failed.owner.due(failed, self._timeline.now):
+            self._create(replica)
 
     def _fail(self, owner: Owner) -> None:
         """Let a Job fail: no more pods, and those that there are go."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numakube.apps.enforcer.deciding import NodeState, PodState, decide
+from numakube.apps.enforcer.allowed_cpus import NodeState, PodState, decide
 from numakube.apps.enforcer.enforcer_state_file import FILE, OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Kind, Outcome
 from numakube.koordinator.ledger.holdings import Allotment, Share

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.apps.enforcer.single import Node, allotted, group_of, pod_of
 
-from numakube.apps.enforcer.deciding import NodeState
+from numakube.apps.enforcer.allowed_cpus import NodeState
 from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin

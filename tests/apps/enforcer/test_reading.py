@@ -13,7 +13,7 @@ from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
-from numakube.apps.enforcer.deciding import Decisions, Problem
+from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
 from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.pod_reading import state_of

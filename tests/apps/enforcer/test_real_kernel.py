@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.apps.enforcer.deciding import NodeState, PodState, decide
+from numakube.apps.enforcer.allowed_cpus import NodeState, PodState, decide
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor
 from numakube.koordinator.ledger.holdings import Allotment, Share

@@ -16,10 +16,11 @@ from numakube.apps.admission_check.settings import SETTINGS
 from numakube.apps.admission_check.waiting_work import next_to_ask
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.leading import Turns, lead_with, work_until
+from numakube.apps.host.leading import lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
+from numakube.apps.host.turns import Turns
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection

@@ -16,7 +16,7 @@ from numakube.api.pod import Pod
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.enforcer.deciding import PodState
+    from numakube.apps.enforcer.allowed_cpus import PodState
     from numakube.node.nri.nri_objects import Container, Sandbox
 
 

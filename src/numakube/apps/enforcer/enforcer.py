@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from numakube.apps.enforcer.allowed_cpus import decide
 from numakube.apps.enforcer.announced import Announced
-from numakube.apps.enforcer.deciding import decide
 from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.pod_reading import departed, state_of, uid_in_groups
 from numakube.errors import NumakubeError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.apps.enforcer.deciding import Decisions, PodState
+    from numakube.apps.enforcer.allowed_cpus import Decisions, PodState
     from numakube.apps.enforcer.group_writing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.apps.enforcer.node_reading import NodeReader

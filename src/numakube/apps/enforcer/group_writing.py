@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.enforcer.deciding import Problem
-from numakube.apps.enforcer.known_groups import Memory
-from numakube.apps.enforcer.planning import (
+from numakube.apps.enforcer.allowed_cpus import Problem
+from numakube.apps.enforcer.group_settings import (
     NOTHING,
     REST,
     Owner,
@@ -21,6 +20,7 @@ from numakube.apps.enforcer.planning import (
     targets_of,
     uids_with_originals,
 )
+from numakube.apps.enforcer.known_groups import Memory
 from numakube.node.cgroups.cpuset_controller import hand_down_cpuset
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
@@ -31,9 +31,9 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.enforcer.deciding import Decisions, PodConfinement, PodState
+    from numakube.apps.enforcer.allowed_cpus import Decisions, PodConfinement, PodState
     from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
-    from numakube.apps.enforcer.planning import Target
+    from numakube.apps.enforcer.group_settings import Target
     from numakube.node.cgroups.group_files import Groups
     from numakube.node.cgroups.group_scan import PodGroups
     from numakube.node.cgroups.write_order import Write

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.enforcer.enforcer_state_file import Remembered
-from numakube.apps.enforcer.planning import NOTHING, Past, each, first_of, only_if
+from numakube.apps.enforcer.group_settings import NOTHING, Past, each, first_of, only_if
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.inherited_cpusets import stands_in
 from numakube.node.cgroups.write_order import Setting, read_setting
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
-    from numakube.apps.enforcer.planning import Plan
+    from numakube.apps.enforcer.group_settings import Plan
     from numakube.node.cgroups.group_files import Groups
 
 _SETS: Final = {"cpus": CPUS, "mems": MEMS}

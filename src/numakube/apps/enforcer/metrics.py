@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.apps.enforcer.deciding import Decisions, Problem
+    from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
     from numakube.apps.enforcer.group_writing import Outcome
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.checkpoints.cpu import CpuManagerState, peek_cpu_manager_state
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import SystemQosResource
-from numakube.apps.enforcer.deciding import NodeState
+from numakube.apps.enforcer.allowed_cpus import NodeState
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import read_json
 from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.apps.enforcer.deciding import Decisions, Problem
+    from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
     from numakube.apps.enforcer.group_writing import Outcome
     from numakube.kube.event_recorder import EventRecorder
 

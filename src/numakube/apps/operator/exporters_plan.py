@@ -27,7 +27,7 @@ from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
-from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, State, Verdict, degraded
+from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, degraded, verdict_of
 from numakube.manifests.exporter import PoolExporter, PoolExporters
 from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pod_template_parts import hash_of
@@ -136,7 +136,11 @@ class _Pass:
         old = leftovers(self._seen.made, self._seen.object.metadata.uid, operands)
         return Plan(
             actions=(*old, *self._definition(), *operands),
-            verdict=self._verdict(waiting),
+            verdict=verdict_of(
+                updating=waiting,
+                wrong=(BAD_GROUPS, self._doubt) if self._doubt else None,
+                extras=self._paused(),
+            ),
             status=self._status(complete=waiting is None),
         )
 
@@ -226,15 +230,6 @@ class _Pass:
 
     def _plugins(self) -> list[str]:
         return [plugin_name(pool) for pool in self._pools if pool.sriov is not None]
-
-    def _verdict(self, waiting: str | None) -> Verdict:
-        extras = self._paused()
-        if waiting is not None:
-            text = f"{waiting} is updating"
-            return Verdict(state=State.PROGRESSING, message=text, extras=extras)
-        if self._doubt:
-            return degraded(BAD_GROUPS, self._doubt, *extras)
-        return Verdict(state=State.AVAILABLE, extras=extras)
 
     def _paused(self) -> tuple[Extra, ...]:
         if self._seen.machine_config_pools is None:

@@ -24,9 +24,8 @@ from numakube.apps.operator.status_conditions import (
     DEDICATED_INFORMER,
     INTERNAL_ERROR,
     Extra,
-    State,
-    Verdict,
     degraded,
+    verdict_of,
 )
 from numakube.errors import ConfigError, InvalidValue
 from numakube.manifests.network_policies import API_PORTS
@@ -130,7 +129,10 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     operands = [Apply(owned(document, owner)) for document in documents]
     return Plan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
-        verdict=_verdict(seen, spec, setup.namespace),
+        verdict=verdict_of(
+            updating=_updating(seen, spec, setup.namespace),
+            extras=(Extra(type=DEDICATED_INFORMER, holds=spec.scheduler_informer == "Dedicated"),),
+        ),
         status=_status(spec, setup.namespace, next(iter(profiles)), seconds),
     )
 
@@ -261,15 +263,12 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **more, **both}
 
 
-def _verdict(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> Verdict:
-    extra = Extra(type=DEDICATED_INFORMER, holds=spec.scheduler_informer == "Dedicated")
+def _updating(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> str | None:
+    """Return which Deployment is not available yet; the scheduler's own has no name here."""
     if not _is_available(seen.deployment):
-        return Verdict(state=State.PROGRESSING, extras=(extra,))
-    for name in companion_names(spec):
-        if not _is_available(seen.companions.get(name)):
-            text = f"{namespace}/{name} is updating"
-            return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
-    return Verdict(state=State.AVAILABLE, extras=(extra,))
+        return ""
+    late = (one for one in companion_names(spec) if not _is_available(seen.companions.get(one)))
+    return next((f"{namespace}/{name}" for name in late), None)
 
 
 def _is_available(deployment: Deployment | None) -> bool:

@@ -65,6 +65,24 @@ def degraded(reason: str, message: str, *extras: Extra) -> Verdict:
     return Verdict(state=State.DEGRADED, reason=reason, message=message, extras=extras)
 
 
+def verdict_of(
+    *, updating: str | None, wrong: tuple[str, str] | None = None, extras: tuple[Extra, ...] = ()
+) -> Verdict:
+    """Return what follows from what was found.
+
+    Args:
+        updating: what is not up to date yet, by name if that is told; ``None`` if all is.
+        wrong: what is wrong, as reason and message; it shows when nothing is updating any more.
+        extras: further conditions.
+    """
+    if updating is not None:
+        message = f"{updating} is updating" if updating else ""
+        return Verdict(state=State.PROGRESSING, message=message, extras=extras)
+    if wrong is not None:
+        return degraded(*wrong, *extras)
+    return Verdict(state=State.AVAILABLE, extras=extras)
+
+
 def conditions_of(
     verdict: Verdict, before: Sequence[Condition], *, generation: int, now: str
 ) -> tuple[Condition, ...]:

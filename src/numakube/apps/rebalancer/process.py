@@ -17,14 +17,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.leading import Turns, lead_with, work_until
+from numakube.apps.host.leading import lead_with, work_until
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
+from numakube.apps.host.turns import Turns
 from numakube.apps.rebalancer.following import Follower
 from numakube.apps.rebalancer.goals import chosen
 from numakube.apps.rebalancer.moving import Mover
-from numakube.apps.rebalancer.restraint import HourlyBudget, quiet_hours
+from numakube.apps.rebalancer.restraint import HourlyBudget, Restraint, quiet_hours
 from numakube.apps.rebalancer.settings import SETTINGS
 from numakube.insight.collected import SCHEDULER_CONFIG
 from numakube.insight.facts import facts_of
@@ -95,9 +96,9 @@ class RebalancerProcess:
         self._client = client
         self._metrics = RebalancerMetrics(self.registry)
         self.recorder = EventRecorder(client, component=NAME, instance=self.identity)
-        self._quiet = quiet_hours(settings.quiet_hours)
-        self._budget = HourlyBudget(settings.moves_per_hour)
-        self._paused_until = 0.0
+        self._restraint = Restraint(
+            quiet_hours(settings.quiet_hours), HourlyBudget(settings.moves_per_hour), settings.pause
+        )
         self._told: set[tuple[str, str]] = set()
         self._turns = Turns(
             self.turn,
@@ -159,13 +160,9 @@ class RebalancerProcess:
         return await self._follow(goal, plan, facts, mover)
 
     def _moves_allowed(self) -> int:
-        """Return how many pods may be moved now."""
         clock = self._client.clock
-        paused = clock.monotonic() < self._paused_until
-        self._metrics.paused.set(paused)
-        if paused or clock.now() in self._quiet:
-            return 0
-        return self._budget.left(clock.monotonic())
+        self._metrics.paused.set(self._restraint.is_paused(clock.monotonic()))
+        return self._restraint.moves_allowed(clock.monotonic(), clock.now())
 
     async def _follow(self, goal: Goal, plan: Plan, facts: ClusterFacts, mover: Mover) -> str:
         _log.info("plan", moves=plan.moves, goal=goal.why)
@@ -174,7 +171,7 @@ class RebalancerProcess:
         departure = await follower.follow(plan, facts)
         if departure:
             self._metrics.departures.inc()
-            self._paused_until = self._client.clock.monotonic() + self._settings.pause
+            self._restraint.pause(self._client.clock.monotonic())
             _log.warning("plan_given_up", reason=departure, goal=goal.why)
             first = plan.steps[0].moves[0].pod
             about = goal.about or next(one for one in facts.pods if one.metadata.key == first)
@@ -183,7 +180,7 @@ class RebalancerProcess:
         return departure
 
     def _moved(self, goal: Goal, move: Move, pod: Pod) -> None:
-        self._budget.spend(self._client.clock.monotonic())
+        self._restraint.budget.spend(self._client.clock.monotonic())
         self._metrics.moves.inc()
         note = f"replaces {move.pod}, which left {move.from_node} so that {goal.why}"
         self.recorder.normal(reference_to(PODS, pod), "Moved", note)

@@ -1,4 +1,7 @@
-"""When the rebalancer may move pods: not in quiet hours, and only so many an hour."""
+"""When the rebalancer may move pods, and how many.
+
+Not in quiet hours, only so many an hour, and not for a while after a plan was given up.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ import re
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import time
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, time
+from typing import Final
 
 from numakube.errors import ConfigError
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 _HOUR_SECONDS: Final = 3600.0
 _SPAN: Final = re.compile(r"\d\d:\d\d-\d\d:\d\d")
@@ -65,3 +65,31 @@ class HourlyBudget:
         while self._times and self._times[0] <= now - _HOUR_SECONDS:
             self._times.popleft()
         return self.most - len(self._times)
+
+
+@dataclass(slots=True)
+class Restraint:
+    """All rules together.
+
+    Attributes:
+        pause_seconds: how long nothing is moved after a plan was given up.
+    """
+
+    quiet: QuietHours
+    budget: HourlyBudget
+    pause_seconds: float
+    _paused_until: float = 0.0
+
+    def pause(self, now: float) -> None:
+        """Move nothing for a while."""
+        self._paused_until = now + self.pause_seconds
+
+    def is_paused(self, now: float) -> bool:
+        """Whether a plan was given up a short while ago."""
+        return now < self._paused_until
+
+    def moves_allowed(self, now: float, moment: datetime) -> int:
+        """Return how many pods may be moved *now*, by a monotonic clock; *moment* is in UTC."""
+        if self.is_paused(now) or moment in self.quiet:
+            return 0
+        return self.budget.left(now)

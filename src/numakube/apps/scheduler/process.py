@@ -50,7 +50,7 @@ from numakube.apps.scheduler.rejections import Rejections
 from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of, lease_of, timing_of
-from numakube.apps.scheduler.shard_membership import ShardMembership
+from numakube.apps.scheduler.shard_leases import ShardMembership
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_batch import NodeBatch
-    from numakube.scheduling.numa.native.pod_checks import PodChecks, Stage
 
 
 @dataclass(slots=True)

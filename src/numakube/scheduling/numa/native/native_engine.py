@@ -13,6 +13,7 @@ from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import (
     DeviceForecasts,
     blended,
@@ -21,12 +22,11 @@ from numakube.scheduling.numa.native.device_closeness import (
 )
 from numakube.scheduling.numa.native.model_check import ModelCheck
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
-from numakube.scheduling.numa.native.pod_checks import checks_of
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.promises import broken_promise, promised_score
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.rule_columns import RuleColumns
+from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
 from numakube.scheduling.numa.native.verdict_cache import (
     VerdictCache,
     blocked_rejection,

@@ -24,7 +24,7 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import Role
-from numakube.scheduling.numa.native.pod_checks import checks_of
+from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.resources import CPU, MILLI_PER_CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy
@@ -32,8 +32,8 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_counts import NodeCounts
-    from numakube.scheduling.numa.native.pod_checks import PodChecks, Stage
     from numakube.scheduling.numa.native.pod_wants import Parts, PodWants, Want
     from numakube.values.resources import Amounts
 

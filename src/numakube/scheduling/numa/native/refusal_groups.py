@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_batch import NodeBatch
-    from numakube.scheduling.numa.native.pod_checks import PodChecks, Stage
 
 Share: TypeAlias = npt.NDArray[np.float64]
 

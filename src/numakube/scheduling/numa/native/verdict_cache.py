@@ -15,14 +15,14 @@ from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, 
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.alignment import judge_batch
 from numakube.scheduling.numa.native.alignment_score import score_batch
+from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import counts_of
-from numakube.scheduling.numa.native.pod_checks import checks_of
-from numakube.scheduling.numa.native.promises import broken_promise, promised_score
 from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
+from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:

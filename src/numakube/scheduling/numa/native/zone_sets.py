@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_batch import NodeBatch
     from numakube.scheduling.numa.native.node_counts import Rules
-    from numakube.scheduling.numa.native.pod_checks import PodChecks, Stage
     from numakube.scheduling.numa.native.pod_wants import Parts, Want
 
 ANY_SIZE: Final = 0

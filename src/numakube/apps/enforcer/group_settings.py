@@ -21,7 +21,7 @@ from numakube.node.cgroups.write_order import Setting, same_quota
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from numakube.apps.enforcer.deciding import Confinement, PodConfinement, PodState
+    from numakube.apps.enforcer.allowed_cpus import Confinement, PodConfinement, PodState
     from numakube.node.cgroups.group_scan import PodGroups
 
 Value: TypeAlias = Any

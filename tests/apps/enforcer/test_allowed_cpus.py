@@ -6,7 +6,7 @@ from types import MappingProxyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.enforcer.deciding import (
+from numakube.apps.enforcer.allowed_cpus import (
     NO_POOL,
     OVERLAP,
     PINNED,
