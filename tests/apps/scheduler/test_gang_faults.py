@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from tests.apps.scheduler.gang_trials import RACK, Failing, GangTrial, gang_trial
 
+from numakube.kube.catalog import NODES as NODE_OBJECTS
+from numakube.kube.patches import merge_patch
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     DISRUPTION_MODE,
     MIN_LABEL,
@@ -167,6 +169,24 @@ async def test_a_gang_for_which_pods_are_evicted_may_lose_any_member_meanwhile()
             await trial.delete(missing, gently=False)
             await calm(trial, 3)
             assert trial.placed() == {pod.metadata.name for pod in members}
+
+
+async def test_a_gang_does_not_wait_for_evicted_pods_that_are_not_in_its_way() -> None:
+    """Of a victim's gang another member has to go too, on a node whose kubelet does not answer."""
+    async with gang_trial(2, Random(0)) as trial:
+        mates = Group("mates", 2, 2, "4", (DISRUPTION_MODE, "all"), urgent=False)
+        for _ in range(mates.size):
+            await trial.create(mates.member())
+        await trial.pass_time(1)
+        del trial.world.kubelets["n0"]
+        await trial.client.patch(NODE_OBJECTS, "n0", merge_patch({"spec": {"unschedulable": True}}))
+        gang = Group("g", 2, 2, "3", None, urgent=True)
+        for _ in range(gang.size):
+            await trial.create(gang.member())
+        await calm(trial, 4)
+        (left,) = (pod for pod in trial.pods if pod.metadata.labels[NAME_LABEL] == "mates")
+        assert (left.spec.node_name, left.metadata.deletion_timestamp is None) == ("n0", False)
+        assert {pod.spec.node_name for pod in trial.pods if pod != left} == {"n1"}
 
 
 @seed(24)

@@ -20,7 +20,6 @@ from numakube.apps.scheduler.preemptions import evict
 from numakube.apps.scheduler.results import surviving
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.framework.status import unresolvable
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, domains_of_nodes
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
@@ -214,12 +213,12 @@ class GangCycle:
         """Evict whoever stands in the way of the gang, and keep all its places until they go."""
         for pod, chosen in plan.placements:
             self._preemptions.hold(pod, chosen.node)
-        victims: set[str] = set()
+        evicted: set[str] = set()
         for pod, nomination in plan.nominations:
-            others = tuple(one for one in nomination.victims if one.uid not in victims)
-            victims |= self._preemptions.follow(pod, Nomination(nomination.node, others), tasks)
+            evicted |= self._preemptions.follow(pod, nomination, tasks, evicted)
+        awaited = {one.uid for _, nomination in plan.nominations for one in nomination.victims}
         name = attempt.request.gang.name
-        message = f"gang {name}: waiting for {len(victims)} evicted pods to leave"
+        message = f"gang {name}: waiting for {len(awaited)} evicted pods to leave"
         decision = self._nothing_tried(message)
         for entry in attempt.entries.values():
             self._put_back(attempt, entry, decision, message)

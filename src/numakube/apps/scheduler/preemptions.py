@@ -25,7 +25,7 @@ from numakube.scheduling.preemption.default_preemption import is_being_preempted
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.results import Results
@@ -73,21 +73,32 @@ class Preemptions:
         return True
 
     def follow(
-        self, pod: PodInfo, nomination: Nomination | None, tasks: asyncio.TaskGroup
+        self,
+        pod: PodInfo,
+        nomination: Nomination | None,
+        tasks: asyncio.TaskGroup,
+        evicted: Collection[str] = (),
     ) -> set[str]:
         """Make the room that was found for a refused pod; return the uids of those that have to go.
 
         Without a nomination no room is kept, unless victims are on their way out already. When the
-        last victim of a pod, or of all members of its gang, is gone, it is tried again.
+        last victim of a pod, or of all members of its gang, is gone, it is tried again; other
+        members of a victim's gang have to go too, but nothing waits for them. Those that were
+        *evicted* for another member already are not evicted again.
         """
         if nomination is None:
             if not self.awaits_victims(pod):
                 self.give_up(pod)
             return set()
         whole = self._with_their_gangs(nomination)
-        self._nominate(pod, whole)
-        tasks.create_task(self._evict(pod, whole))
-        return {victim.uid for victim in whole.victims}
+        going = Nomination(
+            whole.node, tuple(one for one in whole.victims if one.uid not in evicted)
+        )
+        self._nominate(pod, going)
+        preemptor = self._party(pod)
+        self._preemptor_of |= {victim.uid: preemptor for victim in nomination.victims}
+        tasks.create_task(self._evict(pod, going))
+        return {victim.uid for victim in going.victims}
 
     def awaits_victims(self, pod: PodInfo) -> bool:
         """Tell whether pods are on their way out to make room for *pod*, or for its gang."""
@@ -145,9 +156,7 @@ class Preemptions:
         self._outcomes.nominated(pod, node)
         self._metrics.preemptions.inc()
         self._metrics.victims.observe(len(nomination.victims))
-        preemptor = self._party(pod)
         for victim in nomination.victims:
-            self._preemptor_of[victim.uid] = preemptor
             self._outcomes.preempted(victim, pod, node)
 
     async def _evict(self, pod: PodInfo, nomination: Nomination) -> None:
