@@ -147,7 +147,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
     values = values_with(**off)
     values["image"] |= {"repository": "r.example:5000/x", "tag": "2", "pullPolicy": "Always"}
     values["scheduler"] |= {"name": "mine", "replicas": 3}
-    values["exporter"] |= {"period": "5s"}
+    values["exporter"] |= {"period": "5s", "maxSilence": "5m"}
     choices = Choices(
         namespace="elsewhere",
         image="r.example:5000/x:2",
@@ -155,6 +155,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
         scheduler_name="mine",
         replicas=3,
         period="5s",
+        max_silence="5m",
     )
     found = by_key(unhashed(rendered(values, "elsewhere")))
     assert found == by_key(without_kinds(unhashed(objects_of(("api", component), choices))))

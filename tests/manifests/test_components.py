@@ -50,6 +50,15 @@ def test_exporters_tell_what_koordlet_tells_only_if_asked() -> None:
         assert ("--koordinator" in container["args"]) is asked
 
 
+@pytest.mark.parametrize(("asked", "found"), [("", []), ("5m", ["--max-silence=5m"])])
+def test_exporters_report_only_surprises_only_if_asked(asked: str, found: list[str]) -> None:
+    """Others may read their reports."""
+    objects = objects_of(["exporter"], Choices(max_silence=asked))
+    (exporters,) = (one for one in objects if one["kind"] == "DaemonSet")
+    (container,) = exporters["spec"]["template"]["spec"]["containers"]
+    assert [one for one in container["args"] if "silence" in one] == found
+
+
 def test_the_proposed_version_is_served_only_if_asked_for() -> None:
     """D27: with the webhook that converts it, which then may change that one definition."""
     plain = objects_of(["api", "webhook"], Choices())

@@ -58,6 +58,7 @@ def drawn(rng: Random) -> dict[str, Any]:
             "tolerations": rng.choice([[], [{"key": "a", "tolerationSeconds": 300}]]),
         }
     values["exporter"]["period"] = rng.choice(["5s", "1m30s", "0.5h"])
+    values["exporter"]["maxSilence"] = rng.choice(["", "5m"])
     return values
 
 
@@ -95,6 +96,7 @@ def test_helm_has_nothing_to_complain_of() -> None:
         "scheduler.name=Numa",
         "exporter.period=often",
         "exporter.period=5",
+        "exporter.maxSilence=long",
         "image.pullPolicy=Sometimes",
         "image.tag=",
         "image.tag=a b",

@@ -121,6 +121,27 @@ def test_an_overlay_replaces_the_schedulers_configuration_and_rolls_its_pods(
     assert volume["configMap"]["name"] == name
 
 
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
+def test_the_documented_overlay_has_exporters_report_only_surprises(tmp_path: Path) -> None:
+    """It adds one argument and changes nothing else."""
+    page = DEPLOY.parent / "docs" / "design" / "only-surprises.md"
+    (overlay,) = re.findall(
+        r"```yaml title=\"kustomization.yaml\"\n(.*?)```", page.read_text(), re.DOTALL
+    )
+    base = DEPLOY / "kustomize" / "exporter"
+    text = overlay.replace("deploy/kustomize/exporter", os.path.relpath(base, tmp_path))
+    (tmp_path / "kustomization.yaml").write_text(text, encoding="utf-8")
+
+    (plain,), (patched,) = (
+        [one for one in kustomized(folder)[0] if one["kind"] == "DaemonSet"]
+        for folder in (base, tmp_path)
+    )
+
+    (container,) = plain["spec"]["template"]["spec"]["containers"]
+    container["args"].append("--max-silence=5m")
+    assert patched == plain
+
+
 def test_the_bundle_installs_the_operator_that_we_deploy() -> None:
     """With its rights, and the kinds that it owns."""
     version = service_version()

@@ -81,6 +81,7 @@ class PoolExporter:
         notified: whether touching a file on the host makes it look.
         paused: whether it writes nothing.
         koordinator: whether it also writes what koordlet does.
+        max_silence: how long it keeps to itself what was foreseen; empty for not at all.
         tolerations: taints to put up with.
     """
 
@@ -93,6 +94,7 @@ class PoolExporter:
     notified: bool = False
     paused: bool = False
     koordinator: bool = False
+    max_silence: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -264,6 +266,7 @@ class PoolExporters:
             *(["--no-publish"] if pool.paused else []),
             *_fingerprint(pool.fingerprint),
             *(["--koordinator"] if pool.koordinator else []),
+            *([f"--max-silence={pool.max_silence}"] if pool.max_silence else []),
             f"--metrics-mode={'httptls' if tls else 'http'}",
             "--metrics-ip=0.0.0.0",
             "--refresh-node-resources",
@@ -392,6 +395,7 @@ class ExporterManifest:
         period: how often an exporter looks even if nothing seems to have changed.
         fingerprint: the method of the pods' fingerprint; ``None`` for none.
         koordinator: whether they also write what koordlet does.
+        max_silence: how long they keep to themselves what was foreseen; empty for not at all.
     """
 
     namespace: str = "numakube"
@@ -400,6 +404,7 @@ class ExporterManifest:
     period: str = "1m"
     fingerprint: str | None = "with-exclusive-resources"
     koordinator: bool = False
+    max_silence: str = ""
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
@@ -408,6 +413,7 @@ class ExporterManifest:
             period=self.period,
             fingerprint=self.fingerprint,
             koordinator=self.koordinator,
+            max_silence=self.max_silence,
             tolerations=({"operator": "Exists"},),
         )
         return PoolExporters(

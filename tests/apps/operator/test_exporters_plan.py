@@ -142,6 +142,7 @@ def test_the_default_exporter() -> None:
             [],
         ),
         (NodeGroupConfig(info_refresh_pause="Enabled"), ["--no-publish"], []),
+        (NodeGroupConfig(max_silence="5m"), ["--max-silence=5m"], []),
     ],
 )
 def test_flags_follow_the_groups_configuration(

@@ -55,6 +55,7 @@ SINGLETON = "This is a singleton resource and the object name must be"
 REFUSED: list[tuple[Document, str]] = [
     (renamed(wanted_exporters(poolName="worker"), "another"), SINGLETON),
     (wanted_exporters(config={"infoRefreshMode": "Never"}), 'Unsupported value: "Never"'),
+    (wanted_exporters(config={"maxSilence": "long"}), "config.maxSilence"),
     (wanted_exporters(poolName=7), "poolName"),
     (wanted_exporters(nodeSelector={"matchExpressions": [{"key": "x"}]}), "operator"),
     (wanted_exporters(poolName="x", sriov={}), "sriov.resources"),

@@ -113,6 +113,12 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet does."
     )
     @click.option(
+        "--max-silence",
+        default="",
+        metavar="DURATION",
+        help="Our exporter publishes only what was not foreseen, and something that often.",
+    )
+    @click.option(
         "--pull-policy",
         type=click.Choice(("Always", "IfNotPresent", "Never")),
         default="IfNotPresent",
@@ -143,6 +149,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         updater_sync_period: str,
         updater_pfp_enable: bool,
         koordinator: bool,
+        max_silence: str,
         pull_policy: str,
         extender_tls: bool,
         nrt_v1beta1: bool,
@@ -159,6 +166,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             period=updater_sync_period,
             fingerprint=updater_pfp_enable,
             koordinator=koordinator,
+            max_silence=max_silence,
             pull_policy=pull_policy,
             tls=extender_tls,
             nrt_v1beta1=nrt_v1beta1,

@@ -59,12 +59,15 @@ _CHOICES: Final = Choices(
     pull_policy="zz-pull-policy-zz",
     scheduler_name="zz-scheduler-name-zz",
     period="zz-period-zz",
+    max_silence="zz-given-exporter.maxSilence-zz",
     replicas=_REPLICAS,
     configuration=_configuration("zz-scheduler-name-zz"),
 )
 _VALUE: Final = re.compile(r"^( *\w+): zz-value-([\w.]+)-zz\n", re.MULTILINE)
 _MORE: Final = re.compile(r"^( *- )zz-more-([\w.]+)-zz\n", re.MULTILINE)
-"""What may be absent, and what may be added to a list. JSON is YAML on one line."""
+_GIVEN: Final = re.compile(r"^( *- .*)zz-given-([\w.]+)-zz\n", re.MULTILINE)
+"""What may be absent, what may be added to a list, and an item that ends with a value, if there is
+one. JSON is YAML on one line."""
 _HASH: Final = re.compile(r"SHA256:[0-9a-f]{64}")
 _HASHED: Final = ("name", "pluginConfig", "profiles", "configuration")
 """The values that the scheduler's configuration is made of: pods start again when one changes."""
@@ -191,6 +194,7 @@ def _with_expressions(text: str) -> str:
     values = " ".join(f".Values.scheduler.{name}" for name in _HASHED)
     text = _HASH.sub(f"SHA256:{{{{ toJson (list {values}) | sha256sum }}}}", text)
     text = _VALUE.sub(r"{{- if .Values.\2 }}\n\1: {{ toJson .Values.\2 }}\n{{- end }}\n", text)
+    text = _GIVEN.sub(r"{{- if .Values.\2 }}\n\1{{ .Values.\2 }}\n{{- end }}\n", text)
     return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
 
 

@@ -38,6 +38,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "image.pullSecrets": "Secrets for a private registry, as in `[{name: mine}]`.",
     "exporter": "Reports every node's NUMA zones: a DaemonSet.",
     "exporter.period": "How often it looks even if nothing seems to have changed.",
+    "exporter.maxSilence": "As in `5m`: report only surprises, and something that often.",
     "scheduler": "The secondary scheduler: a Deployment of which one pod works at a time.",
     "scheduler.name": "What pods name in spec.schedulerName.",
     "scheduler.replicas": "Pods of scheduler, extender, webhook, admission check and rebalancer.",
@@ -77,7 +78,7 @@ def default_values() -> dict[str, Any]:
     repository, _, tag = plain.image.rpartition(":")
     image = {"repository": repository, "tag": tag, "pullPolicy": plain.pull_policy}
     own: dict[str, dict[str, Any]] = {
-        "exporter": {"period": "1m"},
+        "exporter": {"period": "1m", "maxSilence": plain.max_silence},
         "scheduler": {
             "name": plain.scheduler_name,
             "replicas": plain.replicas,
@@ -148,6 +149,7 @@ def schema() -> dict[str, Any]:
     for name in ("repository", "tag"):
         parts["image"][name]["pattern"] = "^[^\\s\"']+$"
     parts["exporter"]["period"]["pattern"] = _DURATION
+    parts["exporter"]["maxSilence"]["pattern"] = f"^$|{_DURATION}"
     parts["scheduler"]["replicas"]["minimum"] = 1
     parts["scheduler"]["name"]["pattern"] = "^[a-z]([-a-z0-9.]*[a-z0-9])?$"
     # Templates do not quote it, and to YAML these are no names.
