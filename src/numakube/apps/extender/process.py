@@ -240,6 +240,7 @@ class ExtenderProcess:
             registry=self.registry,
             access=Access(self._client, host=listen.host),
             routes=[*endpoints.routes(), *pages, *debugging.routes(listen.host)],
+            posts=endpoints.posts(),
             max_body_bytes=self._options.max_body_bytes,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
         )

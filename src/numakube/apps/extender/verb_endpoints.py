@@ -31,10 +31,11 @@ from numakube.apps.host.serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
+    from numakube.apps.host.plain_posts import Answer
     from numakube.apps.host.serving import Handler
     from numakube.kube.clock import Clock
 
@@ -69,16 +70,40 @@ class Endpoints:
         self._token = token
         self._read_seconds = read_seconds
         self._requests = Requests()
-
-    def routes(self) -> list[web.RouteDef]:
-        """Return the routes, to be served at any prefix."""
-        handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+        self._handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
             "bind": self._bind,
         }
-        return [web.post(f"/{verb}", self._guarded(verb, do)) for verb, do in handlers.items()]
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, which answer every request."""
+        handlers = self._handlers.items()
+        return [web.post(f"/{verb}", self._guarded(verb, do)) for verb, do in handlers]
+
+    def posts(self) -> dict[str, Answer]:
+        """Return what answers plain requests that nothing is wrong with."""
+        return {f"/{verb}": self._plain(verb, do) for verb, do in self._handlers.items()}
+
+    def _plain(self, verb: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Answer:
+        count = self._metrics.requests.labels(verb, "200").inc
+        observe = self._metrics.seconds.labels(verb).observe
+
+        async def handle(headers: Mapping[str, str], body: bytes) -> bytes | None:
+            if not self._is_shown(headers.get("authorization", "")) or self._not_ready():
+                return None
+            started = self._clock.monotonic()
+            try:
+                written = await answer(body)
+            except Exception:
+                # It comes again in the route, which says what is wrong.
+                return None
+            observe(self._clock.monotonic() - started)
+            count()
+            return written
+
+        return handle
 
     def _guarded(self, verb: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -98,7 +123,11 @@ class Endpoints:
     async def _answer(
         self, request: web.Request, verb: str, answer: Callable[[bytes], Awaitable[bytes]]
     ) -> web.Response:
-        self._check_token(request)
+        if not self._is_shown(request.headers.get("Authorization", "")):
+            raise web.HTTPUnauthorized(
+                text="show the token: as bearer, or as the password in urlPrefix\n",
+                headers={"WWW-Authenticate": "Basic"},
+            )
         missing = self._not_ready()
         if missing:
             raise web.HTTPServiceUnavailable(text=f"not ready: {missing}\n")
@@ -116,16 +145,13 @@ class Endpoints:
         finally:
             self._metrics.seconds.labels(verb).observe(self._clock.monotonic() - started)
 
-    def _check_token(self, request: web.Request) -> None:
+    def _is_shown(self, authorization: str) -> bool:
+        """Tell whether the header shows the token, if there is one."""
         if self._token is None:
-            return
-        shown = token_in(request.headers.get("Authorization", ""))
+            return True
         # A header may have bytes that are no text.
-        if not hmac.compare_digest(shown.encode(errors="replace"), self._token().encode()):
-            raise web.HTTPUnauthorized(
-                text="show the token: as bearer, or as the password in urlPrefix\n",
-                headers={"WWW-Authenticate": "Basic"},
-            )
+        shown = token_in(authorization).encode(errors="replace")
+        return hmac.compare_digest(shown, self._token().encode())
 
     async def _filter(self, body: bytes) -> bytes:
         args = self._requests.read(body)

@@ -13,7 +13,8 @@ process adds routes of its own.
 Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
 that plain HTTP is meant. A client that does not finish the handshake or the head of a first request
 in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
-not unpacked.
+not unpacked. Short answers that are given thousands of times may be *posts*, see
+`numakube.apps.host.plain_posts`; each of them has a route as well.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from numakube.apps.host.certificates import TlsFiles, server_context
+from numakube.apps.host.plain_posts import PlainPosts
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping
     from types import TracebackType
 
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host.access import Access
+    from numakube.apps.host.plain_posts import Answer
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""
@@ -178,6 +182,7 @@ class Serving:
         registry: CollectorRegistry,
         access: Access | None = None,
         routes: Iterable[web.AbstractRouteDef] = (),
+        posts: Mapping[str, Answer] | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
         head_seconds: float = READ_SECONDS,
@@ -188,6 +193,13 @@ class Serving:
         self._access = access
         self._head_seconds = head_seconds
         self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._posts = PlainPosts(
+            answers=posts or {},
+            hand_over=self._impatient,
+            max_body_bytes=min(max_body_bytes, MAX_BODY_BYTES),
+            first_seconds=head_seconds,
+            keep_alive_seconds=keep_alive_seconds,
+        )
         application = web.Application(client_max_size=max_body_bytes, middlewares=[self._hear])
         application.add_routes([*self._own_routes(), *routes])
         self._runner = web.AppRunner(
@@ -206,7 +218,7 @@ class Serving:
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._impatient,
+                self._posts.connection if self._posts.answers else self._impatient,
                 self._host,
                 self._port,
                 ssl=tls,
@@ -228,6 +240,7 @@ class Serving:
         trace: TracebackType | None,
     ) -> None:
         self._server.close()
+        await self._posts.close(LINGER_SECONDS)
         for timer in self._silent.values():
             timer.cancel()
         await self._runner.cleanup()
@@ -261,7 +274,7 @@ class Serving:
         timer = self._silent.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
-        if is_loopback(self._listen.host) and _comes_from_a_page(request):
+        if _comes_from_a_page(request) and is_loopback(self._listen.host):
             raise web.HTTPForbidden(text="pages of other sites may not ask this machine\n")
         return await handler(request)
 
