@@ -21,10 +21,12 @@ from numakube_lab.objects.admission_chain import (
     check_update,
 )
 from numakube_lab.objects.checks.cluster_view import ClusterView, Refused
-from numakube_lab.objects.checks.kind_rules import copy_json, sharing
+from numakube_lab.objects.checks.kind_rules import copy_json, leave, sharing
 from numakube_lab.objects.rules_by_kind import rules_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numakube.api.field_errors import FieldError
     from numakube_lab.kinds import GVK, Json
 
@@ -47,16 +49,13 @@ __all__ = [
 
 def default(gvk: GVK, obj: Json) -> Json:
     """Return *obj* with the defaults of its kind filled in."""
-    changed = copy_json(obj)
-    rules_of(gvk).default(changed)
-    return sharing(changed, obj)
+    rules = rules_of(gvk)
+    return obj if rules.default is leave else _changed(obj, rules.default)
 
 
 def prepare_create(gvk: GVK, obj: Json) -> Json:
     """Return a new object, which has its name, uid and time, with what a creation sets."""
-    changed = copy_json(obj)
-    rules_of(gvk).prepare_create(changed)
-    return sharing(changed, obj)
+    return _changed(obj, rules_of(gvk).prepare_create)
 
 
 def prepare_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "", now: str = "") -> Json:
@@ -68,6 +67,13 @@ def prepare_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "", now
     elif subresource in rules.parts:
         rules.parts[subresource].prepare(changed, old, now)
     return sharing(changed, new)
+
+
+def _changed(obj: Json, change: Callable[[Json], None]) -> Json:
+    """Return *obj* as *change* makes it."""
+    changed = copy_json(obj)
+    change(changed)
+    return sharing(changed, obj)
 
 
 def validate_create(gvk: GVK, obj: Json) -> list[FieldError]:

@@ -77,7 +77,7 @@ def canonical_struct(
         elif item is not None:
             write, droppable = field
             old = before.get(name)
-            written = item if item is old else write(item, old)
+            written = item if item is old or write is _text else write(item, old)
             if written or not droppable:
                 out[name] = written
     for name, make_zero in plan.zeroes.items():
@@ -152,7 +152,13 @@ def _writer(kind: Type) -> _Writer:
             )
 
 
+def _text(value: str | None, _: JsonValue) -> str:
+    return value or ""
+
+
 def _scalar_writer(kind: Scalar) -> _Writer:
+    if kind.kind is ScalarKind.STRING:
+        return _text
     nothing, reader = zero(kind), reader_of(kind)
 
     def write(value: JsonValue, _: JsonValue) -> JsonValue:

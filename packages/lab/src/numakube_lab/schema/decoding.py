@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.values.gotext import go_quote
 from numakube_lab.kinds import Problems
+from numakube_lab.schema.fitting import fits
 from numakube_lab.schema.jsontext import RepeatedKeys
 from numakube_lab.schema.scalars import Mismatch, Unreadable, json_type, read
 from numakube_lab.schema.types import (
@@ -35,6 +36,11 @@ _MAX_STRICT: Final = 100
 
 def check(document: JsonValue, root: Type, *, strict: bool) -> Problems:
     """Tell what is wrong with *document* as a *root*; unknown fields only if *strict*."""
+    return Problems() if fits(root, document) else explain(document, root, strict=strict)
+
+
+def explain(document: JsonValue, root: Type, *, strict: bool) -> Problems:
+    """Tell the same as `check`, by looking at everything."""
     decoder = _Decoder(strict=strict)
     try:
         decoder.value(root, document)

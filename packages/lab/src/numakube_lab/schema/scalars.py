@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import InvalidValue
@@ -119,10 +120,15 @@ def _quantity(_: Scalar, value: object) -> str:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise Unreadable(FORMAT_WRONG)
     try:
-        return str(parse_quantity(value.strip() if isinstance(value, str) else value))
+        return _quantity_text(value.strip() if isinstance(value, str) else value)
     except InvalidValue as error:
         known = (text for text in (NUMERIC_WRONG, SUFFIX_WRONG) if str(error).endswith(text))
         raise Unreadable(next(known, FORMAT_WRONG)) from error
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _quantity_text(value: str | float) -> str:
+    return str(parse_quantity(value))
 
 
 def _int_or_string(_: Scalar, value: object) -> int | str:

@@ -65,11 +65,13 @@ def to_stored(resource: Resource, obj: Json) -> Json:
 
 def _renamed(obj: Json, names: dict[str, str], api_version: str) -> Json:
     renamed = {names.get(key, key): value for key, value in obj.items()}
-    return _canonical({**renamed, "apiVersion": api_version})
+    # All but the series is written the same in both versions.
+    alike = {key: value for key, value in renamed.items() if key != "series"}
+    return _canonical({**renamed, "apiVersion": api_version}, alike)
 
 
-def _canonical(obj: Json) -> Json:
-    return BUILTIN[GVK.of(obj)].canonical(obj)
+def _canonical(obj: Json, known: Json | None = None) -> Json:
+    return BUILTIN[GVK.of(obj)].canonical(obj, known)
 
 
 def _autoscaler_v1(obj: Json) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.api.field_errors import invalid as invalid_field
@@ -26,7 +27,7 @@ from numakube_lab.api.wire.refusals import (
     unsupported_media_type,
 )
 from numakube_lab.api.wire.request_options import WriteOptions, write_options
-from numakube_lab.kinds import GVK
+from numakube_lab.kinds import GVK, Problems
 from numakube_lab.patching import (
     InapplicablePatch,
     MalformedPatch,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.handling.call import Call, Reply
     from numakube_lab.api.handling.state import State
-    from numakube_lab.kinds import Json, JsonValue, Problems
+    from numakube_lab.kinds import Json, JsonValue
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -53,6 +54,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 _CUSTOM_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+_LARGE: Final = 2**63
 
 
 class Patched(NamedTuple):
@@ -114,6 +116,8 @@ def _read_patch(call: Call, kind: str, options: WriteOptions) -> tuple[JsonValue
     except MalformedJson as error:
         text = "Invalid JSON Patch" if kind == MERGE_PATCH and not strict else str(error)
         raise bad_request(f"{prefix}{text}") from None
+    if _is_plain(change) and not (strict and kind == JSON_PATCH):
+        return change, ()
     noted: tuple[str, ...] = ()
     if strict and kind == JSON_PATCH:
         problems = check_operations(change)
@@ -123,6 +127,16 @@ def _read_patch(call: Call, kind: str, options: WriteOptions) -> tuple[JsonValue
     elif strict:
         noted = tuple(repeated_fields(change))
     return plain(change), noted
+
+
+def _is_plain(value: JsonValue) -> bool:
+    """Tell whether no key is repeated and no number needs rounding, which is so of nearly all."""
+    kind = type(value)
+    if kind is dict:
+        return all(map(_is_plain, value.values()))
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in (str, bool, NoneType) or (kind is int and abs(value) < _LARGE)
 
 
 def _as_object(result: JsonValue) -> Json:
@@ -180,6 +194,9 @@ def _problems(
         obj = _changed(obj, before)
     if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH:
         return check_converted(obj, rules.root, strict=strict)
+    problems = rules.check(obj, strict=strict)
+    if problems == Problems():
+        return problems
     # Other patched documents are read in the order of their keys, and so problems are reported.
     return rules.check(_sorted(obj), strict=strict)
 

@@ -31,7 +31,8 @@ CheckChange: TypeAlias = Callable[[Json, Json], list[FieldError]]
 Warn: TypeAlias = Callable[[Json, Json | None], list[str]]
 
 
-def _leave(obj: Json) -> None:
+def leave(obj: Json) -> None:
+    """Change nothing: what a kind has nothing to add to is given to."""
     del obj
 
 
@@ -148,8 +149,8 @@ class KindRules:
     counted: tuple[str, ...] = ()
     parts: Mapping[str, PartRules] = field(default_factory=dict)
     creates_status: bool = False
-    default: Change = _leave
-    on_create: Change = _leave
+    default: Change = leave
+    on_create: Change = leave
     on_update: ChangeFrom = _leave_both
     check: Check = _accept
     check_create: Check = _accept
