@@ -68,7 +68,7 @@ ROUNDS: Final = 2
 SERVER: Final = """
 import asyncio
 import structlog
-from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.process_memory import quiet_collector
 from numakube.apps.host.running import run_fast
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer

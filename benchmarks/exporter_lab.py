@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.lab_scale import node_plan
-from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.process_memory import quiet_collector
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
 from numakube.kube.reflector import Reflector

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.process_memory import quiet_collector
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kubelet.machines.synthetic import from_shape

@@ -16,7 +16,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.api.pod import Pod, PodSpec
-from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine

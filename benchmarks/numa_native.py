@@ -14,7 +14,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod, PodSpec
-from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState

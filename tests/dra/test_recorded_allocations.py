@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from numakube.cli.replay.dra_cases import command
+from numakube.cli.replay.row_formats import dra as command
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "dra.jsonl.gz"
 

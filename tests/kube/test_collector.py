@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.process_memory import quiet_collector
 
 
 def test_the_collector_is_as_before_afterwards() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from numakube.cli.replay.scheduler_cases import command
+from numakube.cli.replay.row_formats import scheduler as command
 from numakube.scheduling.scheduler_replay import answer
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "scheduler.jsonl.gz"

@@ -7,7 +7,7 @@ from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
-from numakube.topology.exclusive_pods import has_exclusive_resources
+from numakube.topology.fingerprint import has_exclusive_resources
 
 GPU = "vendor.example/gpu"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.values.limits import MAX_REASON
-from numakube.values.printing import (
+from numakube.values.safe_text import (
     printable,
     printable_lines,
     quoted,

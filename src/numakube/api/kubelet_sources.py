@@ -6,11 +6,13 @@
 * files of systemd: variables such as ``KUBELET_EXTRA_ARGS`` (``/etc/default/kubelet``,
   ``/etc/sysconfig/kubelet``, ``/var/lib/kubelet/kubeadm-flags.env``), and the kubelet's unit.
 
-Later files win over earlier ones, and flags over all files, as in the kubelet.
+Later files win over earlier ones, and flags over all files, as in the kubelet. A kubelet ignores a
+field that it does not know, and then aligns nothing; so a misspelled field is an error here.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -18,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.api.kubelet_fields import check_fields
 from numakube.api.kubelet_flags import configuration, read_flags
 from numakube.api.yamls import load_yaml
 from numakube.errors import MalformedObject
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_flags import KubeletFlags, Tree
 
+
 OPENSHIFT_KIND: Final = "KubeletConfig"
 
 _CONTINUED: Final = re.compile(r"\\\n\s*")
@@ -35,6 +37,35 @@ _VARIABLE: Final = re.compile(
     r"(?:export\s+|Environment=)?[\"']?(?P<name>KUBELET_\w+)=(?P<rest>.*)"
 )
 _COMMAND: Final = re.compile(r"ExecStart=\S*kubelet(?P<rest>\s.*)?")
+_MODELLED: Final = KubeletConfiguration.__struct_encode_fields__
+_OTHER_NAMES: Final = """
+address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS
+clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles
+containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint
+contentType cpuCFSQuota cpuCFSQuotaPeriod crashLoopBackOff enableContentionProfiling
+enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers
+enableProfilingHandler enableServer enableSystemLogHandler enableSystemLogQuery
+enforceNodeAllocatable eventBurst eventRecordQPS evictionMaxPodGracePeriod
+evictionMinimumReclaim evictionPressureTransitionPeriod evictionSoft evictionSoftGracePeriod
+failCgroupV1 failSwapOn fileCheckFrequency hairpinMode healthzBindAddress healthzPort
+httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge
+imageMinimumGCAge imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit
+iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeletCgroups
+localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls
+memorySwap memoryThrottlingFactor nodeLeaseDurationSeconds nodeStatusMaxImages
+nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj podCIDR podLogsDir podPidsLimit
+port preloadedImagesVerificationAllowlist protectKernelDefaults providerID qosReserved
+readOnlyPort registerNode registerWithTaints registryBurst registryPullQPS resolvConf
+rotateCertificates runOnce runtimeRequestTimeout seccompDefault serializeImagePulls
+serverTLSBootstrap showHiddenMetricsForVersion shutdownGracePeriod
+shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill
+staticPodPath staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency
+systemCgroups tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile tracing userNamespaces
+volumePluginDir volumeStatsAggPeriod
+"""
+_OTHERS: Final = frozenset(_OTHER_NAMES.split())
+"""Fields of Kubernetes 1.35 that no resource manager reads."""
+_NEAR: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +133,23 @@ def _words(text: str, subject: str) -> list[str]:
         return [word for part in shlex.split(text, comments=True) for word in part.split()]
     except ValueError as error:
         raise MalformedObject(subject, f"{text!r}: {error}") from None
+
+
+def check_fields(tree: Any, subject: str) -> tuple[str, ...]:  # noqa: ANN401 - any document
+    """Return the fields that are not known, and look like none that matters.
+
+    Raises:
+        MalformedObject: it is another kind of object, or a field that matters is misspelled.
+    """
+    config = tree.get("kubeletconfig", tree) if isinstance(tree, dict) else tree
+    if not isinstance(config, dict):
+        raise MalformedObject(subject, "not a KubeletConfiguration")
+    kind = config.get("kind", KubeletConfiguration().kind)
+    if kind != KubeletConfiguration().kind:
+        raise MalformedObject(subject, f"a {kind}, not a KubeletConfiguration", path="kind")
+    unknown = [str(name) for name in config if name not in _OTHERS and name not in _MODELLED]
+    for name in unknown:
+        near = difflib.get_close_matches(name, _MODELLED, n=1, cutoff=_NEAR)
+        if near:
+            raise MalformedObject(subject, f"unknown field; did you mean {near[0]}?", path=name)
+    return tuple(unknown)

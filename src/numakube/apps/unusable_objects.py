@@ -13,7 +13,7 @@ import structlog
 
 from numakube.kube.object_keys import KubeObject, key_of
 from numakube.kube.store import Removed, Updated
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

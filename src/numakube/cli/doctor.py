@@ -112,7 +112,7 @@ def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
 
 def _print_entry(entry: Entry, *, wide: bool) -> None:
     from numakube.insight.doctor.diagnosis_text import remedies_of, seen_lines
-    from numakube.values.printing import printable
+    from numakube.values.safe_text import printable
 
     rule = entry.rule
     head = f"{rule.severity.upper()} {rule.id}"

@@ -150,7 +150,7 @@ def pod(
 def _explained(
     facts: ClusterFacts, engine: Engine, subject: Subject, options: Options
 ) -> Explanation:
-    from numakube.insight.defrag.explained_moves import with_moves
+    from numakube.insight.defrag.opened_room import with_moves
     from numakube.insight.explain import explain
 
     found = explain(facts, engine, subject, options)

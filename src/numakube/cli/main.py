@@ -214,7 +214,7 @@ def _forget_standard_output() -> None:
 
 
 def _complain(message: str) -> None:
-    from numakube.values.printing import printable, without_secrets
+    from numakube.values.safe_text import printable, without_secrets
 
     text = without_secrets(" ".join(map(str.strip, message.splitlines())))
     click.echo(f"error: {printable(text)}", err=True)

@@ -7,9 +7,8 @@ import signal
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.process_memory import keep_freed_memory, quiet_collector
 from numakube.apps.host.program import load_program
-from numakube.apps.host.python_gc import quiet_collector
 from numakube.apps.host.running import run_until_stopped
 from numakube.apps.host.surroundings import Surroundings
 from numakube.cli.shared.log_options import configure_logs

@@ -19,7 +19,7 @@ from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, NotFoun
 from numakube.kube.catalog import CORE_EVENTS, EVENTS
 from numakube.kube.event_correlation import Correlator, Occurrence, Recorded
 from numakube.kube.patches import merge_patch
-from numakube.values.printing import printable, without_secrets
+from numakube.values.safe_text import printable, without_secrets
 from numakube.values.times import format_micro_time, format_time
 
 if TYPE_CHECKING:

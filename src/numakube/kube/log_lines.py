@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.values.printing import printable, without_secrets
+from numakube.values.safe_text import printable, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

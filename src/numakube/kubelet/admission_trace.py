@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.policies import Decision
-    from numakube.kubelet.providers import HintProvider
-    from numakube.kubelet.topology_hints import Hint, ProviderHints
+    from numakube.kubelet.topology_hints import Hint, HintProvider, ProviderHints
     from numakube.values.numamask import NumaMask
 
 

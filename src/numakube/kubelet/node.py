@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kubelet.admission_trace import AdmissionTrace
     from numakube.kubelet.machine import Device, Machine
-    from numakube.kubelet.providers import HintProvider
     from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.topology_hints import HintProvider
 
 
 class KubeletNode:

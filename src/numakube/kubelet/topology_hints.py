@@ -7,20 +7,30 @@ machine allows ("preferred"). A provider answers with one list of hints a resour
 * an empty list: it cannot be satisfied anywhere;
 * an empty mapping reads as "does not care", which is what the memory manager returns when nothing
   fits; its Allocate fails later (Kubernetes 1.37).
+
+Three managers provide hints and allocate, always in this order: devices, CPUs, memory. There is no
+roll-back: what a manager gave to a pod that is rejected later stays until the pod is forgotten.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from numakube.values.numamask import NumaMask, masks_over, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from numakube.kubelet.demand import ContainerDemand, PodDemand
+    from numakube.kubelet.outcome import Failure
     from numakube.kubelet.wide_hints import WideHints
+
+Axis: TypeAlias = "Sequence[Hint]"
+"""The alternatives of one resource; a permutation takes one hint of every axis."""
+ProviderHints: TypeAlias = "Mapping[str, Sequence[Hint] | WideHints | None] | None"
+"""A provider's answer: resource name to its hints."""
 
 
 class Hint(NamedTuple):
@@ -39,12 +49,6 @@ ANYWHERE = Hint(None, preferred=True)
 
 NOWHERE = Hint(None, preferred=False)
 """A provider that cannot be satisfied; also the hint of a container that has none stored."""
-
-Axis: TypeAlias = "Sequence[Hint]"
-"""The alternatives of one resource; a permutation takes one hint of every axis."""
-
-ProviderHints: TypeAlias = "Mapping[str, Sequence[Hint] | WideHints | None] | None"
-"""A provider's answer: resource name to its hints."""
 
 
 def axes_of(answers: Iterable[ProviderHints]) -> list[Axis | WideHints]:
@@ -83,3 +87,33 @@ def _every_hint(nodes: tuple[int, ...]) -> tuple[dict[NumaMask, Hint], dict[Numa
         {mask: Hint(mask, preferred=False) for mask in masks},
         {mask: Hint(mask, preferred=True) for mask in masks},
     )
+
+
+class HintProvider(Protocol):
+    """A resource manager as the Topology Manager sees it."""
+
+    name: ClassVar[str]
+
+    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+        """Return where the container's demand can be met."""
+
+    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+        """Return where the demand of the whole pod can be met."""
+
+    def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
+        """Take the container's resources, close to *hint*; a second call changes nothing."""
+
+    def allocate_pod(self, pod: PodDemand, hint: Hint) -> Failure | None:
+        """Take the resources of a pod that is managed as one bubble."""
+
+    def pods(self) -> Iterable[str]:
+        """Return the uids of the pods that hold resources."""
+
+    def forget(self, uid: str) -> None:
+        """Release everything that the pod holds."""
+
+    def wanted(self, pod: PodDemand, container: ContainerDemand | None) -> Mapping[str, int]:
+        """Return the amounts that the hints are about, for traces; the whole pod if ``None``."""
+
+    def free_by_node(self, resource: str) -> Mapping[int, int]:
+        """Return what is free of *resource* on each NUMA node, for traces."""

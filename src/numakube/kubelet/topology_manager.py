@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.outcome import Failure
-    from numakube.kubelet.providers import HintProvider
     from numakube.kubelet.settings import KubeletSettings
-    from numakube.kubelet.topology_hints import ProviderHints
+    from numakube.kubelet.topology_hints import HintProvider, ProviderHints
     from numakube.kubelet.versions import Behaviour
 
 MOST_NUMA_NODES = 8

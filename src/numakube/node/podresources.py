@@ -3,6 +3,10 @@
 `PodResourcesClient` reads it over the kubelet's unix socket; `numakube.node.podresources_server`
 serves it. Protobuf stays inside these two: both sides deal in the frozen types below. The protocol
 is ``k8s.io/kubelet/pkg/apis/podresources/v1`` (KEP-606).
+
+`FakePodResources` answers from ``list.json`` and ``get_allocatable_resources.json`` in a folder, to
+try an agent without a kubelet. Their format is that of ``fake:///folder`` of the Resource Topology
+Exporter, and they are read again at every call.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 DEFAULT_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE: Final = "v1.PodResourcesLister"
@@ -258,3 +263,29 @@ def _read_dynamic_resource(message: Any) -> DynamicResource:  # noqa: ANN401
 
 def _read_topology(message: Any) -> tuple[int, ...]:  # noqa: ANN401 - a protobuf message
     return tuple(node.ID for node in message.topology.nodes)
+
+
+class FakePodResources:
+    """Answers from files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def incarnation(self) -> object:
+        """Return the same thing always: files do not restart."""
+        return self._folder
+
+    async def list_pods(self) -> tuple[PodResources, ...]:
+        """Return what every pod holds."""
+        return pods_from_json(*self._read("list.json"))
+
+    async def allocatable(self) -> AllocatableResources:
+        """Return what the node could give out if it were empty."""
+        return allocatable_from_json(*self._read("get_allocatable_resources.json"))
+
+    def _read(self, name: str) -> tuple[bytes, str]:
+        path = self._folder / name
+        try:
+            return path.read_bytes(), str(path)
+        except OSError as error:
+            raise KubeletUnavailable(f"{path}: {error.strerror}") from None

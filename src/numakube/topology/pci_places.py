@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
 from numakube.values.limits import MAX_DEVICES, limited
-from numakube.values.printing import quoted
+from numakube.values.safe_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -34,7 +34,7 @@ from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.zone_amounts import settled
 from numakube.values.cpuset import CpuSet, union
-from numakube.values.printing import quoted, reason_of
+from numakube.values.safe_text import quoted, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -56,7 +56,7 @@ from numakube.values.limits import (
     MAX_TEXT,
     limited,
 )
-from numakube.values.printing import quoted, reason_of
+from numakube.values.safe_text import quoted, reason_of
 
 VERSION: Final = 1
 PLAIN_LIMIT: Final = 8192

@@ -23,7 +23,7 @@ from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, kubelet
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.pci_places import read_places
 from numakube.topology.report_codec import decode_report
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:

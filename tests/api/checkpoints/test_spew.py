@@ -2,12 +2,13 @@
 
 from operator import itemgetter
 
-from numakube.api.checkpoints.checksum import checksum_of_text, fnv1a_32
-from numakube.api.checkpoints.spew import (
+from numakube.api.checkpoints.checksum import (
     GoType,
     MapType,
     SliceType,
     StructType,
+    checksum_of_text,
+    fnv1a_32,
     pointer_to,
     spew,
 )

@@ -12,8 +12,7 @@ from tests.apps.dashboard.serving import page, served, words
 from tests.apps.dashboard.world import empty_source, kubelet, node_object, report_of
 
 from numakube.apps.dashboard.page_source import Age, Source
-from numakube.apps.dashboard.report_dates import report_dates
-from numakube.apps.dashboard.watched_source import missing_of
+from numakube.apps.dashboard.watched_source import missing_of, report_dates
 from numakube.errors import ApiError, ClusterUnreachable, Expired, Forbidden
 from numakube.insight.facts import ClusterFacts
 from numakube.kube import catalog

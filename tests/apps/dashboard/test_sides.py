@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.apps.dashboard.world import kubelet, pod_object, report_of
 
 from numakube.api.pod import Pod
-from numakube.apps.dashboard.report_mismatch import Agreement, sides_of
+from numakube.apps.dashboard.reports_view import Agreement, sides_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of

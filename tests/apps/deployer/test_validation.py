@@ -18,7 +18,7 @@ from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import CONTROL_PLANE, Node, NodeSpec
 from numakube.api.placement import Taint
 from numakube.api.yamls import load_yaml
-from numakube.apps.deployer.advice import (
+from numakube.apps.deployer.kubelet_patches import (
     Advice,
     Form,
     kubelet_configuration,

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.strategies.machines import machines
 
-from numakube.apps.exporter.hardware import Hardware, hardware_of
+from numakube.apps.exporter.hardware import Hardware, HardwareReader, hardware_of
 from numakube.apps.exporter.problems import Trouble
-from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.compare import in_kernel_order

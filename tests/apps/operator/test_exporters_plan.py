@@ -27,8 +27,13 @@ from numakube.api.workloads import (
 )
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Apply, Delete, Made, Plan
-from numakube.apps.operator.exporters_plan import Seen, Setup, plan_exporters
-from numakube.apps.operator.kubelet_configs import KubeletConfigObject, KubeletConfigSpec
+from numakube.apps.operator.exporters_plan import (
+    KubeletConfigObject,
+    KubeletConfigSpec,
+    Seen,
+    Setup,
+    plan_exporters,
+)
 from numakube.apps.operator.status_conditions import State
 from numakube.kube.resource_types import Document
 

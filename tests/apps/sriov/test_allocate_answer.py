@@ -9,9 +9,9 @@ from tests.apps.sriov.build import configured, pool
 
 from numakube.api.yamls import load_yaml
 from numakube.apps.sriov import cdi, device_info
-from numakube.apps.sriov.allocate_answer import answer, variable_names
 from numakube.apps.sriov.config import Pool
 from numakube.apps.sriov.device_needs import Description
+from numakube.apps.sriov.plugin import answer, variable_names
 from numakube.node.host_files import DeviceFile, Mount
 from numakube.node.pci.vdpa import VdpaDevice
 

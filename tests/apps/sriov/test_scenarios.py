@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from tests.apps.sriov.build import PREFIX, Bed, configured, pool
 
-from numakube.apps.sriov.allocate_answer import answer
 from numakube.apps.sriov.device_needs import Description, describe
+from numakube.apps.sriov.plugin import answer
 from numakube.node.host_files import DeviceFile
 
 NIC = configured(pool())

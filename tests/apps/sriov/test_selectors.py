@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.sriov.config import Selector
+from numakube.apps.sriov.config import Selector, parse_pattern
 from numakube.apps.sriov.device_selectors import refusal
 from numakube.apps.sriov.discovery import Candidate
-from numakube.apps.sriov.function_ranges import parse_pattern
 from numakube.node.pci.pci_functions import PciFunction
 from numakube.node.pci.vdpa import VdpaDevice
 

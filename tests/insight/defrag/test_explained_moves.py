@@ -6,7 +6,7 @@ import msgspec
 from benchmarks.defrag_quality import owned
 from tests.insight.defrag.test_opened_room import world_of
 
-from numakube.insight.defrag.explained_moves import with_moves
+from numakube.insight.defrag.opened_room import with_moves
 from numakube.insight.explain import explain, pod_subject
 from numakube.insight.explain.explanation import Change
 from numakube.insight.explain.pod_explanation import Options

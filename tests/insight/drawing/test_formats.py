@@ -18,8 +18,7 @@ from numakube.insight.drawing import map_words
 from numakube.insight.drawing.from_report import picture_of_machine
 from numakube.insight.drawing.layout import scene_of
 from numakube.insight.drawing.picture import NodePicture, PodMark
-from numakube.insight.drawing.png import SIGNATURE, png_of
-from numakube.insight.drawing.raster import text_length
+from numakube.insight.drawing.png import SIGNATURE, png_of, text_length
 from numakube.insight.drawing.scene import Box, Group, Item, Label
 from numakube.insight.drawing.svg import escaped, svg_of, svg_style
 from numakube.insight.drawing.terminal_map import text_of

@@ -9,7 +9,7 @@ import pytest
 
 from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube.node.cgroups.group_files import CPUS, Version
-from numakube.node.cgroups.group_watch import GroupWatch
+from numakube.node.cgroups.group_scan import GroupWatch
 from numakube.node.inotify import Inotify
 
 pytestmark = pytest.mark.timeout(120)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from numakube.api.checkpoints.checksum import checksum_of, checksum_of_text, is_any_of
+from numakube.api.checkpoints.checksum import GoType, checksum_of, checksum_of_text, is_any_of
 from numakube.api.checkpoints.cpu_file import (
     GO_V1,
     GO_V2,
@@ -38,7 +38,6 @@ from numakube.api.checkpoints.loading import (
     require,
     require_policy,
 )
-from numakube.api.checkpoints.spew import GoType
 from numakube.errors import CorruptCheckpoint, InvalidValue
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.gotext import go_json, go_quote

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
-from numakube.api.checkpoints.spew import GoType, MapType, StructType, pointer_to
+from numakube.api.checkpoints.checksum import GoType, MapType, StructType, pointer_to
 from numakube.api.wire import Wire
 from numakube.values.cpuset import CpuSet
 

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from numakube.api.checkpoints.checksum import checksum_of
+from numakube.api.checkpoints.checksum import GoType, MapType, SliceType, StructType, checksum_of
 from numakube.api.checkpoints.loading import CORRUPTED
-from numakube.api.checkpoints.spew import GoType, MapType, SliceType, StructType
 from numakube.api.codec import BROKEN_JSON, to_tree
 from numakube.errors import CorruptCheckpoint
 from numakube.values.gotext import go_json, sorted_by_text

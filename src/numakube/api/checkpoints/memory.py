@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final
 
-from numakube.api.checkpoints.checksum import checksum_of, checksum_of_text
+from numakube.api.checkpoints.checksum import (
+    GoType,
+    MapType,
+    SliceType,
+    StructType,
+    checksum_of,
+    checksum_of_text,
+    pointer_to,
+)
 from numakube.api.checkpoints.loading import (
     CORRUPTED,
     Seal,
@@ -24,7 +32,6 @@ from numakube.api.checkpoints.loading import (
     require,
     require_policy,
 )
-from numakube.api.checkpoints.spew import GoType, MapType, SliceType, StructType, pointer_to
 from numakube.api.codec import to_tree
 from numakube.api.wire import Wire
 from numakube.errors import CorruptCheckpoint

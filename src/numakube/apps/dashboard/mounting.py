@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from numakube.apps.dashboard.page_source import Source
-from numakube.apps.dashboard.report_dates import report_dates
-from numakube.apps.dashboard.watched_source import missing_of
+from numakube.apps.dashboard.watched_source import missing_of, report_dates
 from numakube.apps.host.access import Access
 
 if TYPE_CHECKING:

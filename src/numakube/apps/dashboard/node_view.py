@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.apps.dashboard.dashboard_pods import phase_of
-from numakube.apps.dashboard.report_mismatch import sides_of
+from numakube.apps.dashboard.reports_view import sides_of
 from numakube.apps.dashboard.rows import row_of, used_percent
 from numakube.errors import InvalidValue
 from numakube.insight.dra_devices import use_with_devices, with_dra_devices
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.apps.dashboard.page_source import Age, Source
-    from numakube.apps.dashboard.report_mismatch import Sides
+    from numakube.apps.dashboard.reports_view import Sides
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.insight.dra_devices import DraDevice
     from numakube.insight.drawing.picture import NodePicture

@@ -11,7 +11,6 @@ from aiohttp import web
 from numakube.apps.dashboard import rows as row_facts
 from numakube.apps.dashboard.dashboard_pods import phase_of
 from numakube.apps.dashboard.explaining import Explainer
-from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
 from numakube.apps.dashboard.node_filters import grouping_labels, wanted
 from numakube.apps.dashboard.node_view import drawing_of, node_view, picture_of
 from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
@@ -19,6 +18,7 @@ from numakube.apps.dashboard.page_files import load_assets, render, seconds_sinc
 from numakube.apps.dashboard.paged_tables import Wish, part_of
 from numakube.apps.dashboard.pending import group_by_reason, waiting_gangs
 from numakube.apps.dashboard.pod_view import pod_view
+from numakube.apps.dashboard.reports_view import ages_of, orphans_of, report_line
 from numakube.apps.dashboard.zone_colours import MEASURES, USED
 from numakube.insight.drawing.connections import connections_of
 from numakube.values.resources import CPU, MEMORY

@@ -1,4 +1,9 @@
-"""A source fed by reflectors of its own, for a dashboard that runs beside no scheduler."""
+"""A source fed by its own reflectors, for a dashboard that runs beside no scheduler.
+
+Reports carry no time, but the server notes in ``metadata.managedFields`` when each writer last
+changed an object. `report_dates` asks for that once, when a page is first opened, and sees later
+changes as they happen: keeping it in memory for every object would cost too much.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,20 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.sharing import shared_pod
+from numakube.api.wire import Timestamp, Wire
 from numakube.apps.dashboard.page_source import Source
-from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
-from numakube.errors import ClusterUnreachable, Expired, NotFound
+from numakube.errors import ClusterUnreachable, Expired, InvalidValue, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.reflector import Reflector
-from numakube.kube.served_topologies import topology_reflector
+from numakube.kube.served_topologies import served_topologies, topology_reflector
 from numakube.kube.store import Store
+from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
@@ -102,3 +109,40 @@ def _trouble(reflector: Reflector[Any]) -> str:
     if reflector.last_error is not None:
         return f"{reflector}: {reflector.last_error}"
     return f"{reflector} are not listed yet"
+
+
+class _Writer(Wire, frozen=True):
+    time: Timestamp | None = None
+
+
+class _Metadata(Wire, frozen=True):
+    name: str = ""
+    managed_fields: tuple[_Writer, ...] = ()
+
+
+class _Dated(Wire, frozen=True):
+    """A report of which only the dates matter."""
+
+    metadata: _Metadata = _Metadata()
+
+
+async def report_dates(client: Client) -> Mapping[str, datetime]:
+    """Return when each report last changed; those of which it is not noted are missing.
+
+    Raises:
+        NumakubeError: the server does not say.
+    """
+    found = {}
+    dated = (await served_topologies(client)).decoded_as(_Dated)
+    for report in (await client.list(dated, resource_version="0")).items:
+        dates = [date for one in report.metadata.managed_fields if (date := _date(one)) is not None]
+        if dates:
+            found[report.metadata.name] = max(dates)
+    return found
+
+
+def _date(writer: _Writer) -> datetime | None:
+    try:
+        return parse_time(writer.time) if writer.time else None
+    except InvalidValue:
+        return None

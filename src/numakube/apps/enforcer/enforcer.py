@@ -1,8 +1,13 @@
 """The enforcer's loop: wake up, read, decide, write, report; one pass at a time.
 
-A pass follows every change of a pod, of a group and of the kubelet's state, and comes now and then
-anyway. Nothing is done before all pods of the node are known: half of them would make the pools of
-the others too large. While the API is away the last that was known holds, and drift is repaired.
+A pass follows every change of a pod, of a group and of the kubelet's state, and one also runs from
+time to time. Nothing is done before all pods of the node are known: half of them would make the
+pools of the others too large. While the API server is away, its last answer holds, and drift is
+repaired.
+
+The container runtime often knows more than the API server (`Announced`): the sandbox of a new pod
+has its annotations before our watch sees the pod, and a container has a name before it starts,
+while the pod's status names it a second later.
 """
 
 from __future__ import annotations
@@ -10,21 +15,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.apps.enforcer.allowed_cpus import decide
-from numakube.apps.enforcer.announced import Announced
 from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.pod_reading import departed, state_of, uid_in_groups
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from numakube.api.pod import Pod
     from numakube.apps.enforcer.allowed_cpus import Decisions, PodState
     from numakube.apps.enforcer.group_writing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics
@@ -32,13 +37,69 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.reporting import Reporter
     from numakube.kube.clock import Clock
     from numakube.node.cgroups.write_order import Setting
+    from numakube.node.nri.nri_objects import Container, Sandbox
 
 SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: many come at once when a pod does."""
 MOST_TOLD: Final = 5
 """How many of the groups that could not be written readiness names."""
-
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Announced:
+    """Pods and containers that a runtime has told of."""
+
+    _pods: dict[str, Pod] = field(default_factory=dict)
+    _containers: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def add_pod(self, sandbox: Sandbox) -> None:
+        """Note a pod that is being started."""
+        self._pods[sandbox.uid] = Pod(
+            metadata=ObjectMeta(
+                name=sandbox.name,
+                namespace=sandbox.namespace,
+                uid=sandbox.uid,
+                labels=dict(sandbox.labels),
+                annotations=dict(sandbox.annotations),
+            )
+        )
+
+    def add_container(self, uid: str, container: Container) -> None:
+        """Note a container of a pod."""
+        self._containers.setdefault(uid, {})[container.id] = container.name
+
+    def begin(self, sandboxes: Iterable[Sandbox], containers: Iterable[Container]) -> None:
+        """Start over with the containers that there are.
+
+        Their pods are not noted: whatever has run for long is known from the API, or forced out of
+        it.
+        """
+        uids = {one.id: one.uid for one in sandboxes}
+        self._containers = {}
+        for one in containers:
+            if one.sandbox_id in uids:
+                self.add_container(uids[one.sandbox_id], one)
+
+    def remove_pod(self, uid: str) -> None:
+        """Forget a pod that is gone, with its containers."""
+        self._pods.pop(uid, None)
+        self._containers.pop(uid, None)
+
+    def remove_container(self, uid: str, identity: str) -> None:
+        """Forget a container that is gone."""
+        self._containers.get(uid, {}).pop(identity, None)
+
+    def with_pods(self, known: Mapping[str, Pod]) -> dict[str, Pod]:
+        """Return the API's pods, and those that it does not have yet, by uid."""
+        for uid in self._pods.keys() & known.keys():
+            del self._pods[uid]
+        return {**self._pods, **known}
+
+    def with_containers(self, pod: PodState) -> PodState:
+        """Return *pod* with the containers that its status does not have yet."""
+        told = self._containers.get(pod.uid)
+        return replace(pod, containers={**told, **pod.containers}) if told else pod
 
 
 class Knowledge(Protocol):

@@ -21,10 +21,9 @@ from numakube.apps.enforcer.group_settings import (
     uids_with_originals,
 )
 from numakube.apps.enforcer.known_groups import Memory
-from numakube.node.cgroups.cpuset_controller import hand_down_cpuset
+from numakube.node.cgroups.cpuset_controller import hand_down_cpuset, has_processes, inherit
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
-from numakube.node.cgroups.inherited_cpusets import has_processes, inherit
 from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.enforcer.enforcer_state_file import Remembered
 from numakube.apps.enforcer.group_settings import NOTHING, Past, each, first_of, only_if
+from numakube.node.cgroups.cpuset_controller import stands_in
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
-from numakube.node.cgroups.inherited_cpusets import stands_in
 from numakube.node.cgroups.write_order import Setting, read_setting
 
 if TYPE_CHECKING:

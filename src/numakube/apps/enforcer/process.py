@@ -37,7 +37,7 @@ from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.reflector import Reflector
 from numakube.node.cgroups.group_files import CgroupFiles, detect
-from numakube.node.cgroups.group_watch import GroupWatch
+from numakube.node.cgroups.group_scan import GroupWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from numakube.apps.exporter.hardware import HardwareReader
 from numakube.apps.exporter.kubelet_checkpoints import CHOICES, STATE_FILES, StateFolder
 from numakube.apps.exporter.kubelet_config_sources import (
     ApiConfigz,
@@ -21,13 +22,11 @@ from numakube.apps.exporter.node_scan import NoCheckpoints, NodeReader
 from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
 from numakube.apps.exporter.pod_book import NoPods
 from numakube.apps.exporter.pod_conditions import OwnPod
-from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
-from numakube.node.fake_podresources import FakePodResources
 from numakube.node.file_watch import FileWatch
 from numakube.node.pci.device_paths import DevicePaths
-from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources import FakePodResources, PodResourcesClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

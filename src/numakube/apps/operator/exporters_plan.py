@@ -1,7 +1,8 @@
 """From a NUMAResourcesOperator and the present state to exporters on the nodes of its pools.
 
 What the operator has made for this object and no longer wants is removed: the exporters of a group
-that is gone, or device plugins that were switched off.
+that is gone, or device plugins that were switched off. Where exporters cannot read the kubelet's
+own file, its policy and scope reach them by a ConfigMap, made from OpenShift's KubeletConfig.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.crds import crd
+from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.numaresources import (
     OPERATOR_NAME,
     NamespacedName,
@@ -21,25 +23,27 @@ from numakube.api.numaresources import (
     PoolStatus,
     RelatedObject,
 )
+from numakube.api.selectors import selector_of
+from numakube.api.wire import Wire
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, degraded, verdict_of
+from numakube.errors import InvalidValue
 from numakube.manifests.exporter import PoolExporter, PoolExporters
 from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pod_template_parts import hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numakube.api.nodes import Node
     from numakube.api.numaresources import MachineConfigPool, NUMAResourcesOperator
     from numakube.api.workloads import ConfigMap, DaemonSet
-    from numakube.apps.operator.kubelet_configs import KubeletConfigObject
     from numakube.kube.resource_types import Document
+
 
 PAUSE: Final = "config.numa-operator.openshift.io/pause-reconciliation"
 KEEP_DEFINITION: Final = "config.numa-operator.openshift.io/nrt-api-definition"
@@ -55,6 +59,7 @@ _FINGERPRINTS: Final[Mapping[str, str]] = {
     "Enabled": "all",
     "EnabledExclusiveResources": "with-exclusive-resources",
 }
+_FIELDS: Final = ("topologyManagerPolicy", "topologyManagerScope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,3 +284,33 @@ def _related(namespace: str, daemon_sets: list[NamespacedName]) -> list[RelatedO
             for one in daemon_sets
         ),
     ]
+
+
+class KubeletConfigSpec(Wire, frozen=True):
+    """Which pools it is for, and a KubeletConfiguration as it stands."""
+
+    machine_config_pool_selector: LabelSelector | None = None
+    kubelet_config: dict[str, Any] | None = None
+
+
+class KubeletConfigObject(Wire, frozen=True):
+    """An object of kind KubeletConfig."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: KubeletConfigSpec = KubeletConfigSpec()
+
+
+def kubelet_settings(pool: Pool, configs: Iterable[KubeletConfigObject]) -> dict[str, str]:
+    """Return policy and scope of the kubelets of *pool*, as far as an object tells them."""
+    for config in configs:
+        payload = config.spec.kubelet_config
+        if payload and _is_for(config, pool):
+            return {key: value for key in _FIELDS if isinstance(value := payload.get(key), str)}
+    return {}
+
+
+def _is_for(config: KubeletConfigObject, pool: Pool) -> bool:
+    try:
+        return selector_of(config.spec.machine_config_pool_selector).matches(pool.labels)
+    except InvalidValue:
+        return False

@@ -16,8 +16,7 @@ from numakube.api.numaresources import (
 from numakube.api.workloads import ConfigMap, DaemonSet, Deployment
 from numakube.apps.operator.actions import Made
 from numakube.apps.operator.executor import FIELD_MANAGER
-from numakube.apps.operator.exporters_plan import Seen, plan_exporters
-from numakube.apps.operator.kubelet_configs import KubeletConfigObject
+from numakube.apps.operator.exporters_plan import KubeletConfigObject, Seen, plan_exporters
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.apps.ownership_labels import MANAGED_BY
 from numakube.kube.catalog import (

@@ -18,7 +18,7 @@ from numakube.apps.scheduler.results import surviving
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.numa.topology_match import pending_changes
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.status import unresolvable
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, domains_of_nodes
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ import structlog
 
 from numakube.apps.host.loglevel import SWITCH
 from numakube.scheduling.cycle import Chosen, Failed, Refused
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import structlog
 from numakube.apps.scheduler.binding_cycle import Placement
 from numakube.apps.scheduler.results import surviving
 from numakube.scheduling.cycle import Chosen, Failed
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror

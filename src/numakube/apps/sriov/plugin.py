@@ -1,24 +1,29 @@
-"""A pool as the kubelet sees it: its devices, and the answers for containers that get some."""
+"""A pool as the kubelet sees it: its devices, and the answers for containers that get some.
+
+An answer has variables, device files, mounts and CDI names.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
 from numakube.apps.sriov import cdi, device_info
-from numakube.apps.sriov.allocate_answer import answer
+from numakube.apps.sriov.cdi import qualified_name
 from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.device_needs import describe
 from numakube.apps.sriov.discovery import Facts
 from numakube.kubelet.preferred_allocation import Chooser, Preference, Wish
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
-from numakube.node.device_plugin.plugin_messages import PluginOptions
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
 from numakube.node.pci.sysfs_files import target_of
+from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,12 +37,15 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.pod_devices import PodDevices
     from numakube.apps.sriov.pool_assignment import Member
     from numakube.kubelet.machine import Device
-    from numakube.node.device_plugin.plugin_messages import Allocation
+    from numakube.node.host_files import DeviceFile
+
 
 Poke: TypeAlias = Callable[[], None]
 """Asks for another look at the host."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+_VARIABLE: Final = "PCIDEVICE"
+_ODD: Final = re.compile(r"[^A-Z0-9_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,3 +267,43 @@ def _fresh_trouble(member: Member) -> str:
         was = candidate.function.driver
         return f"has driver {driver} instead of {was}" if driver else f"has lost its driver {was}"
     return ""
+
+
+def answer(pool: Pool, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
+    """Return what a container needs that gets *devices*, in their order.
+
+    With CDI the runtime takes device files and mounts from the specification that the names in the
+    answer lead to; variables are in the answer in either case.
+    """
+    envs = environment(pool, devices)
+    if use_cdi:
+        names = tuple(qualified_name(pool, id_) for id_ in devices)
+        return Allocation(envs=envs, cdi_devices=names)
+    nodes: dict[str, DeviceFile] = {}
+    for description in devices.values():
+        for node in description.nodes:
+            nodes.setdefault(node.host_path, node)
+    mounts = [mount for description in devices.values() for mount in description.mounts]
+    return Allocation(envs=envs, devices=tuple(nodes.values()), mounts=tuple(dict.fromkeys(mounts)))
+
+
+def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str]:
+    """Return the variables: ids, information about them, and what static devices bring along."""
+    envs: dict[str, str] = {}
+    for description in devices.values():
+        envs |= description.envs
+    ids = ",".join(devices)
+    info = go_json({id_: description.info for id_, description in devices.items()})
+    for name in variable_names(pool):
+        envs[name] = ids
+        envs[f"{name}_INFO"] = info
+    return envs
+
+
+def variable_names(pool: Pool) -> tuple[str, ...]:
+    """Return the variable of a pool, and the same with letters that a shell can take if it differs.
+
+    Upstream replaces dots only, so that a hyphen makes a variable that no shell can name.
+    """
+    name = f"{_VARIABLE}_{pool.prefix}_{pool.name}".replace(".", "_").upper()
+    return tuple(dict.fromkeys((name, _ODD.sub("_", name))))

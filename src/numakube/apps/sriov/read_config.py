@@ -11,9 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.sriov.config import Config, DeviceType, Pool, Remark, Selector
+from numakube.apps.sriov.config import Config, DeviceType, Pool, Remark, Selector, parse_pattern
 from numakube.apps.sriov.config_fields import Fields, WrongKind, expect, text_or_null
-from numakube.apps.sriov.function_ranges import parse_pattern
 from numakube.apps.sriov.static_devices import read_devices
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kubelet.preferred_allocation import Preference
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numakube.apps.sriov.function_ranges import PfPattern
+    from numakube.apps.sriov.config import PfPattern
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _ID: Final = re.compile(r"[0-9a-f]{4}")

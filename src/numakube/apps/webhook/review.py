@@ -9,7 +9,7 @@ from numakube.api.pod import Pod
 from numakube.api.wire import Wire, always
 from numakube.errors import MalformedObject, NumakubeError
 from numakube.koordinator.validation import findings_in, pod_problems
-from numakube.values.printing import quoted
+from numakube.values.safe_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

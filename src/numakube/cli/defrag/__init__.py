@@ -183,7 +183,7 @@ def _wanted(shape: str | None, filename: str | None, namespace: str) -> Pod:
 
 def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
     from numakube.cli.defrag.plan_output import plan_document, plan_lines, plan_pictures
-    from numakube.insight.defrag.disruption_summary import costs_of
+    from numakube.insight.defrag.plan import costs_of
 
     costs = costs_of(plan, facts)
     if output in (Output.JSON, Output.YAML):

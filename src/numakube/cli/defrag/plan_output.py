@@ -10,8 +10,7 @@ from numakube.values.display import age_text, amount_text, counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.defrag.disruption_summary import PlanCosts
-    from numakube.insight.defrag.plan import Plan, Step
+    from numakube.insight.defrag.plan import Plan, PlanCosts, Step
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.facts import ClusterFacts
     from numakube.values.resources import Amounts

@@ -21,8 +21,8 @@ from numakube.errors import ConfigError
 from numakube.manifests.components import in_order, objects_of
 
 if TYPE_CHECKING:
+    from numakube.apps.deployer.adoption import Takeover
     from numakube.apps.deployer.engine import Engine
-    from numakube.apps.deployer.takeover import Takeover
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document
     from numakube.manifests.components import Choices
@@ -120,8 +120,8 @@ class Deployment:
 
     async def _decide(self, client: Client) -> Takeover:
         """Look at what is there, and decide whether and what to take over."""
+        from numakube.apps.deployer.adoption import plan_takeover, rival_text, rivals
         from numakube.apps.deployer.detection import installations
-        from numakube.apps.deployer.takeover import plan_takeover, rival_text, rivals
 
         own = {
             (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])

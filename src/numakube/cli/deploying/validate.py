@@ -17,7 +17,7 @@ from numakube.errors import ConfigError
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.advice import Advice
+    from numakube.apps.deployer.kubelet_patches import Advice
     from numakube.apps.deployer.kubelet_validation import Finding
     from numakube.insight.facts import ClusterFacts
 
@@ -104,7 +104,7 @@ def command(
         return 0 if exit_zero else code
     facts = facts_for(cluster)
     if node is not None:
-        from numakube.apps.deployer.advice import Advice
+        from numakube.apps.deployer.kubelet_patches import Advice
 
         advice = Advice(policy=policies[0], scope=scope, reserved_cores=reserved_cores)
         _print_patch(facts, node, advice, form=form, pool=pool)
@@ -141,7 +141,12 @@ def _print_findings(findings: list[Finding], output: Output) -> int:
 
 
 def _print_patch(facts: ClusterFacts, node: str, advice: Advice, *, form: str, pool: str) -> None:
-    from numakube.apps.deployer.advice import Form, kubelet_configuration, state_trouble, written
+    from numakube.apps.deployer.kubelet_patches import (
+        Form,
+        kubelet_configuration,
+        state_trouble,
+        written,
+    )
     from numakube.insight.facts import model_of
     from numakube.topology.numa_zones import Unusable
 

@@ -1,7 +1,7 @@
 """``numakube replay``: compares our answers with recorded ones.
 
-Each format is one module with a ``command``, and a line in `FORMATS`. For rows of JSON,
-`numakube.cli.replay.case_loop.replay_command` makes it. The format ``api`` comes with the lab.
+Each format is a command and a line in `FORMATS`. Most have rows of JSON that only have to be
+answered: those are in `numakube.cli.replay.row_formats`. The format ``api`` comes with the lab.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import click
 
 from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
 
+_ROWS: Final = "numakube.cli.replay.row_formats"
+
 FORMATS: Final[dict[str, Lazy | Contributed]] = {
     "api": Contributed("replay api", LAB, "Requests to an API server, against the lab's."),
     "bundle": Lazy("numakube.cli.replay.bundle_cases", "Waiting pods of a bundle, decided again."),
-    "dra": Lazy(
-        "numakube.cli.replay.dra_cases", "Claims for devices, allocated by kube-scheduler."
-    ),
+    "dra": Lazy(_ROWS, "Claims for devices, allocated by kube-scheduler.", "dra"),
     "exporter": Lazy(
         "numakube.cli.replay.exporter_cases", "Scans of a node by the Resource Topology Exporter."
     ),
-    "filter": Lazy("numakube.cli.replay.filter_cases", "Pods judged by NodeResourceTopologyMatch."),
-    "kubelet": Lazy("numakube.cli.replay.kubelet_cases", "Pods admitted and removed by a kubelet."),
-    "scheduler": Lazy("numakube.cli.replay.scheduler_cases", "Pods filtered and scored on nodes."),
-    "values": Lazy("numakube.cli.replay.values_cases", "Quantities, CPU lists, requests of pods."),
+    "filter": Lazy(_ROWS, "Pods judged by NodeResourceTopologyMatch.", "filter_calls"),
+    "kubelet": Lazy(_ROWS, "Pods admitted and removed by a kubelet.", "kubelet"),
+    "scheduler": Lazy(_ROWS, "Pods filtered and scored on nodes.", "scheduler"),
+    "values": Lazy(_ROWS, "Quantities, CPU lists, requests of pods.", "values"),
 }
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from numakube.cli.shared.output_option import print_document
 from numakube.insight.drawing.theme import POD_COLOURS
 from numakube.values.display import age_text
-from numakube.values.printing import printable
+from numakube.values.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.apps.host.python_gc import quiet_collector, quieten_collector
+from numakube.apps.host.process_memory import quiet_collector, quieten_collector
 from numakube.cli.shared.output_option import make_console
 from numakube.errors import ClusterUnreachable, MalformedObject
 from numakube.simulation.run_result import RunResult  # noqa: TC001 - msgspec reads it
 from numakube.simulation.sweep import PlannedRun, digest, sweep
 from numakube.values.display import counted
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -23,8 +23,8 @@ from numakube.insight.explain.container_amounts import (
     texts_of,
     with_amounts,
 )
+from numakube.insight.explain.explained_pod import with_planned_claims
 from numakube.insight.explain.node_verdicts import judge
-from numakube.insight.explain.planned_claims import with_planned_claims
 from numakube.insight.how_many_fit import room_for
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.display import amount_text, counted

@@ -2,12 +2,13 @@
 
     plan = plan_moves(engine, copies(pod, 4))
 
-Each pod counts on the room that those before it leave.
+Each pod counts on the room that the pods before it leave. `with_moves` adds such a plan to the
+explanation of a pod that no smaller change helps.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,6 +17,7 @@ from numakube.insight.defrag.plan import Plan
 from numakube.insight.defrag.room_search import RoomSearch
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster
 from numakube.insight.explain.explained_pod import Subject
+from numakube.insight.explain.explanation import Change, Explanation
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import domains_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
+
+_LARGER: Final = frozenset({"evict"})
+"""Kinds of changes that cost more than a move: the pods that go are lost."""
 
 
 def plan_moves(engine: Engine, pods: Iterable[Pod]) -> Plan:
@@ -96,3 +101,19 @@ def _domains(engine: Engine, pods: Sequence[Pod]) -> Iterator[dict[str, str]]:
 def _within(pod: Pod, selector: dict[str, str]) -> Pod:
     spec = msgspec.structs.replace(pod.spec, node_selector={**pod.spec.node_selector, **selector})
     return msgspec.structs.replace(pod, spec=spec) if selector else pod
+
+
+def with_moves(found: Explanation, engine: Engine, subject: Subject) -> Explanation:
+    """Return *found* with the moves that let *subject* fit, if they do and nothing smaller does."""
+    smaller = [one for one in found.changes if one.kind not in _LARGER]
+    if found.verdict != "refused" or subject.pod.spec.node_name or smaller:
+        return found
+    plan = plan_for_waiting(engine, [subject.pod])
+    moves = [move for step in plan.steps for move in step.moves]
+    if not moves or not plan.nodes:
+        return found
+    texts = [f"{move.pod} from {move.from_node} to {move.to_node}" for move in moves]
+    text = f"Move {', then '.join(texts)}; `kubectl numa defrag` does it"
+    pods = tuple(move.pod for move in moves)
+    change = Change(kind="move", text=text, node=plan.nodes[0], pods=pods)
+    return msgspec.structs.replace(found, changes=(change, *found.changes))

@@ -4,17 +4,18 @@
     step = search.open_room(pod)            # carried out on the engine when it returns
 
 Room is opened on one node: some of its pods leave and find another node, by the scheduler's own
-cycle and the kubelet model, while the node is cordoned so that they do not come back. Where one of
+cycle and the kubelet model, while the node is cordoned so that they do not come back. If one of
 them finds no place, room is opened for it first, in the same way, on a further node (a *chain*).
 
 Fewer moves come first, then pods of lower priority. Each number of moves is tried twice. The first
 pass puts pods where the scheduler likes them best, and looks for chains only where there is no such
-place. The second also tries other places, and opens room beforehand for pods that have a place
-which another one needs. Among its plans are *swaps*: a pod comes to the node before those leave
-that stand in the way, so that the kubelet gives it the NUMA node that they leave alone.
+place. The second pass also tries other places, and opens room beforehand for pods that have a place
+which another pod needs. Some of its plans are *swaps*: a pod comes to the node before the pods in
+its way leave, so that the kubelet gives it the NUMA node that they do not use.
 
 No pod moves twice. Up to `MOST_MOVES` the search is complete for moves that cordons bring about,
-unless it takes too long.
+unless it takes too long. `LackingAmounts` saves most attempts: it tells which pods cannot make room
+by leaving, and says no only where filters and kubelet model would say no as well.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from __future__ import annotations
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.defrag.lacking_amounts import LackingAmounts
 from numakube.insight.defrag.movable_pods import MovablePods
 from numakube.insight.defrag.plan import Move, Step
 from numakube.insight.defrag.what_if_cluster import again
 from numakube.insight.explain.what_if import Bench
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
 
     Leaving = tuple[NodeInfo, tuple[PodInfo, ...]]
     """Pods that leave a node together."""
+
+    from numakube.topology.exact_report import ExactReport
+    from numakube.values.resources import Amounts
+
 
 MOST_MOVES: Final = 4
 """Moves for one pod that is to fit; each of them restarts a pod."""
@@ -54,6 +61,7 @@ _MOST_ARRIVALS: Final = 1000
 """Moves that are tried in one pass; each is a cycle of the scheduler."""
 _MOST_CHAINS: Final = 200
 """Pods that leave and for which room is looked for in turn."""
+_GUARANTEED: Final = "Guaranteed"
 
 
 class RoomSearch:
@@ -194,3 +202,68 @@ class RoomSearch:
                     break
                 known.add(to_node)
                 nodes |= {to_node}
+
+
+class LackingAmounts:
+    """What one node, and each of its zones, lacks for one pod."""
+
+    def __init__(self, pod: PodInfo, node: NodeInfo, movable: MovablePods) -> None:
+        wanted, node_has = pod.requests, node.allocatable
+        free = {name: node_has.get(name, 0) - node.requested.get(name, 0) for name in wanted}
+        self._whole = _lacking(wanted, free)
+        self._node, self._movable = node, movable
+        self._zones: dict[int, Amounts] = {}
+        belief = node.numa
+        if isinstance(belief, ExactBelief):
+            aligned = _aligned(pod, belief.basis.exact)
+            pairs = zip(belief.topology.zones, belief.available, strict=True)
+            if aligned:
+                self._zones = {zone.id: _lacking(aligned, free) for zone, free in pairs}
+
+    def may_be_covered_by(self, leaving: Sequence[PodInfo]) -> bool:
+        """Tell whether the pod may fit when those *leaving* are gone."""
+        if not _covers(leaving, self._whole):
+            return False
+        return not self._zones or any(
+            _covers([one for one in leaving if zone in self._places_of(one)], lacking)
+            for zone, lacking in self._zones.items()
+        )
+
+    def _places_of(self, pod: PodInfo) -> frozenset[int]:
+        return self._movable.places_of(pod, self._node)
+
+
+def _lacking(wanted: Amounts, free: Amounts) -> Amounts:
+    return {
+        name: amount - free.get(name, 0)
+        for name, amount in wanted.items()
+        if amount > free.get(name, 0)
+    }
+
+
+def _covers(leaving: Sequence[PodInfo], lacking: Amounts) -> bool:
+    for name, amount in lacking.items():
+        if sum([one.requests.get(name, 0) for one in leaving]) < amount:
+            return False
+    return True
+
+
+def _aligned(pod: PodInfo, report: ExactReport) -> Amounts:
+    """Return what of *pod* has to be on one NUMA node, as far as that is certain."""
+    settings, spec = report.settings, pod.pod.spec
+    if settings.topology_policy != TopologyPolicy.SINGLE_NUMA_NODE or spec.init_containers:
+        return {}
+    if len(spec.containers) > 1 or pod.qos_class != _GUARANTEED:
+        return {}
+    wanted = pod.requests
+    return {name: amount for name, amount in wanted.items() if _is_aligned(name, amount, report)}
+
+
+def _is_aligned(resource: str, amount: int, report: ExactReport) -> bool:
+    settings = report.settings
+    if resource == CPU:
+        return settings.cpu_policy == "static" and amount % MILLI_PER_CPU == 0
+    if resource == MEMORY:
+        return settings.memory_policy == "Static"
+    table = report.devices.get(resource)
+    return table is not None and all(table.numa_nodes)

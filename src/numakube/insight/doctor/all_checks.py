@@ -25,7 +25,7 @@ from numakube.insight.doctor import (
     unreadable_checks,
 )
 from numakube.insight.doctor.findings import Check, Finding, Rule, Severity, about_cluster
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

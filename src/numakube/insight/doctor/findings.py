@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from numakube.insight.facts import ClusterFacts
-from numakube.values.printing import printable
+from numakube.values.safe_text import printable
 
 
 class Severity(StrEnum):

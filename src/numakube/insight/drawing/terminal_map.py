@@ -22,7 +22,7 @@ from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.terminal_matrix import MatrixPen
 from numakube.insight.drawing.terminal_zone import ASCII, BLOCKED, UNICODE, Span, TextPen, width_of
 from numakube.values.display import counted
-from numakube.values.printing import printable
+from numakube.values.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,23 +1,34 @@
-"""The pod that is asked about: one of the cluster, or one that is about to be created."""
+"""The pod that is asked about: one of the cluster, or one that is about to be created.
+
+A pod that does not exist yet gets the claims that its templates would give it. Where claims have to
+differ from the cluster's for a while, `exchanged` restores them before anything else looks.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from numakube.api.pod import PodStatus
+from numakube.api.meta import ObjectMeta, OwnerReference
+from numakube.api.pod import PodResourceClaimStatus, PodStatus
 from numakube.api.pod_phase import has_ended, is_rejected
 from numakube.api.pod_resources import compute_qos_class
+from numakube.api.resource_claims import ResourceClaim
+from numakube.dra.pod_claims import named_claims
 from numakube.insight.explain.explanation import PodSummary
 from numakube.insight.planned_pods import planned_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from numakube.api.pod import Pod
+    from numakube.api.resource_claims import ResourceClaimTemplate
     from numakube.api.workloads import PriorityClass
+    from numakube.scheduling.snapshot.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +107,60 @@ def manifest_subject(
 ) -> Subject:
     """Return a pod that is not created yet, completed as the API server would."""
     return Subject(planned_pod(pod, namespace=namespace, classes=classes), planned=True)
+
+
+def with_planned_claims(
+    pod: Pod, templates: Mapping[str, ResourceClaimTemplate]
+) -> tuple[Pod, dict[str, ResourceClaim]]:
+    """Return *pod* with claims made from *templates*, and these claims by their keys."""
+    made = list(_made(pod, templates))
+    if not made:
+        return pod, {}
+    statuses = tuple(
+        PodResourceClaimStatus(name=name, resource_claim_name=claim.metadata.name)
+        for name, claim in made
+    )
+    status = replace(pod.status or PodStatus(), resource_claim_statuses=statuses)
+    return replace(pod, status=status), {claim.metadata.key: claim for _, claim in made}
+
+
+def _made(
+    pod: Pod, templates: Mapping[str, ResourceClaimTemplate]
+) -> Iterator[tuple[str, ResourceClaim]]:
+    """Yield each claim with its name in the pod, as the claim controller would make it."""
+    meta = pod.metadata
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
+    )
+    for entry, known in named_claims(pod):
+        template = templates.get(f"{meta.namespace}/{entry.resource_claim_template_name}")
+        if known is None and template is not None:
+            name = f"{meta.name}-{entry.name}"
+            metadata = ObjectMeta(
+                name=name,
+                namespace=meta.namespace,
+                uid=f"planned:{name}",
+                owner_references=(owner,),
+            )
+            yield entry.name, ResourceClaim(metadata=metadata, spec=template.spec.spec)
+
+
+@contextmanager
+def exchanged(
+    cluster: Cluster, held: Mapping[str, ResourceClaim], now: Mapping[str, ResourceClaim]
+) -> Iterator[None]:
+    """Let *cluster* have the claims *now* instead of those *held*, for a while."""
+    _put(cluster, held, now)
+    try:
+        yield
+    finally:
+        _put(cluster, now, held)
+
+
+def _put(cluster: Cluster, old: Collection[str], new: Mapping[str, ResourceClaim]) -> None:
+    claims = cluster.objects.resource_claims
+    for key in old:
+        claims.pop(key, None)
+    claims.update(new)
+    if old or new:
+        cluster.objects_changed()

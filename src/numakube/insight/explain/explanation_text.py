@@ -15,8 +15,8 @@ from numakube.values.display import (
     quantity_text,
     zones_text,
 )
-from numakube.values.printing import printable
 from numakube.values.resources import amount_of
+from numakube.values.safe_text import printable
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:

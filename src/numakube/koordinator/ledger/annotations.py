@@ -1,21 +1,22 @@
 """Between an allotment and the annotations of a pod, in which it is kept.
 
-The annotations are the only record: a scheduler that starts reads from them who holds what. So what
-is written must read back as the same allotment, and what others wrote (Koordinator's scheduler,
-KAI's exporter) must count as far as it says something of NUMA nodes.
+The annotations are the only record: a scheduler that starts reads from them which pod holds what.
+So what is written must read back as the same allotment, and what others wrote must count as far as
+it says something about NUMA nodes: Koordinator's scheduler, and KAI's exporter and scheduler. Of
+KAI's annotations, an observed placement counts before a predicted one.
 
 Koordinator's readers see the sums of the whole pod where they expect them; what each container was
-given is in a field that they pass over. A NUMA node that the pod may use without taking anything
-from it yet is listed without resources.
+given is in a field that they ignore. A NUMA node that the pod may use without taking anything from
+it yet is listed without resources.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.codec import decode, encode
+from numakube.api.codec import convert, decode, decode_tree, encode
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     AllocationExtension,
@@ -24,18 +25,21 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.koordinator.pod_annotations import (
     ContainerResourceStatus,
+    KaiZone,
     NumaNodeResource,
     ResourceSpec,
     ResourceStatus,
 )
-from numakube.errors import InvalidValue
+from numakube.api.nrt import numa_id_of
+from numakube.api.wire import QuantityText
+from numakube.errors import InvalidValue, MalformedObject
 from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
-from numakube.koordinator.ledger.kai_annotations import placed_by_kai
 from numakube.koordinator.vocabulary import CpuExclusive
 from numakube.values.cpuset import NO_CPUS, CpuSet
-from numakube.values.numamask import MAX_NODE_ID, nodes_of
-from numakube.values.resources import amounts_of, quantities_of
+from numakube.values.gotext import parse_integer
+from numakube.values.numamask import MAX_NODE_ID, mask_of, nodes_of
+from numakube.values.resources import add_amounts, amount_of, amounts_of, quantities_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +52,9 @@ if TYPE_CHECKING:
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.values.resources import Amounts
 
+
 _DEFAULT: Final = "Default"
+_ByResource: TypeAlias = dict[str, dict[str, QuantityText]]
 
 
 def allotment_of(pod: Pod, problems: list[str]) -> Allotment | None:
@@ -221,3 +227,40 @@ def _exclusive(annotations: Mapping[str, str]) -> CpuExclusive:
     spec = read_json(ResourceSpec, annotations, keys.RESOURCE_SPEC, [])
     word = spec.preferred_cpu_exclusive_policy if spec else ""
     return next((known for known in CpuExclusive if known == word), CpuExclusive.NONE)
+
+
+def placed_by_kai(annotations: Mapping[str, str], problems: list[str]) -> Allotment | None:
+    """Return what KAI says that a pod takes of NUMA nodes; ``None`` if it says nothing."""
+    for key in (keys.KAI_OBSERVED, keys.KAI_PREDICTED):
+        if key not in annotations:
+            continue
+        try:
+            zones = _zones(annotations[key])
+            mask = mask_of(zones)
+        except (InvalidValue, MalformedObject) as error:
+            detail = error.detail if isinstance(error, MalformedObject) else str(error)
+            problems.append(f"{annotation(key)}: {detail}")
+            continue
+        if zones:
+            return Allotment(total=Share(zones=zones, mask=mask))
+    return None
+
+
+def _zones(text: str) -> dict[int, Amounts]:
+    tree = decode_tree(text, "placement")
+    if isinstance(tree, dict):
+        return _turned(convert(_ByResource, tree, "placement"))
+    zones: dict[int, Amounts] = {}
+    for entry in convert(tuple[KaiZone, ...], tree, "placement"):
+        node = numa_id_of(entry.zone)
+        zones[node] = add_amounts(zones.get(node, {}), amounts_of(entry.amount))
+    return zones
+
+
+def _turned(by_resource: _ByResource) -> dict[int, Amounts]:
+    """Return amounts by NUMA node instead of by resource."""
+    zones: dict[int, dict[str, int]] = {}
+    for name, nodes in by_resource.items():
+        for node, quantity in nodes.items():
+            zones.setdefault(parse_integer(node), {})[name] = amount_of(name, quantity)
+    return dict(zones)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator import keys
+from numakube.api.koordinator.devices import GpuPartitionEntry
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import (
     annotation,
@@ -24,18 +25,18 @@ from numakube.koordinator.annotation_json import (
     read_word,
 )
 from numakube.koordinator.device_resources import by_present_names
-from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
+from numakube.koordinator.node.node_facts import DevicePlace, GpuPartition, NodeFacts
 from numakube.koordinator.node.read_cpus import (
     cpu_layout_of,
     kept_by_kubelet,
     kept_by_owner,
     kept_in_report,
 )
-from numakube.koordinator.node.read_partitions import honors_partitions, partitions_of
 from numakube.koordinator.node.read_zones import zones_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kubelet.device_tree import address_of
 from numakube.values.numamask import MAX_NODE_ID
+from numakube.values.quantity import value
 from numakube.values.resources import amounts_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts
 
+
 _BIND_WORDS: Final = {
     "": BindPolicy.NONE,
     "None": BindPolicy.NONE,
@@ -60,6 +62,7 @@ _BIND_WORDS: Final = {
 }
 _LARGEST_RATIO: Final = 1000.0
 """A larger one is a mistake."""
+_HONOR: Final = "Honor"
 
 
 def facts_of(
@@ -238,3 +241,33 @@ def _amounts(info: DeviceInfo, place: str, problems: list[str]) -> Amounts:
     except InvalidValue as error:
         problems.append(f"{place}.resources: {error}")
         return {}
+
+
+def partitions_of(device: DeviceCr, problems: list[str]) -> tuple[GpuPartition, ...]:
+    """Return the partitions; a table that cannot be read has none."""
+    key = keys.GPU_PARTITIONS
+    read = dict[str, tuple[GpuPartitionEntry, ...]]
+    table = read_json(read, device.metadata.annotations, key, problems) or {}
+    return tuple(_partitions(table, problems))
+
+
+def honors_partitions(*labels: Mapping[str, str]) -> bool:
+    """Tell whether GPUs are given in partitions only, by the labels of the Device or the node."""
+    return any(one.get(keys.GPU_PARTITION_POLICY) == _HONOR for one in labels)
+
+
+def _partitions(
+    table: Mapping[str, tuple[GpuPartitionEntry, ...]], problems: list[str]
+) -> Iterator[GpuPartition]:
+    for count, entries in table.items():
+        for index, entry in enumerate(entries):
+            place = annotation(keys.GPU_PARTITIONS, f"[{count}][{index}]")
+            if str(len(set(entry.minors))) != count:
+                problems.append(f"{place}.minors: {len(set(entry.minors))} GPUs, not {count}")
+                continue
+            try:
+                bandwidth = value(entry.ring_bus_bandwidth or 0)
+            except InvalidValue as error:
+                problems.append(f"{place}.ringBusBandwidth: {error}")
+                continue
+            yield GpuPartition(frozenset(entry.minors), entry.allocation_score, bandwidth)

@@ -19,7 +19,7 @@ from numakube.errors import CredentialError
 from numakube.kube.clock import Clock
 from numakube.kube.connection.cluster_config import ExecPlugin
 from numakube.kube.connection.tls import CertificatePair
-from numakube.values.printing import printable_lines
+from numakube.values.safe_text import printable_lines
 
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
 """The environment variable in which a plugin finds what it is asked."""

@@ -1,7 +1,12 @@
-"""Finding the groups of pods and containers that exist."""
+"""Finds the groups of pods and containers that exist, and notices when they change.
+
+inotify reports when a runtime creates a group and when any program writes one of its files. Where
+there is no inotify nothing is noticed, so callers also scan from time to time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,9 +18,11 @@ from numakube.node.cgroups.group_names import (
     qos_group,
     uid_of,
 )
+from numakube.node.inotify import Inotify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from numakube.node.cgroups.group_files import Groups
 
@@ -100,3 +107,41 @@ def _below(groups: Groups, group: str) -> Iterator[str]:
     for child in groups.children(group):
         yield child
         yield from _below(groups, child)
+
+
+class GroupWatch:
+    """Watches the folders of groups, which may go at any time."""
+
+    def __init__(self, changed: Callable[[], None], *, inotify: bool = True) -> None:
+        """Prepare a watch; call `open` inside an event loop, and `close` at the end."""
+        self._changed = changed
+        self._inotify = Inotify.open() if inotify else None
+        self._watched: frozenset[Path] = frozenset()
+
+    def open(self) -> None:
+        """Begin to listen."""
+        if self._inotify is not None:
+            asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._told)
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        """Watch *folders*, again if one of that name was watched before and has gone since.
+
+        What happened in a new one before it was watched counts as a change.
+        """
+        if self._inotify is None:
+            return
+        watched = frozenset(folder for folder in folders if self._inotify.watch(folder))
+        if not watched <= self._watched:
+            self._changed()
+        self._watched = watched
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fileno())
+            self._inotify.close()
+            self._inotify = None
+
+    def _told(self) -> None:
+        if self._inotify is not None and any(True for _ in self._inotify.changes()):
+            self._changed()

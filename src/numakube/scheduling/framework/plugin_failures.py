@@ -15,7 +15,7 @@ import numpy as np
 
 from numakube.scheduling.framework.status import unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from numakube.scheduling.framework.plugins import (
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Snapshot
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,7 +20,7 @@ from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.pod_indexes import PodIndexes
 from numakube.scheduling.snapshot.resources import ResourceTable
 from numakube.scheduling.snapshot.zones import ZoneTable
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
-from numakube.topology.exclusive_pods import has_exclusive_resources
-from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.fingerprint import fingerprint_of, has_exclusive_resources
 from numakube.topology.view import FingerprintMethod
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from numakube.scheduling.numa.caches.since_report import (
     unknown_in,
 )
 from numakube.scheduling.numa.caches.zone_use import claim_on, may_be_in, use_in_report
-from numakube.values.printing import reason_of
+from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology

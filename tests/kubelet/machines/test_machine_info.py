@@ -4,10 +4,10 @@ import gzip
 import json
 from pathlib import Path
 
-from numakube.api.cadvisor import MachineInfo
 from numakube.api.codec import convert, decode, encode
+from numakube.kubelet.machines.cadvisor_machine import MachineInfo
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "kubelet.jsonl.gz"
+VECTORS = Path(__file__).parents[2] / "vectors" / "kubelet.jsonl.gz"
 
 
 def test_every_recorded_machine_is_read_and_written_back() -> None:

@@ -8,7 +8,7 @@ import sys
 
 _PROGRAM = """
 import resource
-from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.process_memory import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
