@@ -36,8 +36,8 @@ from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
 from numakube.koordinator.refusals import Refusal
 from numakube.koordinator.wish.pod_wish import DeviceWish
+from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted

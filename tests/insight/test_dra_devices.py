@@ -23,7 +23,7 @@ from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.usage.pod_alignment import pod_usages
 from numakube.insight.usage.zone_usage import node_usage
-from numakube.kubelet.device_tree import Closeness
+from numakube.kubelet.device_connections import Closeness
 from numakube.testing import World, pod
 
 PCI = "resource.kubernetes.io/pciBusID"

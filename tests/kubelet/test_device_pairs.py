@@ -12,8 +12,8 @@ from tests.kubelet.build import pod, start, static_settings
 from tests.kubelet.connected import GPU, NIC, asks, gpu_server
 
 from numakube.api.containers import Container
+from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath, tree_of
 from numakube.kubelet.device_pairs import Prospect, foresee, pairing
-from numakube.kubelet.device_tree import Closeness, DeviceTree, PciPath, tree_of
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted

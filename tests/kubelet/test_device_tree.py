@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.kubelet.device_tree import Closeness, Connection, DeviceTree, path_of, tree_of
+from numakube.kubelet.device_connections import Closeness, Connection, DeviceTree, path_of, tree_of
 
 GPU = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0"
 BESIDE_GPU = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.kubelet.build import start, static_settings
 from tests.kubelet.conftest import dual_socket_ht
 
-from numakube.kubelet.device_tree import DeviceTree, PciPath, tree_of
+from numakube.kubelet.device_connections import DeviceTree, PciPath, tree_of
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.topology.exact_report import BadReport, ExactReport

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.wire import Wire
-from numakube.kubelet.device_tree import address_of
+from numakube.kubelet.device_connections import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

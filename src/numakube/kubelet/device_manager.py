@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.demand import Role
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree
 from numakube.kubelet.device_hints import device_hints
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree
 from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
 from numakube.kubelet.preferred_allocation import Chooser, Surroundings, Wish

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.strictness import RequiredCloseness
 from numakube.kubelet.demand import Role
-from numakube.kubelet.device_tree import Closeness
+from numakube.kubelet.device_connections import Closeness
 from numakube.values.numamask import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.kubelet.demand import PodDemand
-    from numakube.kubelet.device_tree import DeviceTree
+    from numakube.kubelet.device_connections import DeviceTree
     from numakube.kubelet.machine import Device
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import Admitted, ContainerPlacement

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from numakube.kubelet.device_tree import Closeness, DeviceTree
+from numakube.kubelet.device_connections import Closeness, DeviceTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

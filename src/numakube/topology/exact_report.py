@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree, PciPath, tree_of
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree, PciPath, tree_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.limits import MAX_DEVICES, limited
 from numakube.values.numamask import MAX_NODE_ID

@@ -23,7 +23,7 @@ from numakube.apps.exporter.kubelet_checkpoints import (
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
-from numakube.kubelet.device_tree import PciPath, tree_of
+from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.testing import pod_document
 from numakube_lab.cluster import uniform_plans

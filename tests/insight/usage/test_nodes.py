@@ -16,7 +16,7 @@ from numakube.insight.usage.largest_pod import Shape
 from numakube.insight.usage.pod_alignment import Alignment, PodUsage, pod_usages
 from numakube.insight.usage.usage_json import nodes_document, pods_document, zones_document
 from numakube.insight.usage.zone_usage import cluster_usage, fragmentation_of, node_usage
-from numakube.kubelet.device_tree import Closeness
+from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.machine import Device
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of

@@ -21,7 +21,7 @@ from tests.scheduling.plugins.mixed_pods import (
 from numakube.api.codec import convert
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
-from numakube.kubelet.device_tree import PciPath, tree_of
+from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.cycle import Refused

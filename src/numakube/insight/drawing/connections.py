@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.device_tree import Closeness
+from numakube.kubelet.device_connections import Closeness
 from numakube.values.display import short_name
 
 if TYPE_CHECKING:
     from numakube.insight.drawing.picture import Device, NodePicture
-    from numakube.kubelet.device_tree import DeviceTree, PciPath
+    from numakube.kubelet.device_connections import DeviceTree, PciPath
 
 UNKNOWN: Final = "?"
 SELF: Final = "X"

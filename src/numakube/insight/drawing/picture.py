@@ -12,7 +12,7 @@ from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import short_name
 

@@ -24,8 +24,8 @@ from numakube.koordinator.devices.partitions import (
 )
 from numakube.koordinator.devices.wanted_devices import Want, wants_of
 from numakube.koordinator.refusals import Refusal, Why
+from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import WITHIN
-from numakube.kubelet.device_tree import Closeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,8 +17,8 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.devices.groups import in_scope, pcie_of
+from numakube.kubelet.device_connections import DeviceTree, PciPath
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.device_tree import DeviceTree, PciPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.devices.groups import Left
     from numakube.koordinator.devices.wanted_devices import Want
     from numakube.koordinator.node.node_facts import DevicePlace
-    from numakube.kubelet.device_tree import Closeness
+    from numakube.kubelet.device_connections import Closeness
 
     Ways = Callable[[Want, Sequence[Left]], Iterator[list[Left]]]
     Chosen = list[tuple[Want, list[Left]]]

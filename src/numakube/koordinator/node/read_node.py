@@ -34,7 +34,7 @@ from numakube.koordinator.node.read_cpus import (
 )
 from numakube.koordinator.node.read_zones import zones_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
-from numakube.kubelet.device_tree import address_of
+from numakube.kubelet.device_connections import address_of
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import value
 from numakube.values.resources import amounts_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.koordinator.node.node_facts import CpuLayout
-    from numakube.kubelet.device_tree import PciPath
+    from numakube.kubelet.device_connections import PciPath
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology
     from numakube.values.cpuset import CpuMask

@@ -12,13 +12,13 @@ from dataclasses import replace
 from itertools import combinations, count
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.device_tree import NO_TREE, PciPath, tree_of
+from numakube.kubelet.device_connections import NO_TREE, PciPath, tree_of
 from numakube.kubelet.machines.shape import Attachment, LinksClause, PciClause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numakube.kubelet.device_tree import DeviceTree
+    from numakube.kubelet.device_connections import DeviceTree
     from numakube.kubelet.machine import Device, Machine
     from numakube.kubelet.machines.shape import Shape
 

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.device_tree import NO_TREE, DeviceTree, PciPath, path_of, tree_of
+from numakube.kubelet.device_connections import NO_TREE, DeviceTree, PciPath, path_of, tree_of
 from numakube.node.pci.pci_functions import (
     ACCELERATOR,
     DEVICES,

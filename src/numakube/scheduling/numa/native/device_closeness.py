@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from numakube.api.strictness import Leniency
 from numakube.koordinator.device_resources import is_chosen_by_scheduler
+from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import WITHIN, foresee
-from numakube.kubelet.device_tree import Closeness
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.pod_wants import wants_of

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
+    from numakube.kubelet.device_connections import Closeness
     from numakube.kubelet.device_pairs import Functions
-    from numakube.kubelet.device_tree import Closeness
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import ContainerPlacement
     from numakube.scheduling.framework.joint_allotment import Allots, Allotted, Places

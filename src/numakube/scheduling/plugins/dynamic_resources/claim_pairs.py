@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.strictness import strictness_of
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import DeviceId
+from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath
 from numakube.kubelet.device_pairs import WITHIN, pairing
-from numakube.kubelet.device_tree import Closeness, DeviceTree, PciPath
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
