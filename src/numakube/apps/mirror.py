@@ -186,10 +186,6 @@ class Mirror:
         """Tell whether a pod is counted on a node though the server has not said so."""
         return uid in self._assumed
 
-    def assumed_on(self, uid: str) -> str:
-        """Return the node on which a pod is counted though the server has not said so."""
-        return self._assumed.get(uid, "")
-
     @property
     def assumed_count(self) -> int:
         """How many pods are counted on a node though the server has not said so."""

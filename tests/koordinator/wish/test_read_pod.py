@@ -57,7 +57,6 @@ def test_the_spec_annotation_is_read_field_by_field() -> None:
         }
     )
     assert wish.policy is TopologyPolicy.SINGLE_NUMA_NODE
-    assert wish.policy_key == SPEC
     assert wish.exclusive is Exclusive.PREFERRED
     assert wish.scope is TopologyScope.CONTAINER
     assert wish.strategy is Strategy.DISTRIBUTE_EVENLY
@@ -179,14 +178,14 @@ def test_volcanos_annotation_says_the_same_without_exclusivity(
 ) -> None:
     """Volcano lets pods share NUMA nodes."""
     wish = wished(annotations={VOLCANO: word})
-    assert (wish.policy, wish.policy_key, wish.exclusive) == (policy, VOLCANO, Exclusive.NO)
+    assert (wish.policy, wish.exclusive) == (policy, Exclusive.NO)
 
 
 def test_volcanos_annotation_gives_way_to_koordinators() -> None:
     """It counts only if the other names no policy."""
     both = {VOLCANO: "restricted", SPEC: {"numaTopologyPolicy": "BestEffort"}}
     wish = wished(annotations=both)
-    assert (wish.policy, wish.policy_key) == (TopologyPolicy.BEST_EFFORT, SPEC)
+    assert wish.policy == TopologyPolicy.BEST_EFFORT
     only_scope = {VOLCANO: "restricted", SPEC: {"numaTopologyScope": "container"}}
     wish = wished(annotations=only_scope)
     assert (wish.policy, wish.scope) == (TopologyPolicy.RESTRICTED, TopologyScope.CONTAINER)

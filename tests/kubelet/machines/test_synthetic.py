@@ -19,8 +19,7 @@ from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse
-from numakube.kubelet.machines.shape_print import print_shape
-from numakube.kubelet.machines.synthetic import from_shape, to_shape
+from numakube.kubelet.machines.synthetic import from_shape, print_shape, to_shape
 
 if TYPE_CHECKING:
     from numakube.kubelet.machines.shape import Shape

@@ -51,13 +51,11 @@ class Plan:
         actions: in order; the first that fails ends the pass.
         verdict: what to say if all of them succeed.
         status: fields of the status besides the conditions.
-        retry_seconds: when to look again even if nothing changes; ``None`` for never.
     """
 
     actions: tuple[Action, ...] = ()
     verdict: Verdict
     status: dict[str, Any]
-    retry_seconds: float | None = None
 
 
 def leftovers(made: Iterable[Made], owner_uid: str, wanted: Iterable[Apply]) -> list[Delete]:

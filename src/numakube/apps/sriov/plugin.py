@@ -80,7 +80,6 @@ class PoolPlugin:
         self._metrics = metrics
         self._poke = poke
         self._standings: Mapping[str, Standing] = {}
-        self._cdi_trouble = ""
         self._written: dict[str, Description] = {}
         self._choice = ChoiceFile(places.choices, f"{pool.prefix}_{pool.name}")
         self._is_served = False

@@ -44,7 +44,6 @@ class Measures:
     cores_a_row: int
     cell_width: float
     zone_width: float
-    captions: bool
 
     @property
     def inner(self) -> float:
@@ -65,7 +64,7 @@ def measures_of(picture: NodePicture, *, least_width: float = 0) -> Measures:
     width = max(natural, _NARROWEST, least_width)
     if most:
         cell = min((width - frame + GAP) / a_row - 2 * GAP, 2 * cell)
-    return Measures(a_row, cell, width, captions=told)
+    return Measures(a_row, cell, width)
 
 
 def _cores_a_row(cores: int, shared: int, *, told: bool) -> int:

@@ -75,7 +75,6 @@ class PodWish:
 
     Attributes:
         policy: empty if the pod leaves it to the node.
-        policy_key: the annotation that it comes from, for people.
         scope: ``None`` if the pod leaves it to the node.
         exclusive: ``None`` if the pod does not say; see `rules`.
         strategy: ``None`` if the pod leaves it to the node.
@@ -93,7 +92,6 @@ class PodWish:
     """
 
     policy: TopologyPolicy = TopologyPolicy.NONE
-    policy_key: str = ""
     scope: TopologyScope | None = None
     exclusive: Exclusive | None = None
     strategy: Strategy | None = None

@@ -101,7 +101,6 @@ def _numa_wish(
     scope, strategy = spec.numa_topology_scope, spec.numa_allocate_strategy
     wish = PodWish(
         policy=read_policy(spec, key, problems) or TopologyPolicy.NONE,
-        policy_key=key if spec.numa_topology_policy else "",
         exclusive=read_exclusive(spec, key, problems),
         scope=read_word(TopologyScope, scope, annotation(key, "numaTopologyScope"), problems)
         if scope
@@ -127,7 +126,6 @@ def _volcano_wish(wish: PodWish, annotations: Mapping[str, str], problems: list[
     return replace(
         wish,
         policy=TopologyPolicy(text),
-        policy_key=keys.VOLCANO_POLICY,
         exclusive=Exclusive.NO if wish.exclusive is None else wish.exclusive,
     )
 
