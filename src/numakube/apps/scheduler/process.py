@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
 
 _WAITING_EVENTS: Final = 10_000
-_EVENT_WRITERS: Final = 4
+_EVENT_WRITERS: Final = 16
 _MAX_BODY_BYTES: Final = 8 << 20
 """A thousand pods, as they may be in a question whether they fit."""
 

