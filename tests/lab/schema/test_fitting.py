@@ -57,12 +57,15 @@ def _object(chosen: list[tuple[str, Type]], depth: int) -> st.SearchStrategy[Any
 
 @given(documents(POD))
 def test_a_document_fits_just_when_nothing_is_wrong_with_it(document: Any) -> None:
+    """The quick look replaces the thorough one where nothing is wrong."""
     assert fits(POD, document) == (explain(document, POD, strict=True) == Problems())
 
 
 def test_a_document_that_names_a_field_twice_does_not_fit() -> None:
+    """Someone has to say which."""
     assert not fits(POD, RepeatedKeys([("spec", {}), ("spec", {})]))
 
 
 def test_a_document_with_an_unknown_field_does_not_fit() -> None:
+    """Someone has to say which."""
     assert not fits(POD, {"spec": {"odd": 1}})
