@@ -11,3 +11,14 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 """Positions of nodes in the arrays of a snapshot."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+def span(rows: Rows) -> Rows | slice:
+    """Return *rows*, which ascend, as a slice if there is no gap between them.
+
+    What a slice reads is not copied, so it is not to be changed.
+    """
+    if not len(rows):
+        return rows
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows

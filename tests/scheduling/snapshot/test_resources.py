@@ -73,16 +73,16 @@ def test_only_rows_that_changed_are_asked_about_again() -> None:
         cluster.set_node(node(Random(number), number))
     table: ResourceTable = cluster.snapshot().resources
 
-    def compute(rows: Rows) -> IntArray:
-        asked.append(rows.tolist())
-        return np.zeros(len(rows), dtype=np.int64)
+    def compute(rows: Rows | slice, size: int) -> IntArray:
+        asked.append(np.arange(table.capacity)[rows].tolist())
+        return np.zeros(size, dtype=np.int64)
 
     def compute_one(row: int) -> int:
         asked.append([row])
         return 0
 
     def ask() -> None:
-        table.derived("key", compute, compute_one)
+        table.derived("key", compute, compute_one, np.int8)
 
     ask()
     ask()
@@ -90,3 +90,19 @@ def test_only_rows_that_changed_are_asked_about_again() -> None:
     ask()
     row = cluster.snapshot().row_of["n1"]
     assert asked == [sorted(cluster.snapshot().row_of.values()), [row]]
+
+
+def test_what_a_small_type_cannot_hold_is_the_nearest_that_it_can() -> None:
+    """Scores beyond the bounds of the framework mean no more than the bounds do."""
+    cluster = Cluster()
+    for number in range(6):
+        cluster.set_node(node(Random(number), number))
+    table: ResourceTable = cluster.snapshot().resources
+
+    def compute(_rows: Rows | slice, size: int) -> IntArray:
+        return np.full(size, 1000, dtype=np.int64)
+
+    assert table.derived("key", compute, lambda _row: -1000, np.int8)[:6].tolist() == [127] * 6
+    cluster.place(PodInfo(pod(Random(1), "p")), "n1")
+    told = table.derived("key", compute, lambda _row: -1000, np.int8)
+    assert told[cluster.snapshot().row_of["n1"]] == -128

@@ -75,18 +75,21 @@ class AllocationScorer(ABC):
     def score_all(self, usages: Sequence[tuple[IntArray, IntArray] | None], size: int) -> IntArray:
         """Rate *size* nodes of which resources are offered and used like this."""
         total = np.zeros(size, dtype=np.int64)
-        weight = np.zeros(size, dtype=np.int64)
+        weight: IntArray | int = 0
         for usage, share in zip(usages, self.weights, strict=True):
             if usage is None:
                 continue
             offered, used = usage
-            there = offered != 0
-            if not there.all():
+            there: Mask | bool = offered != 0
+            if np.all(there):
+                there = True
+            else:
                 offered = np.where(there, offered, 1)
             worth = self.worth_all(offered, used)
-            counting = there & self.counting(worth)
-            total += worth * (share * counting)
-            weight += share * counting
+            counts = share * (there & self.counting(worth))
+            total += worth * counts
+            weight = weight + counts
+        # A resource that counts on every node has one number for its weight, which is fast.
         return np.where(weight, self.mean_all(total, np.maximum(weight, 1)), 0)
 
 
@@ -99,7 +102,8 @@ class LeastAllocated(AllocationScorer):
 
     def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the free share."""
-        return np.where(used > offered, 0, (offered - used) * MAX_NODE_SCORE // offered)
+        free: IntArray = np.maximum(offered - used, 0)
+        return free * MAX_NODE_SCORE // offered
 
 
 class MostAllocated(AllocationScorer):

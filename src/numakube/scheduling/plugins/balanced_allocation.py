@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE, PreScore, Score, VectorScore
 from numakube.scheduling.framework.state import StateKey
@@ -69,11 +70,13 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
         """Rate all nodes."""
         usages, table = state.read(_USAGES) or (), snapshot.resources
         key = self.name, tuple((one.resource, one.request) for one in usages)
-        return table.derived(
+        scores = table.derived(
             key,
-            lambda changed: _ratings(usages, table, changed),
+            lambda changed, size: _ratings(usages, table, changed, size),
             lambda row: _rating(one.of_row(table, row) for one in usages),
-        )[rows]
+            np.int8,
+        )
+        return scores[span(rows)].astype(np.int64)
 
 
 def _rating(usages: Iterable[tuple[int, int]]) -> int:
@@ -82,12 +85,16 @@ def _rating(usages: Iterable[tuple[int, int]]) -> int:
     return int((1 - _deviation(shares)) * float(MAX_NODE_SCORE))
 
 
-def _ratings(usages: tuple[Usage, ...], table: ResourceTable, rows: Rows) -> IntArray:
-    """Return the scores of the nodes at *rows*."""
+def _ratings(
+    usages: tuple[Usage, ...], table: ResourceTable, rows: Rows | slice, size: int
+) -> IntArray:
+    """Return the scores of *size* nodes, those at *rows*."""
     both = (one.of_all(table, rows) for one in usages)
-    deviation = _deviations([_shares(*one) for one in both if one is not None], len(rows))
+    deviation = _deviations([_shares(*one) for one in both if one is not None], size)
+    rating = (1 - deviation) * float(MAX_NODE_SCORE)
     # A node may offer what adds up to no number; it gets nothing for it.
-    return np.nan_to_num((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
+    rating[np.isnan(rating)] = 0.0
+    return rating.astype(np.int64)
 
 
 def _deviation(shares: list[float]) -> float:
@@ -117,11 +124,11 @@ def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray
     """Return `_deviation` for each row, over the shares that are numbers."""
     if not shares:
         return np.zeros(size)
+    if len(shares) == 2 and not any(np.isnan(one).any() for one in shares):
+        half: npt.NDArray[np.float64] = np.abs((shares[0] - shares[1]) / 2)
+        return half
     table = np.stack(shares)
     known = ~np.isnan(table)
-    if len(table) == 2 and known.all():
-        half: npt.NDArray[np.float64] = np.abs((table[0] - table[1]) / 2)
-        return half
     table[~known] = 0.0
     count = known.sum(axis=0)
     total, squares = np.zeros(size), np.zeros(size)

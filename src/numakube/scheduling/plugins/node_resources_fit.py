@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
@@ -33,6 +34,8 @@ from numakube.values.resources import is_extended
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy.typing as npt
+
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 _WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
 _USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesFit.usages")
 _TOO_MANY: Final = "Too many pods"
+_FEW_NAMES: Final = 8
+"""Resources of a pod up to which codes of what is lacking stay below a thousand or so."""
 
 
 def _never(resource: str) -> bool:
@@ -113,9 +118,10 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         key = self.name, wanted
         lacking = table.derived(
             key,
-            lambda changed: _lacking(table, wanted, changed),
+            lambda changed, size: _lacking(table, wanted, changed, size),
             lambda row: _lacking_at(table, wanted, row),
-        )[rows]
+            np.uint16 if len(wanted) <= _FEW_NAMES else np.int64,
+        )[span(rows)]
         return _verdicts(lacking, wanted) if lacking.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
@@ -138,14 +144,15 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         """Rate all nodes."""
         usages, table, scorer = state.read(_USAGES) or (), snapshot.resources, self._scorer
 
-        def rated(changed: Rows) -> IntArray:
-            return scorer.score_all([one.of_all(table, changed) for one in usages], len(changed))
+        def rated(changed: Rows | slice, size: int) -> IntArray:
+            return scorer.score_all([one.of_all(table, changed) for one in usages], size)
 
         def rated_at(row: int) -> int:
             return scorer.score([one.of_row(table, row) for one in usages])
 
         key = scorer, tuple((one.resource, one.request) for one in usages)
-        return table.derived(key, rated, rated_at)[rows]
+        scores = table.derived(key, rated, rated_at, np.int8)
+        return scores[span(rows)].astype(np.int64)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""
@@ -176,18 +183,17 @@ def _refusal(reasons: tuple[str, ...], *, hopeless: bool) -> Status:
     return Status(code, reasons)
 
 
-def _lacking(table: ResourceTable, wanted: _Wanted, rows: Rows) -> IntArray:
-    """Return what each node at *rows* lacks: a bit for pods, for each resource, and for ever."""
-    lacking = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
-    hopeless = np.zeros(len(rows), dtype=np.bool_)
+def _lacking(table: ResourceTable, wanted: _Wanted, rows: Rows | slice, size: int) -> IntArray:
+    """Return what each of *size* nodes lacks: a bit for pods, for each resource, and for ever."""
+    lacking = np.zeros(size, dtype=np.int64)
+    lacking |= table.pod_count[rows] >= table.allowed_pods[rows]
     for place, (resource, amount, by_claims) in enumerate(wanted, start=1):
         offered = table.allocatable(resource)[rows]
-        lacks = amount > offered - table.requested(resource)[rows]
+        short = np.flatnonzero(offered - table.requested(resource)[rows] < amount)
         if by_claims:
-            lacks &= offered > 0
-        lacking |= lacks.astype(np.int64) << place
-        hopeless |= lacks & (amount > offered)
-    lacking |= hopeless.astype(np.int64) << (1 + len(wanted))
+            short = short[offered[short] > 0]
+        lacking[short] |= 1 << place
+        lacking[short[offered[short] < amount]] |= 1 << (1 + len(wanted))
     return lacking
 
 
@@ -203,21 +209,22 @@ def _lacking_at(table: ResourceTable, wanted: _Wanted, row: int) -> int:
     return lacking | hopeless << (1 + len(wanted))
 
 
-def _verdicts(lacking: IntArray, wanted: _Wanted) -> Verdicts:
+def _verdicts(lacking: npt.NDArray[np.integer], wanted: _Wanted) -> Verdicts:
     """Return a status for each combination of reasons that occurs."""
     names = tuple(resource for resource, _, _ in wanted)
-    found = np.unique(lacking)
-    # Many times faster than to let `unique` return the inverse.
-    choice = np.searchsorted(found, lacking)
-    statuses = tuple(_status(code, names) for code in found.tolist())
-    return Verdicts(choice.astype(np.int32), statuses)
+    refused = np.flatnonzero(lacking)
+    codes = lacking[refused]
+    # Where codes are small, to count them is many times faster than to sort them.
+    small = len(names) <= _FEW_NAMES
+    found = np.flatnonzero(np.bincount(codes)) if small else np.unique(codes)
+    choice = np.zeros(len(lacking), dtype=np.int32)
+    choice[refused] = np.searchsorted(found, codes) + 1
+    return Verdicts(choice, (SUCCESS, *(_status(code, names) for code in found.tolist())))
 
 
 @lru_cache(maxsize=1024)
 def _status(code: int, names: tuple[str, ...]) -> Status:
     """Return what the bits of *code* say."""
-    if not code:
-        return SUCCESS
     reasons = (_TOO_MANY, *(f"Insufficient {name}" for name in names))
     told = tuple(reason for place, reason in enumerate(reasons) if code >> place & 1)
     return _refusal(told, hopeless=bool(code >> len(reasons)))

@@ -79,7 +79,7 @@ class Usage:
         offered = int(table.allocatable(self.resource)[row]) if self.counts else 0
         return (offered, int(self._used_in(table)[row]) + self.request) if offered else (0, 0)
 
-    def of_all(self, table: ResourceTable, rows: Rows) -> tuple[IntArray, IntArray] | None:
+    def of_all(self, table: ResourceTable, rows: Rows | slice) -> tuple[IntArray, IntArray] | None:
         """Return both for the nodes at *rows*, or ``None`` if the resource does not count."""
         if not self.counts:
             return None

@@ -11,6 +11,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
+
+from numakube.scheduling.arrays import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 _FIRST_CAPACITY: Final = 64
 _FEW: Final = 4
 _DERIVED_KEPT: Final = 128
-"""Arrays of what follows from amounts; each takes 8 bytes a node."""
+"""Arrays of what follows from amounts; each takes a byte or two a node."""
 MOST: Final = (1 << 62) - 1
 """Amounts in arrays go up to here, so that the sum of two of them is still a number.
 
@@ -51,24 +54,32 @@ class ResourceTable:
         self._none = self._zeros()
         self._changes = 0
         self._changed_at = self._zeros()
-        self._derived: OrderedDict[Hashable, tuple[int, IntArray]] = OrderedDict()
+        self._derived: OrderedDict[Hashable, tuple[int, npt.NDArray[np.integer]]] = OrderedDict()
 
     def derived(
-        self, key: Hashable, compute: Callable[[Rows], IntArray], one: Callable[[int], int]
-    ) -> IntArray:
+        self,
+        key: Hashable,
+        compute: Callable[[Rows | slice, int], IntArray],
+        one: Callable[[int], int],
+        dtype: npt.DTypeLike,
+    ) -> npt.NDArray[np.integer]:
         """Return by row what *compute* makes of the amounts in this table; not to be changed.
 
-        It is asked about rows that have changed since it was asked under the same *key*, and its
-        answer for a row must depend on the amounts at that row alone. *one* says the same of one
-        row, and is asked about few: an array of one number costs as much as one of a hundred.
+        It is asked about rows that have changed since it was asked under the same *key*, and told
+        how many. Its answer for a row must depend on the amounts at that row alone. *one* says the
+        same of one row, and is asked about few: an array of one number costs as much as one of a
+        hundred. *dtype* holds the answers, the nearest it can: the fewer bytes, the less memory has
+        to be fetched from the system.
         """
-        seen, values = self._derived.get(key) or (0, self._zeros())
+        seen, values = self._derived.get(key) or (0, np.zeros(self.capacity, dtype))
+        bounds = np.iinfo(values.dtype)
         changed = np.flatnonzero(self._changed_at > seen)
         if len(changed) > _FEW:
-            values[changed] = compute(changed)
+            at = span(changed)
+            values[at] = compute(at, len(changed)).clip(bounds.min, bounds.max)
         else:
             for row in changed.tolist():
-                values[row] = one(row)
+                values[row] = max(bounds.min, min(one(row), bounds.max))
         self._derived[key] = self._changes, values
         self._derived.move_to_end(key)
         if len(self._derived) > _DERIVED_KEPT:

@@ -43,7 +43,7 @@ def score_batch(
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
     places = [verdict.places[index] for index in chosen]
     packing, balance = _rate_single(checks, batch, wants, places, options)
-    scores = _total(np.ones(batch.size), packing, balance, options)
+    scores = _total(1.0, packing, balance, options)
     if verdict.wide.size:
         part = batch.part(verdict.wide)
         sets = [verdict.sets[index] for index in chosen]
@@ -51,11 +51,19 @@ def score_batch(
     return scores
 
 
-def _total(aligned: Share, packing: Share, balance: Share, options: NativeOptions) -> IntArray:
+def _total(
+    aligned: Share | float, packing: Share, balance: Share, options: NativeOptions
+) -> IntArray:
     weights = options.alignment_weight, options.packing_weight, options.balance_weight
-    share = weights[0] * aligned + weights[1] * packing + weights[2] * balance
+    share = np.multiply(weights[1], packing)
+    share += weights[0] * aligned
+    share += weights[2] * balance
     share /= sum(weights)
-    return 1 + np.floor((MAX_NODE_SCORE - 1) * share + ROUNDING).astype(np.int64)
+    share *= MAX_NODE_SCORE - 1
+    share += ROUNDING
+    scores = np.floor(share, out=share).astype(np.int64)
+    scores += 1
+    return scores
 
 
 def _rate_single(
@@ -66,7 +74,7 @@ def _rate_single(
     options: NativeOptions,
 ) -> tuple[Share, Share]:
     """Return packing and balance where each stage has one zone."""
-    where = np.stack(places)
+    where = places[0][np.newaxis] if len(places) == 1 else np.stack(places)
     cells = batch.cells(where)
     before = [
         (later, earlier, np.equal(where[later], where[earlier]).astype(np.float64))
@@ -152,7 +160,7 @@ class BatchState:
             self._free[name] = free
         if any(name in wanted for wanted in self._wants):
             left = free - self._wanted(name)
-            left.clip(0.0, np.inf, out=left)
+            np.maximum(left, 0.0, out=left)
             self._left[name] = np.multiply(left, inverse, out=left)
         elif name in PLAIN:
             self._left[name] = self._before[name]
@@ -160,7 +168,9 @@ class BatchState:
     def packing(self) -> Share:
         """Rate what the placement leaves for large pods, on average over the stages."""
         before, after = self._least(self._before), self._least(self._left)
-        kept = self._own() + 1 - (_placeable(before) - _placeable(after))
+        lost = _placeable(before)
+        lost -= _placeable(after)
+        kept = self._own() + 1 - lost
         kept /= 2
         kept.clip(0.0, 1.0, out=kept)
         stranded = [self._stranded(name, before, after) for name in self._devices]
@@ -190,8 +200,10 @@ class BatchState:
             np.maximum(most[stage], high[stage], out=most[stage])
             np.minimum(least[stage], low[stage], out=least[stage])
 
-    def _wanted(self, name: str) -> Share:
-        """Return ``(stages, 1)``: what each wants of a resource."""
+    def _wanted(self, name: str) -> Share | float:
+        """Return ``(stages, 1)``: what each wants of a resource; a number if there is one stage."""
+        if len(self._wants) == 1:
+            return float(self._wants[0].get(name, 0))
         return np.array([[float(wanted.get(name, 0))] for wanted in self._wants])
 
     def _or(self, name: str, otherwise: float) -> Share:
@@ -211,7 +223,7 @@ class BatchState:
         exists = self._exists[name]
         return share if exists is None else np.where(exists, share, np.inf)
 
-    def _own(self) -> Share:
+    def _own(self) -> Share | float:
         """Return the part of CPUs or memory that is wanted, whichever is more."""
         one, other = (self._wanted(name) * self._inverse[name] for name in PLAIN)
         return np.maximum(one, other)
@@ -221,9 +233,12 @@ class BatchState:
         free, inverse, taken = self._free[name], self._inverse[name], self._wanted(name)
         cap = self._cap(name)
         lost = _usable(free, before * cap)
-        lost -= _usable(free - taken, after * cap)
-        lost -= taken
-        lost.clip(0.0, np.inf, out=lost)
+        if not any(name in wanted for wanted in self._wants):
+            lost -= _usable(free, after * cap)
+        else:
+            lost -= _usable(free - taken, after * cap)
+            lost -= taken
+        np.maximum(lost, 0.0, out=lost)
         lost *= inverse
         return lost
 

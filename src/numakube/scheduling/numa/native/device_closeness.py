@@ -28,7 +28,6 @@ from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.api.pod import Pod
     from numakube.api.strictness import RequiredCloseness, Strictness
     from numakube.kubelet.device_pairs import Prospect
     from numakube.scheduling.arrays import IntArray, Mask, Rows
@@ -55,11 +54,7 @@ _PAIR: Final = 2
 
 def wants_pairs(pod: PodInfo) -> bool:
     """Tell whether *pod* asks kubelets for devices of several resources."""
-    return pod.memo("device-pairs", _wants_pairs)
-
-
-def _wants_pairs(pod: Pod) -> bool:
-    steps = wants_of(pod).steps
+    steps = pod.memo("numa-wants", wants_of).steps
     names = {name for step in steps for name, _ in step.want.devices}
     return sum(not is_chosen_by_scheduler(name) for name in names) >= _PAIR
 
@@ -119,6 +114,8 @@ class Worths:
         self, rows: Rows, scores: IntArray, change: IntArray, ask: Callable[[int], float]
     ) -> Share:
         """Return that of *rows*; those that have changed are asked, the best by *scores* first."""
+        if not len(rows):
+            return np.zeros(0)
         if len(self._seen) != len(change):
             more = len(change) - len(self._seen)
             self._seen = np.pad(self._seen, (0, more), constant_values=-1)
@@ -165,8 +162,10 @@ def _expected(prospect: Prospect) -> float:
 
 def blended(scores: IntArray, connected: Mask, worths: Share, weight: int) -> IntArray:
     """Mix *scores* with *worths*, which are of the *connected* nodes; as `_blended` does."""
-    worth = np.full(len(scores), _UNKNOWN_WORTH)
-    worth[connected] = worths
+    worth: Share | float = _UNKNOWN_WORTH
+    if len(worths):
+        worth = np.full(len(scores), _UNKNOWN_WORTH)
+        worth[connected] = worths
     share = ((100 - weight) * scores / MAX_NODE_SCORE + weight * worth) / 100
     return np.where(scores == 0, 0, 1 + ((MAX_NODE_SCORE - 1) * share).astype(np.int64))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
+from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.alignment_stages import checks_of
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 _Key: TypeAlias = tuple[bytes, Strictness]
 _REMEMBERED_KINDS = 64
-"""Kinds of pods whose answers are kept; each takes about 30 bytes a node."""
+"""Kinds of pods whose answers are kept; each takes about 10 bytes a node."""
 
 
 class NativeEngine:
@@ -104,8 +105,8 @@ class NativeEngine:
         cache = self._cache_for(pod, snapshot)
         if cache is None:
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        scores = cache.scores[rows]
-        if not wants_pairs(pod):
+        scores = cache.scores[span(rows)].astype(np.int64)
+        if not cache.wants_pairs:
             return scores
         connected = cache.columns.connected(rows)
         worths = self._forecasts.worth_of_all(
@@ -192,7 +193,8 @@ class VerdictCaches:
     def _open(self, key: _Key, pod: PodInfo) -> None:
         wants = None if wants_nothing(pod) else wants_by_rules(pod)
         options = replace(self._options, strictness=key[1])
-        self._by_key[key] = wants and VerdictCache(self._columns, wants, options)
+        pairs = wants_pairs(pod)
+        self._by_key[key] = wants and VerdictCache(self._columns, wants, options, wants_pairs=pairs)
         if len(self._by_key) > _REMEMBERED_KINDS:
             self._by_key.popitem(last=False)
 

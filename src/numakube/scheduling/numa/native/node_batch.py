@@ -1,6 +1,6 @@
 """Nodes of one kind side by side: the arrays that the vectorised decision works on.
 
-All nodes have the same number of zones and the same rules. Nodes that are the first rows of the
+All nodes have the same number of zones and the same rules. Nodes that follow each other in the
 table without a gap are views; others are copies, made for the resources in question only.
 """
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numakube.scheduling.arrays import span
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class NodeBatch:
         self._idle = idle
         self._table = table
         self._columns = columns
-        self._whole = bool(self.size) and int(rows[0]) == 0 and int(rows[-1]) == self.size - 1
+        self._at = span(rows)
         self._free: dict[str, IntArray] = {}
         self._totals: dict[str, IntArray] = {}
         self._allocatable: dict[str, IntArray] = {}
@@ -79,7 +80,7 @@ class NodeBatch:
     def largest(self, name: str, count: int) -> IntArray:
         """Return what the *count* largest zones of each node have together when nothing runs."""
         amounts: IntArray = self._columns.largest(self._table, name)[count - 1]
-        return amounts[: self.size] if self._whole else amounts.take(self.rows)
+        return amounts[self._at]
 
     def allocatable(self, name: str) -> IntArray:
         """Return ``(zones, nodes)``: what pods may use."""
@@ -128,10 +129,10 @@ class NodeBatch:
         return np.array(rates)[which]
 
     def _pick(self, array: IntArray) -> IntArray:
-        if self._whole:
-            view: IntArray = array[: self.zones, : self.size]
+        if isinstance(self._at, slice):
+            view: IntArray = array[: self.zones, self._at]
             return view
-        return array[: self.zones].take(self.rows, axis=1)
+        return array[: self.zones].take(self._at, axis=1)
 
 
 def _holding(parts: Parts, amounts: Callable[[str], IntArray]) -> Mask:
@@ -150,4 +151,4 @@ def lowest(ok: Mask) -> tuple[Mask, Rows]:
     weights = np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]
     best = np.multiply(ok.view(np.uint8), weights).max(axis=0)
     found = best > 0
-    return found, np.where(found, zones - best.astype(np.intp), 0)
+    return found, ((zones - best) * found).astype(np.intp)

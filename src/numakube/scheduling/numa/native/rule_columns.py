@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numakube.scheduling.arrays import span
 from numakube.scheduling.numa.native.node_counts import Rules, rules_of
 from numakube.values.resources import is_memory
 
@@ -55,7 +56,9 @@ class RuleColumns:
     def connected(self, rows: Rows) -> Mask:
         """Return which nodes at *rows* say how their devices are connected."""
         by_kind = [rules is not None and rules.connected for rules in self.rules]
-        chosen: Mask = np.array(by_kind)[self.kind[rows]]
+        if not any(by_kind):
+            return np.zeros(len(rows), dtype=np.bool_)
+        chosen: Mask = np.array(by_kind)[self.kind[span(rows)]]
         return chosen
 
     def totals(self, zones: ZoneTable, name: str) -> IntArray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.alignment import judge_batch
@@ -44,6 +45,8 @@ _FEW: Final = 4
 """Rows that are judged one by one: below that arrays cost more than they save."""
 _MANY: Final = 64
 """Rows that a cluster has at least for each of the few."""
+_MOST: Final = int(np.iinfo(np.int16).max)
+"""Scores beyond the bounds of the framework are possible, and all the same that far beyond."""
 
 
 T = TypeVar("T", bound=np.generic)
@@ -58,6 +61,7 @@ class VerdictCache:
 
     Attributes:
         columns: what is derived from the reports of all nodes.
+        wants_pairs: whether such pods ask for devices of several resources.
         worths: how close the devices of such pods are to each other.
         scores: from 1; 0 for nodes that promise too little, and meaningless for refused ones.
     """
@@ -67,16 +71,19 @@ class VerdictCache:
         columns: RuleColumns,
         wants_for: Callable[[DemandRules], PodWants],
         options: NativeOptions,
+        *,
+        wants_pairs: bool,
     ) -> None:
         self.columns = columns
+        self.wants_pairs = wants_pairs
         self._wants_for = wants_for
         self._options = options
         self._rows: Rows | None = None
         self._changes = -1
-        self._seen: IntArray = np.zeros(0, dtype=np.int64)
-        self._group: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        # Small types: memory that a new kind of pods takes has to be fetched from the system.
+        self._group: npt.NDArray[np.integer] = np.zeros(0, dtype=np.uint8)
         self._share: npt.NDArray[np.float64] = np.zeros(0)
-        self.scores: IntArray = np.zeros(0, dtype=np.int64)
+        self.scores: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
         self.worths = Worths()
         self._numbers: dict[RefusalKey, int] = {}
         self._told: dict[int, tuple[int, int, Rejection]] = {}
@@ -86,30 +93,40 @@ class VerdictCache:
         rows, changes = snapshot.rows, snapshot.zones.changes
         if rows is self._rows and changes == self._changes:
             return
+        stale = self._stale(rows, snapshot.zones.change)
         self._rows, self._changes = rows, changes
-        change = snapshot.zones.change
-        if len(self._seen) != len(change):
-            self._grow(len(change))
-        stale = rows[self._seen[rows] != change[rows]]
-        if not stale.size:
-            return
-        self._seen[stale] = change[stale]
         if stale.size <= _FEW and stale.size * _MANY <= rows.size:
             stale = stale[[not self._fits(snapshot.at(row)) for row in stale.tolist()]]
         if stale.size:
             self._judge(snapshot, stale)
 
+    def _stale(self, rows: Rows, change: IntArray) -> Rows:
+        """Return which of *rows* have changed."""
+        if rows is self._rows:
+            return np.flatnonzero(change > self._changes)
+        if len(self._group) != len(change):
+            self._group = _grown(self._group, len(change))
+            self._share = _grown(self._share, len(change))
+            self.scores = _grown(self.scores, len(change))
+        if self._rows is None:
+            return rows
+        stale = change > self._changes
+        stale[np.setdiff1d(rows, self._rows, assume_unique=True)] = True
+        return rows[stale[rows]]
+
     def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
-        groups = self._group[rows]
-        if not groups.any():
+        groups = self._group[span(rows)]
+        refused = np.flatnonzero(groups)
+        if not refused.size:
             return None
-        counts = np.bincount(groups)
+        among = groups[refused]
+        counts = np.bincount(among)
         choice = np.zeros(len(counts), dtype=np.int32)
         statuses = [SUCCESS]
-        for number in np.flatnonzero(counts[1:]) + 1:
+        for number in np.flatnonzero(counts):
             choice[number] = len(statuses)
-            members = rows[groups == number]
+            members = rows[refused[among == number]]
             closest = int(members[self._share[members].argmin()])
             rejection = self._rejection(snapshot, int(number), closest)
             statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
@@ -131,37 +148,41 @@ class VerdictCache:
         promised = promised_score(asked, counts.rules)
         checks = checks_of(wants, counts.rules)
         parts = score_node(checks, counts, verdict, self._options.typical)
-        self.scores[node.row] = parts.total(self._options) if promised is None else promised
+        score = parts.total(self._options) if promised is None else promised
+        self.scores[node.row] = max(-_MOST, min(score, _MOST))
         return True
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
-        self._group[rows] = 0
-        self.scores[rows] = 0
-        kinds = self.columns.kind[rows]
-        blocked = snapshot.zones.blocked[rows]
+        at = span(rows)
+        self._group[at] = 0
+        self.scores[at] = 0
+        blocked = snapshot.zones.blocked[at]
         if blocked.any():
             self._refuse_blocked(snapshot, rows[blocked])
-            rows, kinds = rows[~blocked], kinds[~blocked]
-        for number, where in _by_kind(kinds):
+            rows = rows[~blocked]
+        for number, members in _by_kind(self.columns.kind[span(rows)], rows):
             rules = self.columns.rules[number]
-            if self._promises(rows[where], rules) or rules is None:
+            if self._promises(members, rules) or rules is None:
                 continue
             checks = checks_of(self._wants_for(rules.demand), rules)
-            batch = NodeBatch(snapshot.zones, self.columns, rows[where], number)
+            batch = NodeBatch(snapshot.zones, self.columns, members, number)
             verdict = judge_batch(checks, batch)
             refused = np.flatnonzero(~verdict.ok)
             if (
                 refused.size < batch.size
                 and promised_score(self._options.strictness, rules) is None
             ):
-                self.scores[batch.rows] = score_batch(checks, batch, verdict, self._options)
+                scores = score_batch(checks, batch, verdict, self._options)
+                self.scores[span(members)] = scores.clip(-_MOST, _MOST)
             if refused.size:
                 self._refuse(batch.rows[refused], refusals_of(checks, batch.part(refused)))
 
     def _promises(self, rows: Rows, rules: Rules | None) -> bool:
         """Note what nodes that promise too little get; tell whether they are refused for it."""
         asked = self._options.strictness
-        self.scores[rows] = promised_score(asked, rules) or 0
+        promised = promised_score(asked, rules)
+        if promised:
+            self.scores[span(rows)] = promised
         broken = broken_promise(asked, rules)
         if broken is None:
             return False
@@ -183,11 +204,14 @@ class VerdictCache:
             self._share[row] = 1.0
 
     def _number_of(self, key: RefusalKey) -> int:
-        return self._numbers.setdefault(key, len(self._numbers) + 1)
+        number = self._numbers.setdefault(key, len(self._numbers) + 1)
+        if number > np.iinfo(self._group.dtype).max:
+            self._group = self._group.astype(np.int32)
+        return number
 
     def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
         """Return what is said of the closest node of a group; remembered, since it rarely moves."""
-        change = int(self._seen[row])
+        change = int(snapshot.zones.change[row])
         told = self._told.get(number)
         if told is None or told[:2] != (row, change):
             rejection = self._judged_alone(snapshot.at(row))
@@ -206,16 +230,10 @@ class VerdictCache:
             return verdict
         raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
 
-    def _grow(self, size: int) -> None:
-        self._seen = _grown(self._seen, size, fill=-1)
-        self._group = _grown(self._group, size)
-        self._share = _grown(self._share, size)
-        self.scores = _grown(self.scores, size)
 
-
-def _grown(column: npt.NDArray[T], size: int, *, fill: int = 0) -> npt.NDArray[T]:
+def _grown(column: npt.NDArray[T], size: int) -> npt.NDArray[T]:
     """Return *column* with more rows; many times as fast as ``np.pad``."""
-    larger = np.full(size, fill, dtype=column.dtype)
+    larger = np.zeros(size, dtype=column.dtype)
     larger[: len(column)] = column
     return larger
 
@@ -241,13 +259,8 @@ def status_of(group: RejectionGroup) -> Status:
     return refuse(rejection.message, detail=group)
 
 
-def _by_kind(kinds: npt.NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
-    """Yield each kind with the positions that are of it."""
-    if not kinds.size:
-        return
-    first = int(kinds[0])
-    if (kinds == first).all():
-        yield first, np.arange(len(kinds), dtype=np.intp)
-        return
-    for number in np.unique(kinds).tolist():
-        yield number, np.flatnonzero(kinds == number)
+def _by_kind(kinds: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each of *kinds*, which are those of *rows*, with the rows that are of it."""
+    found = np.flatnonzero(np.bincount(kinds)).tolist()
+    for number in found:
+        yield number, rows if len(found) == 1 else rows[kinds == number]
