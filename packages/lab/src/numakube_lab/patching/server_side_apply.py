@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube_lab.patching.comparison import Comparison, compare
+from numakube_lab.patching.comparison import Comparison, compare, compare_created
 from numakube_lab.patching.conflicts import (
     ApplyConflict,
     allowed_conflicts,
@@ -253,8 +253,9 @@ def _updated(
     Nothing changes hands if an object does not fit its type: whether it may be stored is for
     others to check.
     """
+    look = compare_created if live is endpoint.empty and endpoint.root.openapi else compare
     try:
-        changes = compare(
+        changes = look(
             endpoint.root, _without_managed_fields(live), _without_managed_fields(new)
         ).without(endpoint.ignored)
     except PatchFailure:

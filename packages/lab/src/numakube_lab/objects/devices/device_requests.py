@@ -19,6 +19,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube.values.gotext import go_json
+from numakube_lab.objects.checks.remembered_checks import remembered
 from numakube_lab.objects.devices.device_names import validate_full_attribute_name
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
 
@@ -65,6 +66,7 @@ def request_names(spec: Json) -> set[str]:
     return found
 
 
+@remembered
 def check_spec(spec: Json, path: str) -> list[FieldError]:
     """Check what a claim asks for."""
     devices, known = spec.get("devices") or {}, request_names(spec)

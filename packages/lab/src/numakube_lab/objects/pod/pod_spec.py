@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
@@ -20,6 +20,7 @@ from numakube.api.resource_requirements import validate_requirements
 from numakube.values import names
 from numakube.values.resources import is_hugepages
 from numakube_lab.objects.checks.ip_addresses import check_address
+from numakube_lab.objects.checks.remembered_checks import remembered
 from numakube_lab.objects.checks.taints import validate_tolerations
 from numakube_lab.objects.pod.containers import (
     PodContext,
@@ -62,9 +63,17 @@ def validate_pod_spec(spec: Json, path: str, *, pod_meta: Json | None = None) ->
     volumes, wrong = validate_volumes(spec.get("volumes") or [], pod_name, f"{path}.volumes")
     errors += wrong
     errors += _validate_claims(spec.get("resourceClaims") or [], pod_meta, f"{path}.resourceClaims")
-    errors += _validate_all_containers(spec, volumes, path)
+    return errors + _validate_rest(spec, volumes, path, "template" if pod_meta is None else "pod")
+
+
+@remembered
+def _validate_rest(
+    spec: Json, volumes: dict[str, Json], path: str, of: Literal["pod", "template"]
+) -> list[FieldError]:
+    """Check what does not depend on the metadata."""
+    errors = _validate_all_containers(spec, volumes, path)
     errors += _validate_pod_resources(spec, path)
-    errors += _validate_host_network(spec, f"{path}.containers", is_pod=pod_meta is not None)
+    errors += _validate_host_network(spec, f"{path}.containers", is_pod=of == "pod")
     errors += _validate_choice(spec, "restartPolicy", RESTART_POLICIES, path)
     errors += _validate_choice(spec, "dnsPolicy", _DNS_POLICIES, path)
     errors += validate_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")

@@ -8,6 +8,7 @@ from numakube.values.gotext import go_quote
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.ip_addresses import address_warnings
 from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, PREFERRED, REQUIRED
+from numakube_lab.objects.checks.remembered_checks import remembered
 from numakube_lab.objects.pod.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from numakube_lab.objects.pod.pod_os import all_containers
 from numakube_lab.objects.pod.pod_placement import affinity_terms
@@ -45,9 +46,13 @@ _BYTES: Final = ("memory", "ephemeral-storage")
 
 def pod_warnings(spec: Json, meta: Json, path: str) -> list[str]:
     """Return the warnings of a pod (*path* is empty) or of the template at *path*."""
+    return _warnings(spec, meta.get("annotations") or {}, path)
+
+
+@remembered
+def _warnings(spec: Json, annotations: dict[str, str], path: str) -> list[str]:
     prefix = f"{path}." if path else ""
     place = f"{prefix}spec"
-    annotations = meta.get("annotations") or {}
     warnings = list(_label_warnings(spec, place))
     warnings += list(_spread_warnings(spec, place))
     warnings += [
