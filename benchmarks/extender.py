@@ -80,8 +80,8 @@ async def answers() -> list[dict[str, object]]:
             body = write(ExtenderArgs(pod=pod, node_names=tuple(names)))
             started = time.thread_time()
             result = process.verbs.filter(requests.read(body))
-            requests.expect(result.node_names or [])
-            answer = write(result)
+            encoded = requests.expect(result.node_names or ())
+            answer = write(msgspec.structs.replace(result, node_names=encoded))
             times["filter"].append(time.thread_time() - started)
             kept = msgspec.json.decode(answer)
             body = write(ExtenderArgs(pod=pod, node_names=tuple(kept["NodeNames"])))
@@ -139,8 +139,8 @@ async def _cycles(kubeconfig: Path) -> list[dict[str, object]]:
         names = [node.metadata.name for node in (await client.list(NODES)).items]
         pods = [await create_pod(client, index, "8") for index in range(CYCLES)]
         with program(kubeconfig) as (pid, url):
+            await ready(url)
             async with aiohttp.ClientSession(url) as session:
-                await ready(session)
                 await drive(session, pods[:20], names)
                 idle, started = cpu_seconds(pid), time.perf_counter()
                 await drive(session, pods[20:], names)
@@ -177,14 +177,15 @@ def program(kubeconfig: Path) -> Iterator[tuple[int, str]]:
             process.terminate()
 
 
-async def ready(session: aiohttp.ClientSession) -> None:
-    """Return when the extender has its state."""
-    while True:
-        with suppress(aiohttp.ClientConnectionError):
-            async with session.get("/readyz") as response:
-                if response.status == 200:
-                    return
-        await asyncio.sleep(0.2)
+async def ready(url: str) -> None:
+    """Return when the extender has its state; kube-scheduler's connections are its own."""
+    async with aiohttp.ClientSession(url) as session:
+        while True:
+            with suppress(aiohttp.ClientConnectionError):
+                async with session.get("/readyz") as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(0.2)
 
 
 async def drive(session: aiohttp.ClientSession, pods: list[Pod], names: list[str]) -> None:

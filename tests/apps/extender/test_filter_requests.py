@@ -44,7 +44,7 @@ def test_parts_that_came_before_are_the_same_objects() -> None:
     first = requests.read(body(NodeNames=["a", "b"]))
     assert requests.read(body(NodeNames=["b"])).pod is first.pod
     assert requests.read(body({"spec": {}}, NodeNames=["a", "b"])).node_names is first.node_names
-    requests.expect(["b", "c"])
+    requests.expect(("b", "c"))
     answered = requests.read(body(NodeNames=["b", "c"]))
     assert answered.node_names == ("b", "c")
 

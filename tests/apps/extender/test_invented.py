@@ -25,8 +25,8 @@ async def test_room_is_not_kept_for_a_pod_that_does_not_exist(place: Place) -> N
     real = await place.pod("real")
     for number in range(3):
         pod = invented(f"invented-{number}")
-        assert extender.verbs.filter(asked(pod, "n")).node_names == ["n"]
-    assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
+        assert extender.verbs.filter(asked(pod, "n")).node_names == ("n",)
+    assert extender.verbs.filter(asked(real, "n")).node_names == ("n",)
 
 
 async def test_a_pod_that_does_not_exist_turns_nobody_away_from_the_best_node(
@@ -38,7 +38,7 @@ async def test_a_pod_that_does_not_exist_turns_nobody_away_from_the_best_node(
     await place.node("wide", 8)
     real = await place.pod("real")
     extender.verbs.prioritize(asked(invented("invented"), "tight", "wide"))
-    assert extender.verbs.filter(asked(real, "tight", "wide")).node_names == ["tight", "wide"]
+    assert extender.verbs.filter(asked(real, "tight", "wide")).node_names == ("tight", "wide")
 
 
 async def test_another_pod_of_the_same_name_is_not_the_one_that_exists(place: Place) -> None:
@@ -46,8 +46,8 @@ async def test_another_pod_of_the_same_name_is_not_the_one_that_exists(place: Pl
     extender = await place.start(hold_seconds=30.0)
     await place.node("n", 8)
     real, _ = await place.pod("real"), await place.pod("other")
-    assert extender.verbs.filter(asked(invented("other"), "n")).node_names == ["n"]
-    assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(invented("other"), "n")).node_names == ("n",)
+    assert extender.verbs.filter(asked(real, "n")).node_names == ("n",)
 
 
 async def test_what_is_kept_is_what_the_pod_asks_for_and_not_the_caller(place: Place) -> None:
@@ -56,9 +56,9 @@ async def test_what_is_kept_is_what_the_pod_asks_for_and_not_the_caller(place: P
     await place.node("n", 8)
     small, real = await place.pod("small", "2"), await place.pod("real", "6")
     large = replace(small, spec=convert(Pod, pod_document("small", "8")).spec)
-    assert extender.verbs.filter(asked(large, "n")).node_names == ["n"]
-    assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
-    assert extender.verbs.filter(asked(await place.pod("more", "6"), "n")).node_names == []
+    assert extender.verbs.filter(asked(large, "n")).node_names == ("n",)
+    assert extender.verbs.filter(asked(real, "n")).node_names == ("n",)
+    assert extender.verbs.filter(asked(await place.pod("more", "6"), "n")).node_names == ()
 
 
 async def test_a_pod_that_has_a_node_keeps_no_room_elsewhere(place: Place) -> None:
@@ -71,7 +71,7 @@ async def test_a_pod_that_has_a_node_keeps_no_room_elsewhere(place: Place) -> No
     asking = replace(placed, spec=replace(placed.spec, node_name=""))
     assert "there" in extender.verbs.filter(asked(asking, "n")).error
     real = await place.pod("real")
-    assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(real, "n")).node_names == ("n",)
 
 
 async def test_room_is_kept_as_soon_as_the_pod_is_seen(place: Place) -> None:
@@ -81,7 +81,7 @@ async def test_room_is_kept_as_soon_as_the_pod_is_seen(place: Place) -> None:
     early, real = invented("early"), await place.pod("real")
     extender.verbs.filter(asked(early, "n"))
     extender.verbs.pod_waits(PodInfo(early))
-    assert extender.verbs.filter(asked(real, "n")).node_names == []
+    assert extender.verbs.filter(asked(real, "n")).node_names == ()
 
 
 async def test_a_refused_pod_waits_to_be_woken_as_soon_as_it_is_seen(place: Place) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_pod_waits_to_be_woken_as_soon_as_it_is_seen(place: Plac
     for number in range(1500):
         extender.verbs.filter(asked(invented(f"never-{number}"), "n"))
     early = invented("early")
-    assert extender.verbs.filter(asked(early, "n")).node_names == []
+    assert extender.verbs.filter(asked(early, "n")).node_names == ()
     assert len(extender.waking) == 0
     extender.verbs.pod_waits(PodInfo(early))
     assert len(extender.waking) == 1
@@ -107,4 +107,4 @@ async def test_thousands_of_invented_pods_leave_nothing_behind(place: Place) -> 
     extender.verbs.tidy()
     assert extender.registry.get_sample_value("numakube_extender_holds") == 0
     real = await place.pod("real")
-    assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(real, "n")).node_names == ("n",)

@@ -28,7 +28,7 @@ async def test_filter_keeps_the_nodes_with_a_zone_that_has_room(place: Place) ->
     await place.node("split", 4, 4)
     pod = await place.pod("p")
     result = extender.verbs.filter(asked(pod, "split", "free"))
-    assert result.node_names == ["free"]
+    assert result.node_names == ("free",)
     assert result.failed_nodes == {"split": TOO_FULL}
     assert result.failed_and_unresolvable_nodes == {}
     assert result.error == ""
@@ -79,7 +79,7 @@ async def test_a_node_that_is_not_known_never_fits(place: Place) -> None:
     extender = await place.start()
     await place.node("known", 8)
     result = extender.verbs.filter(asked(await place.pod("p"), "ghost", "known"))
-    assert result.node_names == ["known"]
+    assert result.node_names == ("known",)
     assert list(result.failed_and_unresolvable_nodes) == ["ghost"]
 
 
@@ -94,9 +94,9 @@ async def test_b21_a_strict_extender_refuses_nodes_without_a_report(place: Place
     refused = {"plain": f"{MARK}node(s) without a usable NodeResourceTopology"}
     for extender, one in ((strict, pod), (strict, asking), (lenient, asking)):
         result = extender.verbs.filter(asked(one, "known", "plain"))
-        assert result.node_names == ["known"]
+        assert result.node_names == ("known",)
         assert result.failed_and_unresolvable_nodes == refused
-    assert lenient.verbs.filter(asked(pod, "known", "plain")).node_names == ["known", "plain"]
+    assert lenient.verbs.filter(asked(pod, "known", "plain")).node_names == ("known", "plain")
 
 
 async def test_a_node_without_a_report_is_left_to_kube_scheduler(place: Place) -> None:
@@ -104,7 +104,7 @@ async def test_a_node_without_a_report_is_left_to_kube_scheduler(place: Place) -
     extender = await place.start()
     await place.node("plain")
     result = extender.verbs.filter(asked(await place.pod("p"), "plain"))
-    assert result.node_names == ["plain"]
+    assert result.node_names == ("plain",)
 
 
 async def test_prioritize_rates_every_host_and_the_better_one_higher(place: Place) -> None:
@@ -158,12 +158,12 @@ async def test_a_pod_on_its_way_is_heeded_before_it_is_bound(place: Place) -> No
     extender = await place.start(hold_seconds=30.0)
     await place.node("n", 8)
     first, second = await place.pod("first"), await place.pod("second")
-    assert extender.verbs.filter(asked(first, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(first, "n")).node_names == ("n",)
     refused = extender.verbs.filter(asked(second, "n"))
-    assert refused.node_names == []
+    assert refused.node_names == ()
     assert list(refused.failed_nodes) == ["n"]
     # The first is tried again and has not been bound: it does not stand in its own way.
-    assert extender.verbs.filter(asked(first, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(first, "n")).node_names == ("n",)
 
 
 async def test_an_abandoned_attempt_frees_its_hold(place: Place) -> None:
@@ -172,9 +172,9 @@ async def test_an_abandoned_attempt_frees_its_hold(place: Place) -> None:
     await place.node("n", 8)
     first, second = await place.pod("first"), await place.pod("second")
     extender.verbs.filter(asked(first, "n"))
-    assert extender.verbs.filter(asked(second, "n")).node_names == []
+    assert extender.verbs.filter(asked(second, "n")).node_names == ()
     await place.seen(lambda one: _woken(one, "second"))
-    assert extender.verbs.filter(asked(second, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(second, "n")).node_names == ("n",)
     assert first.metadata.name
 
 
@@ -186,8 +186,8 @@ async def test_a_likely_hold_never_leaves_a_pod_without_a_node(place: Place) -> 
     first, second = await place.pod("first"), await place.pod("second")
     extender.verbs.filter(asked(first, "tight", "wide"))
     extender.verbs.prioritize(asked(first, "tight", "wide"))
-    assert extender.verbs.filter(asked(second, "tight", "wide")).node_names == ["wide"]
-    assert extender.verbs.filter(asked(second, "tight")).node_names == ["tight"]
+    assert extender.verbs.filter(asked(second, "tight", "wide")).node_names == ("wide",)
+    assert extender.verbs.filter(asked(second, "tight")).node_names == ("tight",)
 
 
 async def test_binding_twice_is_binding_once(place: Place) -> None:
@@ -222,7 +222,7 @@ async def test_pods_of_others_take_their_zones(place: Place) -> None:
     await place.node("n", 8)
     await place.pod("foreign", nodeName="n", schedulerName="somebody-else")
     pod = await place.pod("p")
-    assert extender.verbs.filter(asked(pod, "n")).node_names == []
+    assert extender.verbs.filter(asked(pod, "n")).node_names == ()
 
 
 async def test_a_change_of_a_report_wakes_exactly_the_pods_that_fit(place: Place) -> None:
@@ -231,7 +231,7 @@ async def test_a_change_of_a_report_wakes_exactly_the_pods_that_fit(place: Place
     await place.node("n", 2, 2)
     small, large = await place.pod("small", "5"), await place.pod("large", "7")
     for pod in (small, large):
-        assert extender.verbs.filter(asked(pod, "n")).node_names == []
+        assert extender.verbs.filter(asked(pod, "n")).node_names == ()
     await place.report("n", 6, 2)
     await place.seen(lambda one: _woken(one, "small"))
     assert not _woken(extender, "large")
@@ -320,7 +320,7 @@ async def test_room_that_is_being_made_is_kept_for_whom_it_is_made(place: Place)
     await place.client.patch(PODS, "vip", patch, namespace="default", subresource="status")
     other = await place.pod("other", "4")
     await place.seen(lambda one: not one.verbs.filter(asked(other, "n")).node_names)
-    assert extender.verbs.filter(asked(vip, "n")).node_names == ["n"]
+    assert extender.verbs.filter(asked(vip, "n")).node_names == ("n",)
 
 
 def _preempt(pod: Pod, victims: dict[str, str]) -> PreemptionArgs:

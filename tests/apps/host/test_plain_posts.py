@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from numakube.apps.host.metrics import new_registry
-from numakube.apps.host.plain_posts import read_head
+from numakube.apps.host.plain_posts import Answered, read_head
 from numakube.apps.host.serving import Health, Listen, Serving, body_of
 from numakube.testing import until
 
@@ -28,13 +28,21 @@ class Echo:
         self.may_end = asyncio.Event()
         self.waiting = 0
 
-    async def plainly(self, headers: Mapping[str, str], body: bytes) -> bytes | None:
-        """Answer a plain request, unless its body is ``no``."""
-        assert headers["host"] == "x"
-        if body == b"wa":
-            self.waiting += 1
-            await self.may_end.wait()
+    def plainly(self, headers: Mapping[str, str], body: bytes) -> Answered:
+        """Answer a plain request; ``no`` gets no answer, and ``ba`` and ``ad`` are too hard."""
+        if body == b"ba":
+            raise ValueError(headers["host"])
+        if body in (b"wa", b"ad"):
+            return self.later(body)
         return None if body == b"no" else b"plain " + body
+
+    async def later(self, body: bytes) -> bytes:
+        """Answer when the time has come."""
+        if body == b"ad":
+            raise ValueError(body)
+        self.waiting += 1
+        await self.may_end.wait()
+        return b"plain " + body
 
     async def framed(self, request: web.Request) -> web.Response:
         """Answer any other."""
@@ -96,6 +104,8 @@ async def test_plain_requests_are_answered_on_one_connection() -> None:
     ("sent", "status", "body"),
     [
         (WHOLE + b"no", 200, b"framed no"),
+        (WHOLE + b"ba", 200, b"framed ba"),
+        (WHOLE + b"ad", 200, b"framed ad"),
         (HEAD + b"Content-Length: 1\r\nConnection: close\r\n\r\na", 200, b"framed a"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n", 200, b"framed b"),
         (b"POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nc", 200, b"framed c"),
@@ -107,7 +117,8 @@ async def test_plain_requests_are_answered_on_one_connection() -> None:
         (b"\xff\xfe\x00 HTTP\r\n\r\n", 400, b""),
     ],
     ids=[
-        *("not answered", "the last", "in chunks", "another path", "not a POST"),
+        *("not answered", "at once too hard", "later too hard"),
+        *("the last", "in chunks", "another path", "not a POST"),
         *("too long", "too slow", "from a page", "of two lengths", "not HTTP"),
     ],
 )
@@ -155,7 +166,7 @@ async def test_who_takes_no_answers_gets_no_more() -> None:
     """Else a client could fill the memory of a server by asking."""
     answered = 0
 
-    async def much(headers: Mapping[str, str], body: bytes) -> bytes | None:
+    def much(headers: Mapping[str, str], body: bytes) -> bytes:
         nonlocal answered
         del headers, body
         answered += 1

@@ -155,8 +155,8 @@ class Booking:
             """Book again if something came in between that we did not book."""
             nonlocal booked
             now = self._seen_on(name)
-            came = now.pods - booked.pods - self._booked.keys()
-            if not came and now.topology is booked.topology:
+            came = now.pods - booked.pods
+            if came <= self._booked.keys() and now.topology is booked.topology:
                 return ""
             self._free(pod, name)
             refusal = self._check_and_book(pod, name)

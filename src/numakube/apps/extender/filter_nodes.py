@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,11 +21,11 @@ from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_
 from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
-from numakube.scheduling.snapshot.belief import Extensible
+from numakube.scheduling.snapshot.belief import is_extensible
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.pod import Pod
     from numakube.apps.extender.allotting_engine import AllottingEngine
@@ -45,6 +46,8 @@ _REMEMBERED: Final = 16
 _REMEMBERED_LISTS: Final = 8
 _REMEMBERED_PODS: Final = 256
 """Pods between their filter and their bind, of which many are under way at a time."""
+_CHANGES_IN_A_CYCLE: Final = 128
+"""Changes of the cluster, by binds that end and the like, between a filter and its prioritize."""
 _FINEST_STEP: Final = 2.0
 """Points of a hundred that make one of ten at the least, however close the nodes are."""
 
@@ -62,7 +65,7 @@ class Judgement:
         refusals: rows with what was said of them, and whether by the model; for the recorder.
     """
 
-    kept: list[str] = field(default_factory=list)
+    kept: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     unresolvable: dict[str, str] = field(default_factory=dict)
     asked: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -116,6 +119,7 @@ class Judge:
         self._lowest = LowestPriorities()
         self._ratings: OrderedDict[str, _Ratings] = OrderedDict()
         self._asked: OrderedDict[int, _Asked] = OrderedDict()
+        self._answered: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._infos: OrderedDict[str, PodInfo] = OrderedDict()
         self._kinds = PodInfos()
 
@@ -139,17 +143,25 @@ class Judge:
         kept = self._confirmed(state, pod, snapshot, kept, refusals)
         result = Judgement(asked=asked.mask, all_known=len(asked.rows) == len(names))
         if len(kept) == len(names):
-            result.kept = list(names)
+            result.kept = tuple(names)
         else:
             self._explain(pod, asked, refusals, result)
             result.refusals = [(one.rows, one.status, one.confirmed) for one in refusals]
+        self._answered[pod.uid] = result.kept
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
         return result
 
     def rate(self, pod: PodInfo, names: Sequence[str]) -> list[int]:
-        """Return a score from 0 to `MAX_SCORE` for each of *names*, which passed the filter."""
+        """Return a score from 0 to `MAX_SCORE` for each of *names*, which passed the filter.
+
+        What filter has just answered is rated as filter saw it, as kube-scheduler itself does: one
+        cycle sees one state.
+        """
         asked = self._nodes_called(names)
         known = self._ratings.get(pod.uid)
-        if known is None or known.generation != self.cluster.generation:
+        allowed = _CHANGES_IN_A_CYCLE if self._answered.pop(pod.uid, None) == names else 0
+        if known is None or self.cluster.generation - known.generation > allowed:
             known = self._rate_anew(pod, asked.rows)
         scores: list[int] = on_scale(known.by_row[asked.every]).tolist()
         return scores
@@ -166,7 +178,7 @@ class Judge:
         for other in others:
             if self.cluster.node_of(other.uid) is not None:
                 continue
-            if isinstance(copy.numa, Extensible):
+            if is_extensible(copy.numa):
                 copy.numa = copy.numa.followed_by(other) or copy.numa
             self.engine.expect(other, copy)
         changed = copy.numa is not node.numa or len(copy.pods) != len(node.pods)
@@ -178,11 +190,14 @@ class Judge:
         current = self.cluster.nodes_generation
         if known is not None and known.names is names and known.nodes_generation == current:
             return known
-        every = _rows_of(names, self.cluster.row_of)
-        rows = np.sort(every[every >= 0])
+        return self._called(names, _rows_of(names, self.cluster.row_of))
+
+    def _called(self, names: Sequence[str], every: Rows) -> _Asked:
+        """Return nodes by their names and rows, and remember them."""
         mask = np.zeros(len(self.cluster.by_row), dtype=np.bool_)
-        mask[rows] = True
-        found = _Asked(names, current, every, rows, mask)
+        mask[every[every >= 0]] = True
+        rows = np.flatnonzero(mask)
+        found = _Asked(names, self.cluster.nodes_generation, every, rows, mask)
         if isinstance(names, tuple):
             self._asked[id(names)] = found
             if len(self._asked) > _REMEMBERED_LISTS:
@@ -257,17 +272,14 @@ class Judge:
         scores = self._scores(state, pod, snapshot, rows)
         exact = snapshot.zones.exact[rows]
         wrong: list[int] = []
-        admitted = 0
-        for asked, position in enumerate(_best_first(scores, exact)):
-            if asked >= CONFIRMED_AT_MOST or (asked >= CONFIRMED and admitted):
-                break
+        for asked, position in enumerate(_best_first(scores, exact), start=1):
             row = int(rows[position])
             status = checked(partial(self.engine.confirm, state, pod), snapshot.at(row))
-            if status.ok:
-                admitted += 1
-            else:
+            if not status.ok:
                 refusals.append(_Refusal(rows[position : position + 1], status, confirmed=True))
-                wrong.append(int(position))
+                wrong.append(position)
+            if asked >= CONFIRMED and len(wrong) < asked:
+                break
         keep = np.ones(len(rows), dtype=np.bool_)
         keep[wrong] = False
         self._remember(pod, snapshot, rows[keep], scores[keep])
@@ -293,14 +305,13 @@ class Judge:
             rows = np.flatnonzero(text_at[:-1] >= 0)
             hopeless[rows] |= self._lowest.on(self.cluster, rows) < pod.priority
         every = asked.every
-        told = zip(asked.names, text_at[every].tolist(), hopeless[every].tolist(), strict=True)
-        for name, text, unresolvable in told:
-            if text < 0:
-                result.kept.append(name)
-            elif unresolvable:
-                result.unresolvable[name] = texts[text]
-            else:
-                result.failed[name] = texts[text]
+        text_of_name = text_at[every]
+        is_kept = text_of_name < 0
+        result.kept = tuple(compress(asked.names, is_kept.tolist()))
+        self._called(result.kept, every[is_kept])
+        for position in np.flatnonzero(~is_kept).tolist():
+            failed = result.unresolvable if hopeless[every[position]] else result.failed
+            failed[asked.names[position]] = texts[text_of_name[position]]
 
     def _rate_anew(self, pod: PodInfo, rows: Rows) -> _Ratings:
         snapshot, state = self.cluster.snapshot(), CycleState()
@@ -329,7 +340,7 @@ class Judge:
 def _rows_of(names: Sequence[str], row_of: Mapping[str, int]) -> Rows:
     """Return the row of each name; -1 for those that are not known."""
     try:
-        return np.array(list(map(row_of.__getitem__, names)), dtype=np.intp)
+        return np.fromiter(map(row_of.__getitem__, names), dtype=np.intp, count=len(names))
     except KeyError:
         return np.array([row_of.get(name, -1) for name in names], dtype=np.intp)
 
@@ -351,10 +362,17 @@ def on_scale(scores: IntArray) -> IntArray:
     return np.where(scores < 0, 0, np.maximum(scaled, 0))
 
 
-def _best_first(scores: IntArray, exact: Mask) -> Rows:
-    """Return the positions of the nodes that the model can be asked about, best first."""
-    positions = np.flatnonzero(exact)
-    if len(positions) > CONFIRMED_AT_MOST:
-        part = np.argpartition(-scores[positions], CONFIRMED_AT_MOST)[:CONFIRMED_AT_MOST]
-        positions = np.sort(positions[part])
-    return positions[np.argsort(-scores[positions], kind="stable")]
+def _best_first(scores: IntArray, exact: Mask) -> Iterator[int]:
+    """Give the positions of the nodes that the model can be asked about, best first.
+
+    The first ones are looked for one by one: most often no more are asked for.
+    """
+    left = np.where(exact, scores, -1)
+    count = min(CONFIRMED_AT_MOST, int(exact.sum()))
+    for _ in range(min(CONFIRMED, count)):
+        best = int(left.argmax())
+        left[best] = -1
+        yield best
+    if count > CONFIRMED:
+        part = np.argpartition(-left, count - CONFIRMED - 1)[: count - CONFIRMED]
+        yield from part[np.lexsort((part, -left[part]))].tolist()

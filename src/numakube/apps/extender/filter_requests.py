@@ -60,9 +60,11 @@ class Requests:
             return read(ExtenderArgs, body)
         return ExtenderArgs(pod=pod, nodes=rough.nodes, node_names=names)
 
-    def expect(self, names: list[str]) -> None:
-        """Note a list of names that was answered; it comes back in the next request."""
-        self._names.learn(write(names), tuple(names))
+    def expect(self, names: tuple[str, ...]) -> msgspec.Raw:
+        """Note names that are answered, and come back in the next request; return them as JSON."""
+        raw = write(names)
+        self._names.learn(raw, names)
+        return msgspec.Raw(raw)
 
 
 class _Remembered(Generic[T]):

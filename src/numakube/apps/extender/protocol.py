@@ -47,7 +47,7 @@ class FilterResult(Message, frozen=True):
     """The answer of ``filter``; ``nodes`` or ``node_names``, as the request had it."""
 
     nodes: NodeList | None = None
-    node_names: list[str] | None = None
+    node_names: tuple[str, ...] | None = None
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: dict[str, str] = {}
     error: str = ""

@@ -13,8 +13,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
-    from numakube.apps.host.plain_posts import Answer
+    from numakube.apps.host.plain_posts import Answer, Answered
     from numakube.apps.host.serving import Handler
     from numakube.kube.clock import Clock
 
@@ -47,7 +48,7 @@ KEEP_ALIVE_SECONDS: Final = 300.0
 _JSON: Final = "application/json"
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-T = TypeVar("T")
+_Answer: TypeAlias = "Callable[[bytes], bytes | Awaitable[bytes]]"
 
 
 class Endpoints:
@@ -70,7 +71,7 @@ class Endpoints:
         self._token = token
         self._read_seconds = read_seconds
         self._requests = Requests()
-        self._handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+        self._handlers: dict[str, _Answer] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
@@ -86,26 +87,31 @@ class Endpoints:
         """Return what answers plain requests that nothing is wrong with."""
         return {f"/{verb}": self._plain(verb, do) for verb, do in self._handlers.items()}
 
-    def _plain(self, verb: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Answer:
+    def _plain(self, verb: str, answer: _Answer) -> Answer:
         count = self._metrics.requests.labels(verb, "200").inc
         observe = self._metrics.seconds.labels(verb).observe
+        clock = self._clock
 
-        async def handle(headers: Mapping[str, str], body: bytes) -> bytes | None:
-            if not self._is_shown(headers.get("authorization", "")) or self._not_ready():
-                return None
-            started = self._clock.monotonic()
-            try:
-                written = await answer(body)
-            except Exception:
-                # It comes again in the route, which says what is wrong.
-                return None
-            observe(self._clock.monotonic() - started)
+        def noted(written: bytes, started: float) -> bytes:
+            observe(clock.monotonic() - started)
             count()
             return written
 
+        async def later(written: Awaitable[bytes], started: float) -> bytes:
+            return noted(await written, started)
+
+        def handle(headers: Mapping[str, str], body: bytes) -> Answered:
+            if not self._is_shown(headers.get("authorization", "")) or self._not_ready():
+                return None
+            started = clock.monotonic()
+            written = answer(body)
+            if isinstance(written, bytes):
+                return noted(written, started)
+            return later(written, started)
+
         return handle
 
-    def _guarded(self, verb: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Handler:
+    def _guarded(self, verb: str, answer: _Answer) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             status = 500
             try:
@@ -120,9 +126,7 @@ class Endpoints:
 
         return handle
 
-    async def _answer(
-        self, request: web.Request, verb: str, answer: Callable[[bytes], Awaitable[bytes]]
-    ) -> web.Response:
+    async def _answer(self, request: web.Request, verb: str, answer: _Answer) -> web.Response:
         if not self._is_shown(request.headers.get("Authorization", "")):
             raise web.HTTPUnauthorized(
                 text="show the token: as bearer, or as the password in urlPrefix\n",
@@ -134,7 +138,9 @@ class Endpoints:
         body = await body_of(request, seconds=self._read_seconds)
         started = self._clock.monotonic()
         try:
-            return web.Response(body=await answer(body), content_type=_JSON)
+            written = answer(body)
+            written = written if isinstance(written, bytes) else await written
+            return web.Response(body=written, content_type=_JSON)
         except MalformedObject as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         except NumakubeError as error:
@@ -153,7 +159,7 @@ class Endpoints:
         shown = token_in(authorization).encode(errors="replace")
         return hmac.compare_digest(shown, self._token().encode())
 
-    async def _filter(self, body: bytes) -> bytes:
+    def _filter(self, body: bytes) -> bytes:
         args = self._requests.read(body)
         try:
             result = self._verbs.filter(args)
@@ -162,13 +168,14 @@ class Endpoints:
         except NumakubeError as error:
             result = FilterResult(error=str(error))
         if result.node_names:
-            self._requests.expect(result.node_names)
+            encoded = self._requests.expect(result.node_names)
+            return write(msgspec.structs.replace(result, node_names=encoded))
         return write(result)
 
-    async def _prioritize(self, body: bytes) -> bytes:
+    def _prioritize(self, body: bytes) -> bytes:
         return write(self._verbs.prioritize(self._requests.read(body)))
 
-    async def _preempt(self, body: bytes) -> bytes:
+    def _preempt(self, body: bytes) -> bytes:
         return write(self._verbs.preempt(read(PreemptionArgs, body)))
 
     async def _bind(self, body: bytes) -> bytes:

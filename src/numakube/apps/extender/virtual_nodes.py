@@ -100,7 +100,7 @@ class VirtualNodes:
                 found.unresolvable[name] = reason
             else:
                 kept.add(name)
-        found.kept = [name for name in map(name_of, items) if name in kept]
+        found.kept = tuple(name for name in map(name_of, items) if name in kept)
 
     def refusal(self, pod: PodInfo, item: msgspec.Raw) -> str:
         """Return why *pod* would not run on a node like that; empty if it would."""

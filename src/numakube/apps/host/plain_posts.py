@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 _HEAD: Final = re.compile(r"POST (/[\w/-]*) HTTP/1\.1((?:\r\n[\w-]+:[\t -~]*)+)", re.ASCII)
@@ -25,8 +28,10 @@ _LENGTH: Final = re.compile(r"[0-9]{1,9}")
 SLOW_SECONDS: Final = 1.0
 """For the rest of a request; the framework allows more."""
 
-Answer: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[bytes | None]]
-"""Takes headers, by names in lower case, and a body. Returns JSON, or ``None`` for no answer."""
+Answered: TypeAlias = bytes | Awaitable[bytes] | None
+"""JSON, at once or later; ``None`` for no answer."""
+Answer: TypeAlias = Callable[[Mapping[str, str], bytes], Answered]
+"""Takes headers, by names in lower case, and a body. If it fails, the framework shall say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +159,25 @@ class Connection(asyncio.Protocol):
             self._wait_for_more()
             return
         self._timer.cancel()
-        body = self._pending[start:stop]
-        self._task = self._loop.create_task(self._answer(answer(head.headers, body), stop))
+        try:
+            body = answer(head.headers, self._pending[start:stop])
+        except Exception:
+            body = None
+        if body is None or isinstance(body, bytes):
+            self._answer(body, stop)
+        else:
+            self._task = self._loop.create_task(self._answer_later(body, stop))
 
-    async def _answer(self, answer: Awaitable[bytes | None], size: int) -> None:
-        """Send the *answer* to the pending request, which is of *size* bytes."""
-        body = await answer
+    async def _answer_later(self, body: Awaitable[bytes], size: int) -> None:
+        answered: bytes | None = None
+        with suppress(Exception):
+            answered = await body
         self._task = None
-        if self._transport.is_closing():
-            return
+        if not self._transport.is_closing():
+            self._answer(answered, size)
+
+    def _answer(self, body: bytes | None, size: int) -> None:
+        """Answer the pending request, which is of *size* bytes."""
         if body is None:
             self._transport.resume_reading()
             self._hand_over()
@@ -201,6 +216,11 @@ class Connection(asyncio.Protocol):
 
 
 def _head_of(body: bytes) -> bytes:
-    date = formatdate(usegmt=True)
+    return b"%bContent-Length: %d\r\n\r\n" % (_usual_head(int(time.time())), len(body))
+
+
+@lru_cache(maxsize=1)
+def _usual_head(second: int) -> bytes:
+    date = formatdate(second, usegmt=True)
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii")
+    return head.encode("ascii")

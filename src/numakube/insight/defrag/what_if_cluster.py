@@ -20,7 +20,7 @@ import msgspec
 from numakube.insight.how_many_fit import book
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.numa.topology_match import pending_changes
-from numakube.scheduling.snapshot.belief import Extensible
+from numakube.scheduling.snapshot.belief import is_extensible
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class WhatIfCluster:
             return ""
         name, state = decision.node, decision.state
         before = self._belief(name)
-        after = before.followed_by(info) if isinstance(before, Extensible) else None
+        after = before.followed_by(info) if is_extensible(before) else None
         booked = book(engine, runtime, state, info, name)
         engine.cluster.suppose(name, after or self._belief(name))
         self.arrived[info.uid] = name

@@ -36,7 +36,7 @@ from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.topology_match_args import CacheKind, Mode, read_args
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
-from numakube.scheduling.snapshot.belief import Extensible
+from numakube.scheduling.snapshot.belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ class NodeResourceTopologyMatch(
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Book the zones of *added* on *node*, a copy, if it is nominated and not there yet."""
-        if not added.node_name and isinstance(node.numa, Extensible):
+        if not added.node_name and is_extensible(node.numa):
             node.numa = node.numa.followed_by(added) or node.numa
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from numakube.scheduling.snapshot.belief import Extensible
+from numakube.scheduling.snapshot.belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,6 +91,6 @@ class Trial:
             before = node.numa
             self._runtime.add_pod(state, self._pod, other, node)
             # A runtime without the NUMA plugin leaves the zones to us.
-            if node.numa is before and isinstance(before, Extensible):
+            if node.numa is before and is_extensible(before):
                 node.numa = before.followed_by(other) or before
         return self._runtime.admits(state, self._pod, node)

@@ -6,7 +6,7 @@ scores only read them. A belief never changes: a new report or reservation makes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,8 +76,7 @@ class Believer(Protocol):
         ...
 
 
-@runtime_checkable
-class Extensible(Protocol):
+class Extensible(NumaBelief, Protocol):
     """A belief that can tell what will be when another pod comes."""
 
     def followed_by(self, pod: PodInfo) -> NumaBelief | None:
@@ -96,6 +95,11 @@ class ForeseesOutcomes(NumaBelief, Protocol):
         ...
 
 
-def foresees(belief: object) -> TypeGuard[ForeseesOutcomes]:
+def is_extensible(belief: object) -> TypeGuard[Extensible]:
     """Tell whether *belief* is one; a runtime protocol would take a hundred times as long."""
+    return hasattr(belief, "followed_by")
+
+
+def foresees(belief: object) -> TypeGuard[ForeseesOutcomes]:
+    """Tell whether *belief* is one, as fast."""
     return hasattr(belief, "outcome_of")
