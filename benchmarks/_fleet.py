@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +12,7 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import uniform_plans
@@ -19,7 +20,10 @@ from numakube_lab.exporters.definition import install_definition
 from numakube_lab.nodes.node_object import Offer, base_offer, node_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube_lab.nodes.plan import NodePlan
 
@@ -36,17 +40,34 @@ def kubelet_of(plan: NodePlan) -> KubeletNode:
     return KubeletNode(plan.machine, settings_of(plan.config, plan.machine))
 
 
-async def create_fleet(client: Client, plans: tuple[NodePlan, ...]) -> None:
-    """Create the objects of all nodes; equal nodes share one report."""
+async def create_fleet(
+    client: Client, plans: tuple[NodePlan, ...], pods: Mapping[str, Sequence[Pod]] | None = None
+) -> None:
+    """Create the objects of all nodes, whose reports have *pods* by node."""
     await install_definition(client)
-    report = nrt_of("", kubelet_of(plans[0]))
+    idle = nrt_of("", kubelet_of(plans[0]))
+
+    def report_of(plan: NodePlan) -> NodeResourceTopology:
+        if pods is None:
+            return msgspec.structs.replace(
+                idle, metadata=msgspec.structs.replace(idle.metadata, name=plan.name)
+            )
+        kubelet = kubelet_of(plan)
+        for pod in pods.get(plan.name, ()):
+            assert isinstance(kubelet.admit(pod), Admitted)
+        return nrt_of(plan.name, kubelet)
+
     waiting = iter(plans)
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):
-            group.create_task(_create(client, waiting, report))
+            group.create_task(_create(client, waiting, report_of))
 
 
-async def _create(client: Client, plans: Any, report: NodeResourceTopology) -> None:  # noqa: ANN401
+async def _create(
+    client: Client,
+    plans: Iterator[NodePlan],
+    report_of: Callable[[NodePlan], NodeResourceTopology],
+) -> None:
     now = datetime.now(UTC)
     for plan in plans:
         base = base_offer(plan)
@@ -56,7 +77,4 @@ async def _create(client: Client, plans: Any, report: NodeResourceTopology) -> N
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", **document})
         # New nodes are tainted until a controller sees that they are ready; there is none here.
         await client.patch(NODES, plan.name, merge_patch({"spec": {"taints": None}}))
-        metadata = msgspec.structs.replace(report.metadata, name=plan.name)
-        await client.create(
-            NODE_RESOURCE_TOPOLOGIES, msgspec.structs.replace(report, metadata=metadata)
-        )
+        await client.create(NODE_RESOURCE_TOPOLOGIES, report_of(plan))

@@ -204,10 +204,12 @@ class Mirror:
 
     def apply(self, changes: Changes) -> None:
         """Take over what the cache believes now, and pass on what it has to tell."""
+        if not changes:
+            return
         self.cluster.take(changes, self.cache)
         for node in changes.freed:
             self._tell(EventKind.TOPOLOGY_CHANGED, node=node)
-        if self.listener is not None and changes:
+        if self.listener is not None:
             self.listener.cache_changed(changes)
 
     @contextmanager

@@ -39,6 +39,7 @@ _OFFSET: Final = ("Z07:00", r"Z|[+-]\d\d:\d\d")
 _RANGES: Final = (("month", 1, 12), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
 
 
+@lru_cache(maxsize=4096)
 def parse_time(text: str) -> datetime:
     """Return the time that *text* names, in UTC; digits beyond microseconds are dropped."""
     return _parse(text, SECONDS_LAYOUT)
@@ -46,12 +47,12 @@ def parse_time(text: str) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """Return *moment* with whole seconds, as in ``creationTimestamp``."""
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(moment).isoformat(timespec="seconds") + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """Return *moment* with six digits after the second, as in a lease's ``renewTime``."""
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _utc(moment).isoformat(timespec="microseconds") + "Z"
 
 
 @lru_cache(maxsize=4096)
@@ -66,9 +67,10 @@ def canonical_micro_time(text: str) -> str:
 
 
 def _utc(moment: datetime) -> datetime:
+    """Return *moment* in UTC, without saying so."""
     if moment.tzinfo is None:
         raise InvalidValue(f"time {moment.isoformat()}: has no time zone")
-    return moment.astimezone(UTC)
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _parse(text: str, layout: str) -> datetime:

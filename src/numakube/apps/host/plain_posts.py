@@ -43,8 +43,12 @@ class Head:
     length: int
 
 
+@lru_cache(maxsize=64)
 def read_head(data: bytes) -> Head | None:
-    """Return the head that is *data* without its end; ``None`` if it is not plain."""
+    """Return the head that is *data* without its end; ``None`` if it is not plain.
+
+    A program sends the same again and again.
+    """
     found = _HEAD.fullmatch(data.decode("latin-1"))
     if found is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.framework.events import EventKind
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+_OPENS_GATES: Final = EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED
 
 
 class SchedulerListener:
@@ -125,7 +128,7 @@ class SchedulerListener:
             self._volumes.storage_changed()
         if event.kind is EventKind.CLAIM_CHANGED:
             self._claims.claims_changed()
-        if event.kind in EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED:
+        if event.kind in _OPENS_GATES:
             self._queue.ask_gates(event.claim)
 
     def _ask_others(self, pod: PodInfo) -> None:

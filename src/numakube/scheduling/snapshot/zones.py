@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,6 +72,12 @@ class _Written(NamedTuple):
 
 _NO_SHAPE: Final = ZoneShape()
 _NOTHING: Final = _Written(None, (), frozenset())
+
+
+@lru_cache(maxsize=256)
+def _bounded(distances: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int16]:
+    """Return *distances* as they are stored; most nodes have those of another."""
+    return np.clip(distances, _SMALLEST, _LARGEST).astype(np.int16)
 
 
 class _Array:
@@ -349,7 +356,7 @@ class ZoneTable:
         distance[:, :, row] = 0
         if size:
             zone_id[:size, row] = shape.ids
-            distance[:size, :size, row] = np.clip(shape.distances, _SMALLEST, _LARGEST)
+            distance[:size, :size, row] = _bounded(shape.distances)
         self._nodes["shape"].cells[row] = self._number_of(shape)
 
     def _number_of(self, shape: ZoneShape) -> int:

@@ -105,6 +105,8 @@ class Changes:
 
     def __add__(self, other: Changes) -> Changes:
         """Return both, in this order."""
+        if not (self and other):
+            return self or other
         return Changes(
             self.changes + other.changes,
             self.mispredictions + other.mispredictions,

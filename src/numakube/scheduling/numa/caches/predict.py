@@ -211,7 +211,7 @@ class Predict:
     def _renewed(self, node: str, cause: Cause) -> Changes:
         report = self._reports.get(node)
         if report is None:
-            return self._replace(node, None, cause)
+            return self._replace(node, None, cause) if node in self._beliefs else NOTHING
         exact = report.topology.report
         if exact is None:
             return self._replace(node, self._counted(report), cause)
