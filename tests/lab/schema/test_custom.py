@@ -249,3 +249,28 @@ def test_metadata_of_another_type_is_refused() -> None:
 def test_integers_beyond_64_bits_become_floats() -> None:
     """As Go has no others."""
     assert _RICH.canonical({"n": 10**30, "m": 2**63 - 1}) == {"n": 1e30, "m": 2**63 - 1}
+
+
+def test_what_was_valid_once_says_nothing_of_other_contents() -> None:
+    """Equal contents are not checked twice; to Python true is 1 and 1.0 is 1, to a schema not."""
+    info = _type(properties={"n": {"type": "integer"}, "s": {"type": "string", "maxLength": 2}})
+    assert _errors(info, {"n": 1, "s": "ab"}) == []
+    assert _errors(info, {"n": 1, "s": "ab"}) == []
+    assert "must be of type integer" in _errors(info, {"n": True, "s": "ab"})[0]
+    assert "Too long" in _errors(info, {"n": 1, "s": "abc"})[0]
+
+
+def test_contents_that_only_an_update_may_keep_are_refused_in_new_objects() -> None:
+    """An update may leave as it is what an older schema allowed."""
+    info = _type(properties={"s": {"type": "string", "maxLength": 2}})
+    assert _errors(info, {"s": "abc"}, {"s": "abc"}) == []
+    assert "Too long" in _errors(info, {"s": "abc"})[0]
+
+
+def test_metadata_are_checked_in_each_object_where_the_schema_speaks_of_them() -> None:
+    """Although the contents are equal."""
+    named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^w"}}}
+    info = CustomType.of(_GVK, {"type": "object", "properties": {"metadata": named}})
+    plain = {"apiVersion": "example.com/v1", "kind": "Widget"}
+    assert info.validate({**plain, "metadata": {"name": "w"}}, None) == []
+    assert info.validate({**plain, "metadata": {"name": "v"}}, None) != []

@@ -59,7 +59,8 @@ class Heartbeats:
         """Take note that a node has just written its lease and status; spread what follows."""
         now = self._clock.monotonic()
         interval = self._kubelets[name].reporter.lease_seconds / 2
-        self._due[name] = now + (len(self._due) * 0.618034 % 1.0) * interval
+        # Not at once: a lab that is still starting thousands of nodes has enough to do.
+        self._due[name] = now + (0.5 + len(self._due) * 0.618034 % 1.0) * interval
         self._reported[name] = now
 
     def forget(self, name: str) -> None:

@@ -19,7 +19,7 @@ from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.container_timeline import Simulation
 from numakube_lab.nodes.dra_driver import ClaimedDevices
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
-from numakube_lab.nodes.kubelet_admission import Admission
+from numakube_lab.nodes.kubelet_admission import Admission, FreshModels
 from numakube_lab.nodes.node_object import is_ready
 from numakube_lab.nodes.pod_sync import PodKeeper
 from numakube_lab.nodes.reporter import NodeReporter
@@ -114,6 +114,7 @@ class LabKubelet:
         changed: Callable[[], None] | None = None,
         aligner_of: Callable[[Admission], Aligner] = ModelAligner,
         cgroups: NodeCgroups | None = None,
+        models: FreshModels | None = None,
     ) -> None:
         """Prepare a kubelet; `start` it.
 
@@ -128,6 +129,7 @@ class LabKubelet:
             changed: called when what is held or offered has changed.
             aligner_of: makes what gives out resources, at every start of the kubelet.
             cgroups: the node's control groups, if it has any.
+            models: makes the model; shared by kubelets that may be alike.
         """
         self.plan = plan
         self.state = KubeletState.STOPPED
@@ -145,6 +147,7 @@ class LabKubelet:
         self._told = -1
         self._aligner_of = aligner_of
         self.cgroups = cgroups
+        self._models = models or FreshModels()
         self._claims = ClaimedDevices(client, plan)
         self._keeper: PodKeeper | None = None
         self._starting = self._managers_up = False
@@ -170,7 +173,8 @@ class LabKubelet:
         """
         if self.state is not KubeletState.STOPPED:
             return
-        self.admission = admission = Admission(self.plan, files=self._disk.load())
+        model = self._models.of(self.plan)
+        self.admission = admission = Admission(self.plan, model, files=self._disk.load())
         self._keeper = PodKeeper(
             self.name,
             admission,

@@ -36,6 +36,29 @@ if TYPE_CHECKING:
     from numakube_lab.nodes.plan import NodePlan
 
 
+class FreshModels:
+    """Makes models without pods; for nodes that are alike and come in a row it copies the first."""
+
+    def __init__(self) -> None:
+        self._last: tuple[NodePlan, KubeletNode] | None = None
+
+    def of(self, plan: NodePlan) -> KubeletNode:
+        """Return a model of the kubelet of *plan*, for it alone.
+
+        Raises:
+            KubeletStartError: a kubelet with this configuration on this machine does not start.
+        """
+        if self._last is None or not _is_alike(self._last[0], plan):
+            settings = settings_of(plan.config, plan.machine)
+            self._last = plan, KubeletNode(plan.machine, settings, kubernetes=plan.kubernetes)
+        return self._last[1].clone()
+
+
+def _is_alike(one: NodePlan, other: NodePlan) -> bool:
+    same = one.machine is other.machine and one.config is other.config
+    return same and one.kubernetes == other.kubernetes
+
+
 class Admission:
     """The pods of one node and what they hold.
 
@@ -46,15 +69,15 @@ class Admission:
         version: grows with every change of what is held or offered.
     """
 
-    def __init__(self, plan: NodePlan, *, files: StateFiles | None = None) -> None:
+    def __init__(
+        self, plan: NodePlan, model: KubeletNode, *, files: StateFiles | None = None
+    ) -> None:
         """Start the kubelet's managers, from *files* if it ran before.
 
         Raises:
             KubeletStartError: a kubelet with this configuration, machine and state does not start.
         """
-        self.model = KubeletNode(
-            plan.machine, settings_of(plan.config, plan.machine), kubernetes=plan.kubernetes
-        )
+        self.model = model
         if files is not None:
             restore(self.model, files)
         self.labels: Mapping[str, str] = node_labels(plan)

@@ -26,6 +26,7 @@ from numakube_lab.nodes.files import SYSFS, NodeFolder
 from numakube_lab.nodes.folders import FolderWatch
 from numakube_lab.nodes.heartbeats import Heartbeats, lease_seconds_for
 from numakube_lab.nodes.kubelet import KubeletState, LabKubelet
+from numakube_lab.nodes.kubelet_admission import FreshModels
 from numakube_lab.nodes.node_addresses import MAX_NODES, NodeAddresses
 from numakube_lab.nodes.node_object import is_ready
 from numakube_lab.nodes.sockets import NodeSockets
@@ -85,6 +86,7 @@ class NodePool(Lifetime):
         self._root = root
         self._with_sockets = sockets
         self._kubelets: dict[str, LabKubelet] = {}
+        self._models = FreshModels()
         self._sockets: dict[str, NodeSockets] = {}
         self._disks: dict[str, NodeFolder] = {}
         self._folders = FolderWatch()
@@ -258,6 +260,7 @@ class NodePool(Lifetime):
             changed=lambda: self._tell(name),
             aligner_of=ModelAligner if sockets is None else sockets.attach,
             cgroups=cgroups,
+            models=self._models,
         )
         kubelet.reporter.lease_seconds = lease_seconds
         kubelet.start()

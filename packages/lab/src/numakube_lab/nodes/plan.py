@@ -65,6 +65,8 @@ class NodePlan:
         Raises:
             ConfigError: the machine has no such devices.
         """
+        if not resources:
+            return self  # equal nodes go on sharing their machine
         plugins = dict(self.machine.devices)
         for resource in resources:
             if resource not in plugins:

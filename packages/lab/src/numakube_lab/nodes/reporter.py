@@ -63,7 +63,10 @@ class NodeReporter:
         self._uid = node.metadata.uid
         self._reported = offer
         await publish(self._client, self._plan, node_uid=self._uid)
-        await self.renew()
+        try:
+            await self._create_lease()
+        except AlreadyExists:
+            await self.renew()
 
     async def report(self, offer: Offer) -> None:
         """Write what the node offers, unless it was written already."""
@@ -104,8 +107,12 @@ class NodeReporter:
                 namespace=LEASE_NAMESPACE,
             )
         except NotFound:
-            lease = lease_of(self._plan, node_uid=self._uid, now=now, seconds=self.lease_seconds)
-            await self._client.create(LEASES, lease)
+            await self._create_lease()
+
+    async def _create_lease(self) -> None:
+        now = self._client.clock.now()
+        lease = lease_of(self._plan, node_uid=self._uid, now=now, seconds=self.lease_seconds)
+        await self._client.create(LEASES, lease)
 
     async def unregister(self) -> None:
         """Delete the Node and its lease."""

@@ -143,11 +143,15 @@ def _int_or_string(_: Scalar, value: object) -> int | str:
 def _time(scalar: Scalar, value: object) -> str:
     if not isinstance(value, str):
         raise Mismatch(json_type(value), "string", final=True)
-    canonical = canonical_time if scalar.kind is ScalarKind.TIME else canonical_micro_time
+    canonical = _canonical_time if scalar.kind is ScalarKind.TIME else canonical_micro_time
     try:
         return canonical(value)
     except InvalidValue as error:
         raise Unreadable(str(error)) from error
+
+
+# Objects that are written in one second have the same times.
+_canonical_time: Final = lru_cache(maxsize=256)(canonical_time)
 
 
 def _bytes(scalar: Scalar, value: object) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.json import encode
 
 from numakube.api.field_errors import ErrorType, FieldError, invalid
 from numakube_lab.kinds import Json, Problems
@@ -40,6 +42,7 @@ _BLOCKING: Final = frozenset(
         ErrorType.TYPE_INVALID,
     }
 )
+_MAX_REMEMBERED: Final = 64
 _NOT_CHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -52,6 +55,7 @@ class CustomType:
 
     gvk: GVK
     schema: Structural
+    _valid: dict[bytes, None] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, gvk: GVK, source: Mapping[str, Any]) -> CustomType:
@@ -101,10 +105,34 @@ class CustomType:
 
     def validate(self, obj: Json, old: Json | None) -> list[FieldError]:
         """Check *obj* against the schema and its rules; *old* is what an update replaces."""
+        content = self._content(obj)
+        if content in self._valid:
+            return []
         before = UNKNOWN if old is None else old
         errors = validate_value(self.schema.source, obj, old=before)
         errors += check_embedded(obj, self.schema)
-        return self._with_rules(errors, obj, old)
+        errors = self._with_rules(errors, obj, old)
+        if content and old is None and not errors:
+            self._remember(content)
+        return errors
+
+    def _content(self, obj: Json) -> bytes:
+        """Return all that decides whether *obj* is valid, if that is only what it contains."""
+        if self.schema.has_rules or not self._is_metadata_free:
+            return b""
+        return encode({key: value for key, value in obj.items() if key != "metadata"})
+
+    @cached_property
+    def _is_metadata_free(self) -> bool:
+        """Whether the schema says nothing of metadata, as most do."""
+        said = (self.schema.source.get("properties") or {}).get("metadata") or {}
+        return not said.keys() - {"type", "description"}
+
+    def _remember(self, content: bytes) -> None:
+        """Keep a few contents that are valid: reports of equal nodes differ in their names only."""
+        if len(self._valid) >= _MAX_REMEMBERED:
+            self._valid.clear()
+        self._valid[content] = None
 
     def validate_status(self, obj: Json, old: Json) -> list[FieldError]:
         """Check *obj*, of which only the status was changed; messages name fields from there."""
