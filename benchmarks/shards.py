@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,22 +27,25 @@ from benchmarks.scheduler_throughput import (
     KUBELET,
     SHAPE,
     Observer,
-    api_server,
     create_pods,
     kubeconfig_of,
     memory_mb,
+    server_process,
 )
+from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.running import run_fast
 from numakube.apps.scheduler.shard_leases import GROUP_LABEL, MEMBERS
 from numakube.kube.catalog import LEASES, PODS
+from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.scheduling.assembly import default_configuration
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.inprocess import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numakube.kube.client import Client
 
 NODES: Final = 30_000
 PODS_EACH: Final = 2000
@@ -53,10 +56,10 @@ WANTED: Final = 2.5
 
 def run(nodes: int = NODES) -> Iterator[dict[str, object]]:
     """Measure groups of each size, one after the other, on the same *nodes*."""
-    with tempfile.TemporaryDirectory() as folder, api_server() as url:
+    server = f"from benchmarks.shards import serve; serve({nodes})"
+    with tempfile.TemporaryDirectory() as folder, server_process(server) as (url, _):
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
-        asyncio.run(_create_nodes(kubeconfig, nodes))
         alone = 0.0
         for shards in GROUPS:
             rate, busiest, memory_mb = asyncio.run(_measure(kubeconfig, shards))
@@ -80,19 +83,25 @@ def run(nodes: int = NODES) -> Iterator[dict[str, object]]:
         }
 
 
-async def _create_nodes(kubeconfig: Path, nodes: int) -> None:
-    async with _connected(kubeconfig) as client:
+def serve(nodes: int) -> None:
+    """Run the lab's API server with so many *nodes*; print its address when it has them."""
+    with quiet_collector():
+        run_fast(_serve(nodes))
+
+
+async def _serve(nodes: int) -> None:
+    async with ApiServer() as server:
+        # From inside: over HTTP it would take several times as long.
+        client = Client(InProcess(server), rate=0)
         await create_fleet(client, plans_of(nodes, SHAPE, KUBELET))
-
-
-def _connected(kubeconfig: Path) -> AbstractAsyncContextManager[Client]:
-    config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
-    return connect(config, rate=0)
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
 
 
 async def _measure(kubeconfig: Path, shards: int) -> tuple[float, float, float]:
     """Return pods bound per second, CPU seconds of the busiest shard per pod, and memory in MB."""
-    async with _connected(kubeconfig) as client:
+    config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
+    async with connect(config, rate=0) as client:
         reflector, observer = Reflector(client, PODS), Observer()
         reflector.store.subscribe(observer)
         with ExitStack() as stack:
