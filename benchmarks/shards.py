@@ -52,6 +52,8 @@ PODS_EACH: Final = 2000
 WARM_UP_PODS: Final = 200
 GROUPS: Final = (1, 4)
 WANTED: Final = 2.5
+IDLE_SHARE: Final = 0.05
+"""Of a core: a process that uses less than this has nothing to do."""
 
 
 def run(nodes: int = NODES) -> Iterator[dict[str, object]]:
@@ -113,6 +115,7 @@ async def _measure(kubeconfig: Path, shards: int) -> tuple[float, float, float]:
                 await _agreed(client, names)
                 await create_pods(client, observer, warm_up)
                 await observer.all_bound(warm_up)
+                await _idle(pids)
                 rate, busiest = await _burst(client, observer, pids)
                 return rate, busiest, max(map(memory_mb, pids))
 
@@ -125,6 +128,14 @@ async def _burst(client: Client, observer: Observer, pids: list[int]) -> tuple[f
     seconds = time.perf_counter() - start
     used = [cpu_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
     return PODS_EACH / seconds, max(used) / PODS_EACH
+
+
+async def _idle(pids: list[int]) -> None:
+    """Wait until processes that have just started have nothing to catch up with any more."""
+    before = float("-inf")
+    while (used := sum(map(cpu_seconds, pids))) - before > IDLE_SHARE * len(pids):
+        before = used
+        await asyncio.sleep(1.0)
 
 
 async def _agreed(client: Client, names: list[str]) -> None:
