@@ -32,7 +32,7 @@ from benchmarks.scheduler_throughput import (
     memory_mb,
     server_process,
 )
-from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.process_memory import quiet_collector
 from numakube.apps.host.running import run_fast
 from numakube.apps.scheduler.shard_leases import GROUP_LABEL, MEMBERS
 from numakube.kube.catalog import LEASES, PODS
