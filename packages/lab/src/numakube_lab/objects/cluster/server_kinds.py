@@ -27,9 +27,11 @@ CHECKED_BY_TYPE: Final[dict[tuple[str, str], KindRules]] = {
     ("certificates.k8s.io", "CertificateSigningRequest"): _CLUSTER_WIDE,
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _CLUSTER_WIDE,
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _CLUSTER_WIDE,
+    ("networking.k8s.io", "IngressClass"): KindRules(namespaced=False, counted=("spec",)),
     ("networking.k8s.io", "IPAddress"): KindRules(namespaced=False),
     ("networking.k8s.io", "ServiceCIDR"): KindRules(namespaced=False, parts=STATUS),
     ("storage.k8s.io", "CSIStorageCapacity"): KindRules(),
+    ("storage.k8s.io", "VolumeAttachment"): KindRules(namespaced=False, parts=STATUS),
     ("storage.k8s.io", "VolumeAttributesClass"): KindRules(namespaced=False),
 }
 """Kinds of whose objects nothing but types and metadata is checked, and nothing is filled in."""

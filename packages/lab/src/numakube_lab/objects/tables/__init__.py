@@ -1,8 +1,7 @@
 """Tables: the columns that ``kubectl get`` shows.
 
-The server makes the table; ``kubectl`` merely prints it. A kind's table has columns, some of
-which are only shown when asked for, and for each object a row of cells. Kinds without a table of
-their own show their name and when they were created.
+The server makes the table; ``kubectl`` prints it. Kinds without a table of their own show their
+name and when they were created.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.tables import (
-    autoscaler_columns,
     cluster_columns,
     network_columns,
     pod_columns,
@@ -18,8 +16,15 @@ from numakube_lab.objects.tables import (
     storage_columns,
     workload_columns,
 )
-from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age
-from numakube_lab.objects.tables.table_columns import NAME, Column, Row, Table, name_of
+from numakube_lab.objects.tables.table_columns import (
+    NAME,
+    UNKNOWN,
+    Column,
+    Row,
+    Table,
+    human_age,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,41 +44,30 @@ _PLAIN: Final = Table(
 )
 
 _DEVICES: Final = "resource.k8s.io"
-_NETWORK: Final = "networking.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
-_STORAGE: Final = "storage.k8s.io"
 
 _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("", "ConfigMap"): cluster_columns.CONFIG_MAP,
-    ("", "Endpoints"): network_columns.ENDPOINTS,
     ("", "Event"): cluster_columns.CORE_EVENT,
     ("", "Namespace"): cluster_columns.NAMESPACE,
     ("", "Node"): cluster_columns.NODE,
     ("", "PersistentVolume"): storage_columns.PERSISTENT_VOLUME,
     ("", "PersistentVolumeClaim"): storage_columns.PERSISTENT_VOLUME_CLAIM,
     ("", "Pod"): pod_columns.POD,
-    ("", "PodTemplate"): workload_columns.POD_TEMPLATE,
-    ("", "ReplicationController"): workload_columns.REPLICATION_CONTROLLER,
     ("", "ResourceQuota"): cluster_columns.RESOURCE_QUOTA,
     ("", "Secret"): cluster_columns.SECRET,
     ("", "Service"): network_columns.SERVICE,
     ("", "ServiceAccount"): cluster_columns.AGED,
-    ("apps", "ControllerRevision"): workload_columns.CONTROLLER_REVISION,
     ("apps", "DaemonSet"): workload_columns.DAEMON_SET,
     ("apps", "Deployment"): workload_columns.DEPLOYMENT,
     ("apps", "ReplicaSet"): workload_columns.REPLICA_SET,
     ("apps", "StatefulSet"): workload_columns.STATEFUL_SET,
-    ("autoscaling", "HorizontalPodAutoscaler"): autoscaler_columns.AUTOSCALER,
-    ("autoscaling", "Scale"): autoscaler_columns.SCALE,
-    ("batch", "CronJob"): workload_columns.CRON_JOB,
     ("batch", "Job"): workload_columns.JOB,
     ("coordination.k8s.io", "Lease"): cluster_columns.LEASE,
-    ("discovery.k8s.io", "EndpointSlice"): network_columns.ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): cluster_columns.NEW_EVENT,
-    (_NETWORK, "Ingress"): network_columns.INGRESS,
-    (_NETWORK, "NetworkPolicy"): network_columns.NETWORK_POLICY,
+    ("networking.k8s.io", "NetworkPolicy"): network_columns.NETWORK_POLICY,
     ("node.k8s.io", "RuntimeClass"): cluster_columns.RUNTIME_CLASS,
-    ("policy", "PodDisruptionBudget"): autoscaler_columns.DISRUPTION_BUDGET,
+    ("policy", "PodDisruptionBudget"): policy_columns.DISRUPTION_BUDGET,
     (_RBAC, "ClusterRoleBinding"): policy_columns.ROLE_BINDING,
     (_RBAC, "RoleBinding"): policy_columns.ROLE_BINDING,
     (_DEVICES, "DeviceClass"): cluster_columns.AGED,
@@ -82,19 +76,12 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     (_DEVICES, "ResourceSlice"): policy_columns.RESOURCE_SLICE,
     ("scheduling.k8s.io", "PriorityClass"): cluster_columns.PRIORITY_CLASS,
     ("scheduling.k8s.io", "Workload"): cluster_columns.AGED,
-    (_STORAGE, "CSIDriver"): storage_columns.CSI_DRIVER,
-    (_STORAGE, "CSINode"): storage_columns.CSI_NODE,
-    (_STORAGE, "StorageClass"): storage_columns.STORAGE_CLASS,
-}
-
-# The kinds whose fields have other names in another version.
-_OF_VERSION: Final[dict[tuple[str, str, str], Table]] = {
-    ("autoscaling", "v1", "HorizontalPodAutoscaler"): autoscaler_columns.AUTOSCALER_V1,
+    ("storage.k8s.io", "StorageClass"): storage_columns.STORAGE_CLASS,
 }
 
 
 def _table_of(gvk: GVK) -> Table:
-    return _OF_VERSION.get(gvk) or _TABLES.get((gvk.group, gvk.kind), _PLAIN)
+    return _TABLES.get((gvk.group, gvk.kind), _PLAIN)
 
 
 def table_columns(gvk: GVK) -> list[Json]:

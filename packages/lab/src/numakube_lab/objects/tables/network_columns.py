@@ -9,12 +9,10 @@ from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     NONE,
-    UNSET,
     Column,
     Table,
     age_of,
     name_of,
-    shown_some,
     wide,
 )
 
@@ -72,98 +70,6 @@ SERVICE: Final = Table(
         wide("Selector", "Labels of the pods behind the service."),
     ),
     _service,
-)
-
-
-def _endpoints(obj: Json, now: datetime) -> list[JsonValue]:
-    subsets = obj.get("subsets") or []
-    found = [text for subset in subsets for text in _subset_addresses(subset)]
-    shown = shown_some(found, len(found)) if subsets else NONE
-    return [name_of(obj), shown, age_of(obj, now)]
-
-
-def _subset_addresses(subset: Json) -> list[str]:
-    addresses = [item.get("ip") or "" for item in subset.get("addresses") or []]
-    ports = subset.get("ports") or []
-    if not ports:
-        return addresses
-    return [_with_port(address, port["port"]) for port in ports for address in addresses]
-
-
-def _with_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-ENDPOINTS: Final = Table(
-    (NAME, Column("Endpoints", "Addresses and ports behind the service."), AGE), _endpoints
-)
-
-
-def _endpoint_slice(obj: Json, now: datetime) -> list[JsonValue]:
-    ports = [_slice_port(port) for port in obj.get("ports") or []]
-    endpoints = obj.get("endpoints") or []
-    addresses = [text for endpoint in endpoints for text in endpoint.get("addresses") or []]
-    return [
-        name_of(obj),
-        obj.get("addressType") or "",
-        shown_some(ports, len(ports)) or UNSET,
-        shown_some(addresses, len(addresses)) or UNSET,
-        age_of(obj, now),
-    ]
-
-
-def _slice_port(port: Json) -> str:
-    if port.get("port") is not None:
-        return str(port["port"])
-    return "*" if port.get("name") is None else str(port["name"])
-
-
-ENDPOINT_SLICE: Final = Table(
-    (
-        NAME,
-        Column("AddressType", "What kind of addresses there are."),
-        Column("Ports", "Ports of the endpoints."),
-        Column("Endpoints", "Addresses of the endpoints."),
-        AGE,
-    ),
-    _endpoint_slice,
-)
-
-
-def _ingress(obj: Json, now: datetime) -> list[JsonValue]:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    name = spec.get("ingressClassName")
-    return [
-        name_of(obj),
-        NONE if name is None else name,
-        _hosts(spec.get("rules") or []),
-        _balancer_addresses(status),
-        "80, 443" if spec.get("tls") else "80",
-        age_of(obj, now),
-    ]
-
-
-def _hosts(rules: list[Json], limit: int = 3) -> str:
-    """Return the first hosts, and how many rules follow the one with the last of them."""
-    hosts = [rule["host"] for rule in rules if rule.get("host")]
-    if not hosts:
-        return "*"
-    positions = [index for index, rule in enumerate(rules) if rule.get("host")]
-    more = len(hosts) >= limit and positions[limit - 1] < len(rules) - 1
-    text = ",".join(hosts[:limit])
-    return f"{text} + {len(rules) - limit} more..." if more else text
-
-
-INGRESS: Final = Table(
-    (
-        NAME,
-        Column("Class", "Class that tells which controller serves the ingress."),
-        Column("Hosts", "Hosts that the rules are for."),
-        Column("Address", "Addresses of the load balancer."),
-        Column("Ports", "Ports that are open."),
-        AGE,
-    ),
-    _ingress,
 )
 
 

@@ -1,4 +1,4 @@
-"""The tables of bindings of roles, webhooks, devices and what else governs a cluster."""
+"""The tables of role bindings, disruption budgets and devices."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numakube_lab.objects.tables.table_columns import (
     Table,
     age_of,
     name_of,
+    number,
     wide,
 )
 
@@ -92,4 +93,27 @@ RESOURCE_SLICE: Final = Table(
         AGE,
     ),
     _resource_slice,
+)
+
+
+def _budget(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    bounds = [spec.get(field) for field in ("minAvailable", "maxUnavailable")]
+    return [
+        name_of(obj),
+        *("N/A" if bound is None else str(bound) for bound in bounds),
+        status.get("disruptionsAllowed") or 0,
+        age_of(obj, now),
+    ]
+
+
+DISRUPTION_BUDGET: Final = Table(
+    (
+        NAME,
+        Column("Min Available", "How many pods must stay available."),
+        Column("Max Unavailable", "How many pods may be unavailable."),
+        number("Allowed Disruptions", "How many pods may be disrupted now."),
+        AGE,
+    ),
+    _budget,
 )

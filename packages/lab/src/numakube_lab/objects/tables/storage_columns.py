@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Final
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
-    NONE,
     UNSET,
     Column,
     Table,
     age_of,
-    flag,
     name_of,
-    number,
     wide,
 )
 
@@ -42,9 +39,6 @@ def _shown_modes(modes: Sequence[str] | None) -> str:
 
 
 def _class_of(obj: Json, spec: Json) -> str:
-    annotations = obj["metadata"].get("annotations") or {}
-    if _CLASS_ANNOTATION in annotations:
-        return str(annotations[_CLASS_ANNOTATION])
     return spec.get("storageClassName") or ""
 
 
@@ -150,44 +144,4 @@ STORAGE_CLASS: Final = Table(
         AGE,
     ),
     _storage_class,
-)
-
-
-def _csi_node(obj: Json, now: datetime) -> list[JsonValue]:
-    return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or []), age_of(obj, now)]
-
-
-CSI_NODE: Final = Table(
-    (NAME, number("Drivers", "How many drivers there are on the node."), AGE), _csi_node
-)
-
-
-def _csi_driver(obj: Json, now: datetime) -> list[JsonValue]:
-    spec = obj.get("spec") or {}
-    attach, tokens = spec.get("attachRequired"), spec.get("tokenRequests")
-    audiences = ",".join(request.get("audience") or "" for request in tokens or [])
-    return [
-        name_of(obj),
-        attach is None or bool(attach),
-        bool(spec.get("podInfoOnMount")),
-        bool(spec.get("storageCapacity")),
-        UNSET if tokens is None else audiences,
-        bool(spec.get("requiresRepublish")),
-        ",".join(spec.get("volumeLifecycleModes") or []) or NONE,
-        age_of(obj, now),
-    ]
-
-
-CSI_DRIVER: Final = Table(
-    (
-        NAME,
-        flag("AttachRequired", "Whether volumes have to be attached to nodes."),
-        flag("PodInfoOnMount", "Whether the driver is told of the pod."),
-        flag("StorageCapacity", "Whether the driver tells how much space is left."),
-        Column("TokenRequests", "For whom the driver gets tokens of service accounts."),
-        flag("RequiresRepublish", "Whether the driver is called again and again."),
-        Column("Modes", "Which kinds of volumes there are."),
-        AGE,
-    ),
-    _csi_driver,
 )
