@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube_lab.cli.lab.progress import LINE_SECONDS, Progress
+from numakube_lab.cli.lab.background import LINE_SECONDS, Progress
 
 if TYPE_CHECKING:
     import pytest

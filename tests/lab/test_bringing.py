@@ -20,8 +20,7 @@ from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import Lab, LabOptions
-from numakube_lab.dumps.dump import Dump, dump_of
-from numakube_lab.dumps.dumped_machines import plans_of
+from numakube_lab.dumps.dump import Dump, dump_of, plans_of
 from numakube_lab.rundir import RunDir
 
 MACHINE = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")

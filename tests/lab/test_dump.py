@@ -22,8 +22,7 @@ from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, s
 from numakube.topology.model_report import nrt_of
 from numakube.topology.rebuild import report_of
 from numakube.values.resources import quantities_of
-from numakube_lab.dumps.dump import dump_of, read_dump
-from numakube_lab.dumps.dumped_machines import plans_of
+from numakube_lab.dumps.dump import dump_of, plans_of, read_dump
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration

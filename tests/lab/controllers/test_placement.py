@@ -17,7 +17,7 @@ from numakube.api.placement import (
 )
 from numakube.api.placement_rules import tolerates
 from numakube.api.pod import PodSpec
-from numakube_lab.controllers.common.placement import is_wanted_node, named_nodes, untolerated
+from numakube_lab.controllers.common.pod_states import is_wanted_node, named_nodes, untolerated
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 

@@ -13,9 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.kube.event_recorder import EventRecorder
-from numakube_lab.controllers.cluster.default_accounts import ServiceAccounts
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.cluster.namespace_deletion import Namespaces
+from numakube_lab.controllers.cluster.namespaces import Namespaces, ServiceAccounts
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
 from numakube_lab.controllers.cluster.resource_claims import ClaimReservations, PodClaims

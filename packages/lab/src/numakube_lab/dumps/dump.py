@@ -1,4 +1,4 @@
-"""What was dumped of a real cluster, for a lab that is to be like it.
+"""What was dumped of a real cluster, for a lab with nodes like it.
 
 A dump is what ``kubectl get nodes,pods,noderesourcetopologies -o yaml`` prints (with ``-A`` for all
 pods), or a bundle of ``kubectl numa bundle``, which has the kubelets' configurations besides.
@@ -11,19 +11,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
-from numakube.api.kubelet_config import decode_configz
+from numakube.api.kubelet_config import KubeletConfiguration, decode_configz
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
 from numakube.api.yamls import load_manifests
 from numakube.apps.bundle import unpack
 from numakube.errors import MalformedObject
-from numakube.insight.collected import NODES, PODS, TOPOLOGIES, configz_file, list_file
+from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, configz_file, list_file
+from numakube.simulation.observed_node import observed_node
+from numakube.values.quantity import value
+from numakube_lab.nodes.node_object import STORAGE
+from numakube_lab.nodes.plan import STORAGE_BYTES, NodePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube.insight.collected import Collected
 
 _GZIP: Final = b"\x1f\x8b"
 _KINDS: Final = {NODES: "Node", TOPOLOGIES: "NodeResourceTopology", PODS: "Pod"}
@@ -108,4 +109,28 @@ def _neither(subject: str) -> MalformedObject:
         subject,
         "neither a dump of a cluster (kubectl get nodes,pods,noderesourcetopologies -A -o yaml) "
         "nor a bundle (kubectl numa bundle)",
+    )
+
+
+def plans_of(
+    dump: Dump, words: Mapping[str, str], *, kubernetes: str | None = None
+) -> tuple[NodePlan, ...]:
+    """Return a plan for each node of *dump*; *words* and *kubernetes* go before what it says."""
+    return tuple(_plan(node, dump, words, kubernetes) for node in dump.nodes)
+
+
+def _plan(node: Node, dump: Dump, words: Mapping[str, str], kubernetes: str | None) -> NodePlan:
+    name = node.metadata.name
+    seen = observed_node(
+        node, dump.topologies.get(name), dump.configs.get(name), words=words, kubernetes=kubernetes
+    )
+    disk = node.status.capacity.get(STORAGE)
+    return NodePlan(
+        name=name,
+        machine=seen.machine,
+        config=seen.config,
+        kubernetes=seen.kubernetes,
+        labels=seen.labels,
+        taints=seen.taints,
+        ephemeral_storage_bytes=STORAGE_BYTES if disk is None else value(disk),
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.cluster.config_maps import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
 from numakube_lab.objects.cluster.events import CORE_EVENT, NEW_EVENT
-from numakube_lab.objects.cluster.namespace_rules import NAMESPACE
+from numakube_lab.objects.cluster.limit_ranges import LIMIT_RANGE
+from numakube_lab.objects.cluster.namespace_rules import NAMESPACE, RESOURCE_QUOTA
 from numakube_lab.objects.cluster.node_rules import NODE
-from numakube_lab.objects.cluster.quotas import LIMIT_RANGE, RESOURCE_QUOTA
 from numakube_lab.objects.cluster.roles import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -18,9 +18,12 @@ from numakube_lab.objects.cluster.roles import (
     ROLE_BINDING,
 )
 from numakube_lab.objects.cluster.scheduling_classes import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
-from numakube_lab.objects.cluster.server_kinds import (
+from numakube_lab.objects.cluster.stored_kinds import (
+    AUTOSCALER,
+    AUTOSCALER_V1,
     CHECKED_BY_TYPE,
     MUTATING_WEBHOOKS,
+    SCALE,
     VALIDATING_WEBHOOKS,
 )
 from numakube_lab.objects.devices.device_claims import (
@@ -46,13 +49,12 @@ from numakube_lab.objects.storage.storage_classes import (
     CSI_NODE,
     STORAGE_CLASS,
 )
-from numakube_lab.objects.workloads.autoscaler_rules import AUTOSCALER, AUTOSCALER_V1, SCALE
 from numakube_lab.objects.workloads.cron_job_rules import CRON_JOB
 from numakube_lab.objects.workloads.daemon_set_rules import DAEMON_SET
 from numakube_lab.objects.workloads.deployment_rules import DEPLOYMENT
-from numakube_lab.objects.workloads.disruption_budget_rules import DISRUPTION_BUDGET
 from numakube_lab.objects.workloads.job_rules import JOB
 from numakube_lab.objects.workloads.replica_set_rules import (
+    DISRUPTION_BUDGET,
     POD_TEMPLATE,
     REPLICA_SET,
     REPLICATION_CONTROLLER,

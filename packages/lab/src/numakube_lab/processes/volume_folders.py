@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.processes.downward_api import field_value, resource_value
+from numakube_lab.processes.environment import field_value, resource_value
 from numakube_lab.processes.podspec import (
     ConfigMapSource,
     DownwardFile,

@@ -12,8 +12,7 @@ from msgspec import UNSET
 from numakube_lab.api.server.http_front import COMPACT_PATH
 from numakube_lab.replay.cases import Case, Filter, Step, own_strings
 from numakube_lab.replay.matching import Matcher
-from numakube_lab.replay.sending import Answer, Sender, received, resolve
-from numakube_lab.replay.watch_steps import read_watch
+from numakube_lab.replay.sending import Answer, Sender, read_watch, received, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -36,76 +36,47 @@ from numakube_lab.schema.types import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_API: Final = "io.k8s.api"
+
+def _package(name: str, group: str, *tables: str, place: str = "io.k8s.api") -> Package:
+    return Package(name, group, tables, f"{place}.{name}")
+
+
+_APIMACHINERY: Final = "io.k8s.apimachinery.pkg.apis"
+_EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis"
+_AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis"
+_CORE: Final = (core_pod.TABLE, core_containers.TABLE, core_volumes.TABLE, core_cluster.TABLE)
+_ADMISSION: Final = (extension.ADMISSION, server.ADMISSION_POLICIES)
 
 PACKAGES: Final = (
-    Package("meta.v1", "meta.k8s.io", (meta.TABLE,), "io.k8s.apimachinery.pkg.apis.meta.v1"),
-    Package(
-        "core.v1",
-        "",
-        (core_pod.TABLE, core_containers.TABLE, core_volumes.TABLE, core_cluster.TABLE),
-        f"{_API}.core.v1",
+    _package("meta.v1", "meta.k8s.io", meta.TABLE, place=_APIMACHINERY),
+    _package("core.v1", "", *_CORE),
+    _package("apps.v1", "apps", apps.TABLE),
+    _package("batch.v1", "batch", batch.TABLE),
+    _package("policy.v1", "policy", workloads.POLICY),
+    _package("coordination.v1", "coordination.k8s.io", workloads.COORDINATION),
+    _package("scheduling.v1", "scheduling.k8s.io", workloads.SCHEDULING),
+    _package("node.v1", "node.k8s.io", workloads.NODE),
+    _package("discovery.v1", "discovery.k8s.io", workloads.DISCOVERY),
+    _package("events.v1", "events.k8s.io", workloads.EVENTS),
+    _package("rbac.v1", "rbac.authorization.k8s.io", access.RBAC),
+    _package("authentication.v1", "authentication.k8s.io", access.AUTHENTICATION),
+    _package("authorization.v1", "authorization.k8s.io", access.AUTHORIZATION),
+    _package("networking.v1", "networking.k8s.io", networking.TABLE),
+    _package("storage.v1", "storage.k8s.io", storage.TABLE),
+    _package("autoscaling.v1", "autoscaling", autoscaling.V1),
+    _package("autoscaling.v2", "autoscaling", autoscaling.V2),
+    _package("admissionregistration.v1", "admissionregistration.k8s.io", *_ADMISSION),
+    _package(
+        "apiextensions.v1", "apiextensions.k8s.io", extension.APIEXTENSIONS, place=_EXTENSIONS
     ),
-    Package("apps.v1", "apps", (apps.TABLE,), f"{_API}.apps.v1"),
-    Package("batch.v1", "batch", (batch.TABLE,), f"{_API}.batch.v1"),
-    Package("policy.v1", "policy", (workloads.POLICY,), f"{_API}.policy.v1"),
-    Package(
-        "coordination.v1",
-        "coordination.k8s.io",
-        (workloads.COORDINATION,),
-        f"{_API}.coordination.v1",
-    ),
-    Package("scheduling.v1", "scheduling.k8s.io", (workloads.SCHEDULING,), f"{_API}.scheduling.v1"),
-    Package("node.v1", "node.k8s.io", (workloads.NODE,), f"{_API}.node.v1"),
-    Package("discovery.v1", "discovery.k8s.io", (workloads.DISCOVERY,), f"{_API}.discovery.v1"),
-    Package("events.v1", "events.k8s.io", (workloads.EVENTS,), f"{_API}.events.v1"),
-    Package("rbac.v1", "rbac.authorization.k8s.io", (access.RBAC,), f"{_API}.rbac.v1"),
-    Package(
-        "authentication.v1",
-        "authentication.k8s.io",
-        (access.AUTHENTICATION,),
-        f"{_API}.authentication.v1",
-    ),
-    Package(
-        "authorization.v1",
-        "authorization.k8s.io",
-        (access.AUTHORIZATION,),
-        f"{_API}.authorization.v1",
-    ),
-    Package("networking.v1", "networking.k8s.io", (networking.TABLE,), f"{_API}.networking.v1"),
-    Package("storage.v1", "storage.k8s.io", (storage.TABLE,), f"{_API}.storage.v1"),
-    Package("autoscaling.v1", "autoscaling", (autoscaling.V1,), f"{_API}.autoscaling.v1"),
-    Package("autoscaling.v2", "autoscaling", (autoscaling.V2,), f"{_API}.autoscaling.v2"),
-    Package(
-        "admissionregistration.v1",
-        "admissionregistration.k8s.io",
-        (extension.ADMISSION, server.ADMISSION_POLICIES),
-        f"{_API}.admissionregistration.v1",
-    ),
-    Package(
-        "apiextensions.v1",
-        "apiextensions.k8s.io",
-        (extension.APIEXTENSIONS,),
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
-    ),
-    Package("resource.v1", "resource.k8s.io", (devices.TABLE,), f"{_API}.resource.v1"),
-    Package(
-        "flowcontrol.v1",
-        "flowcontrol.apiserver.k8s.io",
-        (server.FLOW_CONTROL,),
-        f"{_API}.flowcontrol.v1",
-    ),
-    Package(
-        "certificates.v1",
-        "certificates.k8s.io",
-        (server.CERTIFICATES,),
-        f"{_API}.certificates.v1",
-    ),
-    Package(
+    _package("resource.v1", "resource.k8s.io", devices.TABLE),
+    _package("flowcontrol.v1", "flowcontrol.apiserver.k8s.io", server.FLOW_CONTROL),
+    _package("certificates.v1", "certificates.k8s.io", server.CERTIFICATES),
+    _package(
         "apiregistration.v1",
         "apiregistration.k8s.io",
-        (server.API_REGISTRATION,),
-        "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
+        server.API_REGISTRATION,
+        place=_AGGREGATOR,
     ),
 )
 

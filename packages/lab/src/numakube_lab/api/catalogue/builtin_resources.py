@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from numakube_lab.api.catalogue.resources import (
     EVERY_VERB,
+    SCALE,
     Habits,
     Orphaning,
     Resource,
@@ -13,146 +14,136 @@ from numakube_lab.api.catalogue.resources import (
 )
 from numakube_lab.kinds import GVK
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Groups with their versions in the order of discovery, the preferred version first. A line has the
+# kind, the name in paths, and words:
+#   cluster     objects are in no namespace
+#   short=      short names
+#   verbs=      the only verbs; -VERB: all but this one
+#   all, ext    categories, ext for api-extensions
+#   scale, status   has this subresource, beside those in _PARTS
+#   upserts     a PUT of a missing object creates it
+#   versioned   a PUT needs a resourceVersion
+#   returns     a deletion is answered with the object
+#   orphans     a deletion leaves dependents alone if it does not say otherwise
+#   single      objects have no dependents
+#   core        objects are stored in the core group
+_TABLE: Final = """
+v1:
+  Binding                bindings                verbs=create
+  ComponentStatus        componentstatuses       cluster short=cs verbs=get,list
+  ConfigMap              configmaps              short=cm
+  Endpoints              endpoints               short=ep upserts
+  Event                  events                  short=ev upserts single
+  LimitRange             limitranges             short=limits upserts
+  Namespace              namespaces              cluster short=ns -deletecollection status returns
+  Node                   nodes                   cluster short=no status
+  PersistentVolumeClaim  persistentvolumeclaims  short=pvc status returns
+  PersistentVolume       persistentvolumes       cluster short=pv status returns
+  Pod                    pods                    short=po all status returns
+  PodTemplate            podtemplates            returns
+  ReplicationController  replicationcontrollers  short=rc all scale status orphans
+  ResourceQuota          resourcequotas          short=quota status returns
+  Secret                 secrets
+  ServiceAccount         serviceaccounts         short=sa returns
+  Service                services                short=svc all status upserts returns
+apiregistration.k8s.io/v1:
+  APIService  apiservices  cluster ext status versioned
+apps/v1:
+  ControllerRevision  controllerrevisions
+  DaemonSet           daemonsets           short=ds all status
+  Deployment          deployments          short=deploy all scale status
+  ReplicaSet          replicasets          short=rs all scale status
+  StatefulSet         statefulsets         short=sts all scale status
+events.k8s.io/v1:
+  Event  events  short=ev upserts single core
+authentication.k8s.io/v1:
+  SelfSubjectReview  selfsubjectreviews  cluster verbs=create
+  TokenReview        tokenreviews        cluster verbs=create
+authorization.k8s.io/v1:
+  LocalSubjectAccessReview  localsubjectaccessreviews  verbs=create
+  SelfSubjectAccessReview   selfsubjectaccessreviews   cluster verbs=create
+  SelfSubjectRulesReview    selfsubjectrulesreviews    cluster verbs=create
+  SubjectAccessReview       subjectaccessreviews       cluster verbs=create
+autoscaling/v2:
+  HorizontalPodAutoscaler  horizontalpodautoscalers  short=hpa all status
+autoscaling/v1:
+  HorizontalPodAutoscaler  horizontalpodautoscalers  short=hpa all status
+batch/v1:
+  CronJob  cronjobs  short=cj all status
+  Job      jobs      all status orphans
+certificates.k8s.io/v1:
+  CertificateSigningRequest  certificatesigningrequests  cluster short=csr status
+networking.k8s.io/v1:
+  IngressClass   ingressclasses   cluster
+  Ingress        ingresses        short=ing status
+  IPAddress      ipaddresses      cluster short=ip
+  NetworkPolicy  networkpolicies  short=netpol
+  ServiceCIDR    servicecidrs     cluster status
+policy/v1:
+  PodDisruptionBudget  poddisruptionbudgets  short=pdb status versioned
+rbac.authorization.k8s.io/v1:
+  ClusterRoleBinding  clusterrolebindings  cluster upserts
+  ClusterRole         clusterroles         cluster upserts
+  RoleBinding         rolebindings         upserts
+  Role                roles                upserts
+storage.k8s.io/v1:
+  CSIDriver              csidrivers               cluster versioned returns
+  CSINode                csinodes                 cluster versioned returns
+  CSIStorageCapacity     csistoragecapacities     versioned
+  StorageClass           storageclasses           cluster short=sc returns
+  VolumeAttachment       volumeattachments        cluster status versioned returns
+  VolumeAttributesClass  volumeattributesclasses  cluster short=vac returns
+admissionregistration.k8s.io/v1:
+  MutatingWebhookConfiguration      mutatingwebhookconfigurations      cluster ext versioned
+  ValidatingAdmissionPolicy         validatingadmissionpolicies        cluster ext status versioned
+  ValidatingAdmissionPolicyBinding  validatingadmissionpolicybindings  cluster ext versioned
+  ValidatingWebhookConfiguration    validatingwebhookconfigurations    cluster ext versioned
+apiextensions.k8s.io/v1:
+  CustomResourceDefinition  customresourcedefinitions  cluster short=crd,crds ext status versioned
+scheduling.k8s.io/v1:
+  PriorityClass  priorityclasses  cluster short=pc
+coordination.k8s.io/v1:
+  Lease  leases  upserts versioned
+node.k8s.io/v1:
+  RuntimeClass  runtimeclasses  cluster upserts versioned
+discovery.k8s.io/v1:
+  EndpointSlice  endpointslices
+resource.k8s.io/v1:
+  DeviceClass            deviceclasses           cluster returns
+  ResourceClaim          resourceclaims          status returns
+  ResourceClaimTemplate  resourceclaimtemplates  returns
+  ResourceSlice          resourceslices          cluster returns
+flowcontrol.apiserver.k8s.io/v1:
+  FlowSchema                  flowschemas                  cluster status
+  PriorityLevelConfiguration  prioritylevelconfigurations  cluster status
+"""
+
 _PART: Final = ("get", "patch", "update")
 _PROXY: Final = ("create", "delete", "get", "patch", "update")
 _STREAM: Final = ("create", "get")
-
-_SCALE: Final = GVK("autoscaling", "v1", "Scale")
-_RETURNS: Final = Habits(returns_deleted=True)
-_UPSERTS: Final = Habits(create_on_update=True)
-_VERSIONED: Final = Habits(unconditional_update=False)
-
-GROUPS: Final = (
-    ("apiregistration.k8s.io", ("v1",)),
-    ("apps", ("v1",)),
-    ("events.k8s.io", ("v1",)),
-    ("authentication.k8s.io", ("v1",)),
-    ("authorization.k8s.io", ("v1",)),
-    ("autoscaling", ("v2", "v1")),
-    ("batch", ("v1",)),
-    ("certificates.k8s.io", ("v1",)),
-    ("networking.k8s.io", ("v1",)),
-    ("policy", ("v1",)),
-    ("rbac.authorization.k8s.io", ("v1",)),
-    ("storage.k8s.io", ("v1",)),
-    ("admissionregistration.k8s.io", ("v1",)),
-    ("apiextensions.k8s.io", ("v1",)),
-    ("scheduling.k8s.io", ("v1",)),
-    ("coordination.k8s.io", ("v1",)),
-    ("node.k8s.io", ("v1",)),
-    ("discovery.k8s.io", ("v1",)),
-    ("resource.k8s.io", ("v1",)),
-    ("flowcontrol.apiserver.k8s.io", ("v1",)),
-)
-"""The named groups in the order of discovery, each with its versions, the preferred one first."""
-
-
-def _resource(
-    api_version: str,
-    kind: str,
-    plural: str,
-    *parts: Subresource,
-    namespaced: bool = True,
-    short: str = "",
-    categories: tuple[str, ...] = (),
-    verbs: tuple[str, ...] = EVERY_VERB,
-    status: bool = False,
-    scale: bool = False,
-    habits: Habits = Habits(),  # noqa: B008 - immutable
-    shelf: str = "",
-    stored_as: str = "",
-) -> Resource:
-    group, _, version = api_version.rpartition("/")
-    gvk = GVK(group, version, kind)
-    subresources = list(parts)
-    if scale:
-        subresources.append(Subresource("scale", _SCALE, _PART))
-    if status:
-        subresources.append(Subresource("status", gvk, _PART))
-    return Resource(
-        kind=gvk,
-        plural=plural,
-        singular=kind.lower(),
-        list_kind=f"{kind}List",
-        namespaced=namespaced,
-        shelf=shelf or (f"{group}/{plural}" if group else plural),
-        stored_as=GVK.of({"apiVersion": stored_as or api_version, "kind": kind}),
-        short_names=tuple(short.split()),
-        categories=categories,
-        verbs=verbs,
-        subresources=tuple(sorted(subresources, key=lambda sub: sub.name)),
-        habits=habits,
-    )
+_CATEGORIES: Final = {"all": "all", "ext": "api-extensions"}
+# Resources of which objects are stored in another version.
+_STORED_VERSIONS: Final = {
+    "customresourcedefinitions": "v1beta1",
+    "horizontalpodautoscalers": "v2",
+    "volumeattributesclasses": "v1beta1",
+}
 
 
 def _part(name: str, kind: str, verbs: tuple[str, ...], api_version: str = "v1") -> Subresource:
     return Subresource(name, GVK.of({"apiVersion": api_version, "kind": kind}), verbs)
 
 
-_ALL: Final = ("all",)
-_EXTENSIONS: Final = ("api-extensions",)
-
-_CORE: Final = (
-    _resource("v1", "Binding", "bindings", verbs=("create",)),
-    _resource(
-        "v1",
-        "ComponentStatus",
-        "componentstatuses",
-        namespaced=False,
-        short="cs",
-        verbs=("get", "list"),
+_PARTS: Final = {
+    "certificatesigningrequests": (
+        _part("approval", "CertificateSigningRequest", _PART, "certificates.k8s.io/v1"),
     ),
-    _resource("v1", "ConfigMap", "configmaps", short="cm"),
-    _resource("v1", "Endpoints", "endpoints", short="ep", habits=_UPSERTS),
-    _resource(
-        "v1",
-        "Event",
-        "events",
-        short="ev",
-        habits=Habits(create_on_update=True, orphaning=Orphaning.UNSUPPORTED),
-    ),
-    _resource("v1", "LimitRange", "limitranges", short="limits", habits=_UPSERTS),
-    _resource(
-        "v1",
-        "Namespace",
-        "namespaces",
-        _part("finalize", "Namespace", ("update",)),
-        namespaced=False,
-        short="ns",
-        verbs=tuple(verb for verb in EVERY_VERB if verb != "deletecollection"),
-        status=True,
-        habits=_RETURNS,
-    ),
-    _resource(
-        "v1",
-        "Node",
-        "nodes",
-        _part("proxy", "NodeProxyOptions", _PROXY),
-        namespaced=False,
-        short="no",
-        status=True,
-    ),
-    _resource(
-        "v1",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        short="pvc",
-        status=True,
-        habits=_RETURNS,
-    ),
-    _resource(
-        "v1",
-        "PersistentVolume",
-        "persistentvolumes",
-        namespaced=False,
-        short="pv",
-        status=True,
-        habits=_RETURNS,
-    ),
-    _resource(
-        "v1",
-        "Pod",
-        "pods",
+    "namespaces": (_part("finalize", "Namespace", ("update",)),),
+    "nodes": (_part("proxy", "NodeProxyOptions", _PROXY),),
+    "pods": (
         _part("attach", "PodAttachOptions", _STREAM),
         _part("binding", "Binding", ("create",)),
         _part("ephemeralcontainers", "Pod", _PART),
@@ -162,295 +153,73 @@ _CORE: Final = (
         _part("portforward", "PodPortForwardOptions", _STREAM),
         _part("proxy", "PodProxyOptions", _PROXY),
         _part("resize", "Pod", _PART),
-        short="po",
-        categories=_ALL,
-        status=True,
-        habits=_RETURNS,
     ),
-    _resource("v1", "PodTemplate", "podtemplates", habits=_RETURNS),
-    _resource(
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        short="rc",
-        categories=_ALL,
-        status=True,
-        scale=True,
-        habits=Habits(orphaning=Orphaning.ORPHAN),
-    ),
-    _resource("v1", "ResourceQuota", "resourcequotas", short="quota", status=True, habits=_RETURNS),
-    _resource("v1", "Secret", "secrets"),
-    _resource(
-        "v1",
-        "ServiceAccount",
-        "serviceaccounts",
-        _part("token", "TokenRequest", ("create",), "authentication.k8s.io/v1"),
-        short="sa",
-        habits=_RETURNS,
-    ),
-    _resource(
-        "v1",
-        "Service",
-        "services",
-        _part("proxy", "ServiceProxyOptions", _PROXY),
-        short="svc",
-        categories=_ALL,
-        status=True,
-        habits=Habits(create_on_update=True, returns_deleted=True),
-    ),
-)
+    "serviceaccounts": (_part("token", "TokenRequest", ("create",), "authentication.k8s.io/v1"),),
+    "services": (_part("proxy", "ServiceProxyOptions", _PROXY),),
+}
 
-_WORKLOADS: Final = (
-    _resource("apps/v1", "ControllerRevision", "controllerrevisions"),
-    _resource("apps/v1", "DaemonSet", "daemonsets", short="ds", categories=_ALL, status=True),
-    _resource(
-        "apps/v1",
-        "Deployment",
-        "deployments",
-        short="deploy",
-        categories=_ALL,
-        status=True,
-        scale=True,
-    ),
-    _resource(
-        "apps/v1", "ReplicaSet", "replicasets", short="rs", categories=_ALL, status=True, scale=True
-    ),
-    _resource(
-        "apps/v1",
-        "StatefulSet",
-        "statefulsets",
-        short="sts",
-        categories=_ALL,
-        status=True,
-        scale=True,
-    ),
-    _resource(
-        "autoscaling/v2",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        short="hpa",
-        categories=_ALL,
-        status=True,
-    ),
-    _resource(
-        "autoscaling/v1",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        short="hpa",
-        categories=_ALL,
-        status=True,
-        stored_as="autoscaling/v2",
-    ),
-    _resource("batch/v1", "CronJob", "cronjobs", short="cj", categories=_ALL, status=True),
-    _resource(
-        "batch/v1",
-        "Job",
-        "jobs",
-        categories=_ALL,
-        status=True,
-        habits=Habits(orphaning=Orphaning.ORPHAN),
-    ),
-    _resource(
-        "policy/v1",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        short="pdb",
-        status=True,
-        habits=_VERSIONED,
-    ),
-    _resource(
-        "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False, short="pc"
-    ),
-)
 
-_REVIEWS: Final = tuple(
-    _resource(api_version, kind, plural, namespaced=namespaced, verbs=("create",))
-    for api_version, kind, plural, namespaced in (
-        ("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", False),
-        ("authentication.k8s.io/v1", "TokenReview", "tokenreviews", False),
-        ("authorization.k8s.io/v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True),
-        ("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
-        ("authorization.k8s.io/v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", False),
-        ("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", False),
+def _resources(table: str) -> Iterator[Resource]:
+    group = version = ""
+    for line in table.split("\n"):
+        if line.endswith(":"):
+            group, _, version = line[:-1].rpartition("/")
+        elif line:
+            kind, plural, *words = line.split()
+            yield _resource(GVK(group, version, kind), plural, words)
+
+
+def _resource(kind: GVK, plural: str, words: list[str]) -> Resource:
+    named = dict(word.split("=") for word in words if "=" in word)
+    stored = GVK(kind.group, _STORED_VERSIONS.get(plural, kind.version), kind.kind)
+    if "core" in words:
+        stored = GVK("", "v1", kind.kind)
+    return Resource(
+        kind=kind,
+        plural=plural,
+        singular=kind.kind.lower(),
+        list_kind=f"{kind.kind}List",
+        namespaced="cluster" not in words,
+        shelf=f"{stored.group}/{plural}" if stored.group else plural,
+        stored_as=stored,
+        short_names=tuple(filter(None, named.get("short", "").split(","))),
+        categories=tuple(_CATEGORIES[word] for word in words if word in _CATEGORIES),
+        verbs=tuple(named["verbs"].split(",")) if "verbs" in named else _all_but(words),
+        subresources=_subresources(kind, plural, words),
+        habits=_habits(words),
     )
-)
 
-_RBAC: Final = tuple(
-    _resource("rbac.authorization.k8s.io/v1", kind, plural, namespaced=namespaced, habits=_UPSERTS)
-    for kind, plural, namespaced in (
-        ("ClusterRoleBinding", "clusterrolebindings", False),
-        ("ClusterRole", "clusterroles", False),
-        ("RoleBinding", "rolebindings", True),
-        ("Role", "roles", True),
+
+def _all_but(words: list[str]) -> tuple[str, ...]:
+    return tuple(verb for verb in EVERY_VERB if f"-{verb}" not in words)
+
+
+def _subresources(kind: GVK, plural: str, words: list[str]) -> tuple[Subresource, ...]:
+    parts = [*_PARTS.get(plural, ())]
+    parts += [
+        Subresource(name, of, _PART)
+        for name, of in (("scale", SCALE), ("status", kind))
+        if name in words
+    ]
+    return tuple(sorted(parts, key=lambda part: part.name))
+
+
+def _habits(words: list[str]) -> Habits:
+    orphaning = {"orphans": Orphaning.ORPHAN, "single": Orphaning.UNSUPPORTED}
+    return Habits(
+        create_on_update="upserts" in words,
+        unconditional_update="versioned" not in words,
+        returns_deleted="returns" in words,
+        orphaning=next((orphaning[w] for w in words if w in orphaning), Orphaning.BACKGROUND),
     )
-)
 
-_NETWORK: Final = (
-    _resource("networking.k8s.io/v1", "IngressClass", "ingressclasses", namespaced=False),
-    _resource("networking.k8s.io/v1", "Ingress", "ingresses", short="ing", status=True),
-    _resource("networking.k8s.io/v1", "IPAddress", "ipaddresses", namespaced=False, short="ip"),
-    _resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", short="netpol"),
-    _resource("networking.k8s.io/v1", "ServiceCIDR", "servicecidrs", namespaced=False, status=True),
-    _resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
-)
 
-_STORAGE: Final = (
-    _resource(
-        "storage.k8s.io/v1",
-        "CSIDriver",
-        "csidrivers",
-        namespaced=False,
-        habits=Habits(unconditional_update=False, returns_deleted=True),
-    ),
-    _resource(
-        "storage.k8s.io/v1",
-        "CSINode",
-        "csinodes",
-        namespaced=False,
-        habits=Habits(unconditional_update=False, returns_deleted=True),
-    ),
-    _resource("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities", habits=_VERSIONED),
-    _resource(
-        "storage.k8s.io/v1",
-        "StorageClass",
-        "storageclasses",
-        namespaced=False,
-        short="sc",
-        habits=_RETURNS,
-    ),
-    _resource(
-        "storage.k8s.io/v1",
-        "VolumeAttachment",
-        "volumeattachments",
-        namespaced=False,
-        status=True,
-        habits=Habits(unconditional_update=False, returns_deleted=True),
-    ),
-    _resource(
-        "storage.k8s.io/v1",
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        namespaced=False,
-        short="vac",
-        habits=_RETURNS,
-        stored_as="storage.k8s.io/v1beta1",
-    ),
-)
-
-_DEVICES: Final = (
-    _resource(
-        "resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False, habits=_RETURNS
-    ),
-    _resource(
-        "resource.k8s.io/v1", "ResourceClaim", "resourceclaims", status=True, habits=_RETURNS
-    ),
-    _resource(
-        "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", habits=_RETURNS
-    ),
-    _resource(
-        "resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False, habits=_RETURNS
-    ),
-)
-
-_ADMISSION: Final = tuple(
-    _resource(
-        "admissionregistration.k8s.io/v1",
-        kind,
-        plural,
-        namespaced=False,
-        categories=_EXTENSIONS,
-        status=status,
-        habits=_VERSIONED,
-    )
-    for kind, plural, status in (
-        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
-        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies", True),
-        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False),
-        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
-    )
-)
-
-_OTHERS: Final = (
-    _resource(
-        "apiregistration.k8s.io/v1",
-        "APIService",
-        "apiservices",
-        namespaced=False,
-        categories=_EXTENSIONS,
-        status=True,
-        habits=_VERSIONED,
-    ),
-    _resource(
-        "events.k8s.io/v1",
-        "Event",
-        "events",
-        short="ev",
-        shelf="events",
-        stored_as="v1",
-        habits=Habits(create_on_update=True, orphaning=Orphaning.UNSUPPORTED),
-    ),
-    _resource(
-        "certificates.k8s.io/v1",
-        "CertificateSigningRequest",
-        "certificatesigningrequests",
-        Subresource(
-            "approval",
-            GVK("certificates.k8s.io", "v1", "CertificateSigningRequest"),
-            _PART,
-        ),
-        namespaced=False,
-        short="csr",
-        status=True,
-    ),
-    _resource(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        namespaced=False,
-        short="crd crds",
-        categories=_EXTENSIONS,
-        status=True,
-        habits=_VERSIONED,
-        stored_as="apiextensions.k8s.io/v1beta1",
-    ),
-    _resource(
-        "coordination.k8s.io/v1",
-        "Lease",
-        "leases",
-        habits=Habits(create_on_update=True, unconditional_update=False),
-    ),
-    _resource(
-        "node.k8s.io/v1",
-        "RuntimeClass",
-        "runtimeclasses",
-        namespaced=False,
-        habits=Habits(create_on_update=True, unconditional_update=False),
-    ),
-    _resource(
-        "flowcontrol.apiserver.k8s.io/v1",
-        "FlowSchema",
-        "flowschemas",
-        namespaced=False,
-        status=True,
-    ),
-    _resource(
-        "flowcontrol.apiserver.k8s.io/v1",
-        "PriorityLevelConfiguration",
-        "prioritylevelconfigurations",
-        namespaced=False,
-        status=True,
-    ),
-)
-
-RESOURCES: Final[tuple[Resource, ...]] = (
-    *_CORE,
-    *_WORKLOADS,
-    *_REVIEWS,
-    *_RBAC,
-    *_NETWORK,
-    *_STORAGE,
-    *_DEVICES,
-    *_ADMISSION,
-    *_OTHERS,
-)
+RESOURCES: Final = tuple(_resources(_TABLE))
 """Every built-in resource; within a group and version in the order of discovery."""
+
+GROUPS: Final = tuple(
+    (group, tuple(dict.fromkeys(r.version for r in RESOURCES if r.group == group)))
+    for group in dict.fromkeys(resource.group for resource in RESOURCES)
+    if group
+)
+"""The named groups in the order of discovery, each with its versions, the preferred one first."""

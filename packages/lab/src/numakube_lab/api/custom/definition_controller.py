@@ -15,13 +15,13 @@ from numakube_lab.api.custom.custom_rules import CustomRules
 from numakube_lab.api.custom.definitions import (
     CLEANUP_FINALIZER,
     SHELF,
+    accept_names,
     is_terminating,
     is_true,
     storage_version,
     versions,
     with_conditions,
 )
-from numakube_lab.api.custom.naming import accept_names
 from numakube_lab.api.handling.object_meta import timestamp, with_metadata
 from numakube_lab.api.store.store import ChangeType
 from numakube_lab.kinds import GVK

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
-from numakube_lab.api.access.authorization import action_of, denied
-from numakube_lab.api.access.impersonation import acting_user
+from numakube_lab.api.access.authorization import acting_user, action_of, denied
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
 from numakube_lab.api.handling.rendering import refusal_reply
 from numakube_lab.api.server import router

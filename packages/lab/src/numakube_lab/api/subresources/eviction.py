@@ -9,8 +9,7 @@ from numakube_lab.api.handling.body_decoding import decode_object
 from numakube_lab.api.handling.object_meta import in_namespace, metadata_of, timestamp
 from numakube_lab.api.handling.rendering import document_reply
 from numakube_lab.api.store.store import Key
-from numakube_lab.api.subresources.pod_binding import success_status
-from numakube_lab.api.subresources.pod_conditions import with_condition
+from numakube_lab.api.subresources.pod_binding import success_status, with_condition
 from numakube_lab.api.verbs.deleting import check_preconditions, delete_object
 from numakube_lab.api.wire.refusals import Refusal, bad_request, failed, forbidden, not_found
 from numakube_lab.api.wire.request_options import DeleteOptions, delete_options, write_options

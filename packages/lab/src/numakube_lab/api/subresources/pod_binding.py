@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING
 
 from numakube.api.field_errors import FieldError, aggregate, not_supported, required
 from numakube_lab.api.handling.body_decoding import decode_object
-from numakube_lab.api.handling.object_meta import in_namespace, metadata_of, with_metadata
+from numakube_lab.api.handling.object_meta import (
+    in_namespace,
+    metadata_of,
+    timestamp,
+    with_metadata,
+)
 from numakube_lab.api.handling.rendering import document_reply
-from numakube_lab.api.store.store import Key
-from numakube_lab.api.subresources.pod_conditions import with_condition
+from numakube_lab.api.store.store import Key, Stored
 from numakube_lab.api.verbs.updating import precondition_failed
 from numakube_lab.api.wire.refusals import bad_request, conflict, failed, not_found
 from numakube_lab.api.wire.request_options import write_options
-from numakube_lab.kinds import GVK
+from numakube_lab.kinds import GVK, Json
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from numakube_lab.api.handling.call import Call, Reply
     from numakube_lab.api.handling.state import State
-    from numakube_lab.api.store.store import Stored
-    from numakube_lab.kinds import Json
 
 _BINDING = GVK("", "v1", "Binding")
 
@@ -101,3 +105,23 @@ def _unassignable(pod: Json) -> str:
     if spec.get("schedulingGates"):
         return f"pod {name} has non-empty .spec.schedulingGates"
     return ""
+
+
+def with_condition(pod: Json, condition: Json, now: datetime) -> Json:
+    """Return *pod* with *condition* set; its time changes only if its status does."""
+    status = dict(pod.get("status") or {})
+    conditions = [dict(item) for item in status.get("conditions") or ()]
+    for index, item in enumerate(conditions):
+        if item["type"] == condition["type"]:
+            same = item.get("status") == condition["status"]
+            since = item.get("lastTransitionTime") if same else timestamp(now)
+            conditions[index] = {
+                "lastProbeTime": None,
+                "lastTransitionTime": since,
+                **condition,
+            }
+            break
+    else:
+        fresh = {"lastProbeTime": None, "lastTransitionTime": timestamp(now)}
+        conditions.append({**fresh, **condition})
+    return {**pod, "status": {**status, "conditions": conditions}}

@@ -19,8 +19,8 @@ from numakube.cli.shared.log_options import configure_logs, log_options
 from numakube.cli.shared.machine_argument import MachineParameter, load_machine, read_bytes
 from numakube.errors import ConfigError
 from numakube_lab.cli.lab import background
+from numakube_lab.cli.lab.background import Progress
 from numakube_lab.cli.lab.options import name_option, run_dir
-from numakube_lab.cli.lab.progress import Progress
 from numakube_lab.nodes.node_addresses import MAX_NODES
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _plans(
     from numakube.kubelet.option_words import parse_kubelet_options
     from numakube.kubelet.versions import DEFAULT
     from numakube_lab.cluster import uniform_plans
-    from numakube_lab.dumps.dumped_machines import plans_of
+    from numakube_lab.dumps.dump import plans_of
 
     if dump is not None:
         return plans_of(dump, parse_kubelet_options(kubelet), kubernetes=kubernetes)

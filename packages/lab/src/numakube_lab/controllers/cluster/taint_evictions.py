@@ -16,8 +16,7 @@ from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
 from numakube_lab.controllers.common.controller_actions import NOTHING, Delete, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
-from numakube_lab.controllers.common.placement import NO_EXECUTE
-from numakube_lab.controllers.common.pod_states import is_terminating, time_of
+from numakube_lab.controllers.common.pod_states import NO_EXECUTE, is_terminating, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from numakube.api.codec import convert
 from numakube.api.placement_rules import NAME_FIELD
 from numakube.api.pod import Pod
 from numakube_lab.controllers.common.owner_references import owner_document
-from numakube_lab.controllers.common.placement import (
+from numakube_lab.controllers.common.pod_states import (
     NO_EXECUTE,
     is_wanted_node,
     named_nodes,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
-    from numakube_lab.controllers.workloads.workload_conditions import Conditions
+    from numakube_lab.controllers.workloads.deployment_status import Conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.values.times import format_time
 from numakube_lab.controllers.common.pod_states import time_of
-from numakube_lab.controllers.workloads.workload_conditions import (
-    find_condition,
-    with_condition,
-    without_condition,
+from numakube_lab.controllers.types.workload_types import (
+    Condition,
+    Deployment,
+    DeploymentStatus,
+    ReplicaSet,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from numakube_lab.controllers.types.workload_types import (
-        Deployment,
-        DeploymentStatus,
-        ReplicaSet,
-    )
-    from numakube_lab.controllers.workloads.workload_conditions import Conditions
+    from collections.abc import Iterable, Sequence
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
@@ -180,3 +174,47 @@ def _is_better(old: DeploymentStatus, new: DeploymentStatus) -> bool:
 
 def _with(status: DeploymentStatus, conditions: Conditions) -> DeploymentStatus:
     return msgspec.structs.replace(status, conditions=conditions)
+
+
+Conditions = tuple[Condition, ...]
+
+
+def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """Return the condition of this type."""
+    return next((one for one in conditions if one.type == kind), None)
+
+
+def without_condition(conditions: Conditions, kind: str) -> Conditions:
+    """Return the conditions less the one of this type."""
+    return tuple(one for one in conditions if one.type != kind)
+
+
+def with_condition(
+    conditions: Conditions,
+    kind: str,
+    status: str,
+    reason: str,
+    message: str,
+    *,
+    now: datetime,
+    renew: bool = False,
+) -> Conditions:
+    """Return *conditions* with one set.
+
+    A condition that says the same as before stays as it is, unless it is to be renewed: its update
+    time then tells that it was found true again.
+    """
+    current = find_condition(conditions, kind)
+    if current and (current.status, current.reason) == (status, reason) and not renew:
+        return conditions
+    moment = format_time(now)
+    since = current.last_transition_time if current and current.status == status else moment
+    new = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        last_update_time=moment,
+        last_transition_time=since,
+    )
+    return (*without_condition(conditions, kind), new)

@@ -29,7 +29,7 @@ from numakube_lab.controllers.common.controller_actions import (
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.owner_references import owner_document, owner_key
 from numakube_lab.controllers.common.pod_states import is_ready, time_of
-from numakube_lab.controllers.types.job_types import JOBS, Job, JobCondition, JobStatus
+from numakube_lab.controllers.types.workload_types import JOBS, Job, JobCondition, JobStatus
 from numakube_lab.controllers.workloads.downscaling import choose_victims
 from numakube_lab.controllers.workloads.job_counts import (
     COMPLETION_INDEX,

@@ -16,13 +16,13 @@ from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.controller_actions import Change
 from numakube_lab.controllers.common.pod_states import is_active, is_terminating, phase_of
-from numakube_lab.controllers.types.job_types import UncountedPods
+from numakube_lab.controllers.types.workload_types import UncountedPods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.api.pod import Pod
-    from numakube_lab.controllers.types.job_types import Job
+    from numakube_lab.controllers.types.workload_types import Job
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

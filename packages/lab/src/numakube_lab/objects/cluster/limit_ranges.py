@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import aggregate
+from numakube.api.resource_requirements import round_to_milli
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import is_pod_level
 from numakube_lab.objects.checks.cluster_view import Refused
+from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.pod.pod_resources import Amounts, amounts_of, sum_containers
 
 if TYPE_CHECKING:
@@ -16,8 +18,26 @@ if TYPE_CHECKING:
     from numakube_lab.kinds import Json
     from numakube_lab.objects.checks.cluster_view import ClusterView
 
+_SIDES: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _LISTS: Final = (("containers", "container"), ("initContainers", "init container"))
+
+
+def _default_range(limit_range: Json) -> None:
+    for limit in (limit_range.get("spec") or {}).get("limits") or []:
+        if limit.get("type") == "Container":
+            defaults = (limit.get("max") or {}) | (limit.get("default") or {})
+            requests = (limit.get("min") or {}) | defaults | (limit.get("defaultRequest") or {})
+            for field, amounts in (("default", defaults), ("defaultRequest", requests)):
+                if amounts:
+                    limit[field] = amounts
+        for side in _SIDES:
+            round_to_milli(limit.get(side))
+
+
+LIMIT_RANGE: Final = KindRules(
+    own_metadata_change=False, default=_default_range, rechecks_name=True
+)
 
 
 def set_limits(pod: Json, view: ClusterView) -> Refused | None:

@@ -1,10 +1,12 @@
-"""Namespaces."""
+"""Namespaces, and the ResourceQuotas in them, which the lab stores and does not enforce."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api import resource_names as resources
 from numakube.api.field_errors import FieldError, invalid, invalids
+from numakube.api.resource_requirements import round_to_milli
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
 from numakube_lab.schema.metadata_checks import validate_finalizer_name
@@ -94,4 +96,37 @@ NAMESPACE: Final = KindRules(
     check=_check,
     whole_first=True,
     rechecks_name=True,
+)
+
+
+def _default_quota(quota: Json) -> None:
+    round_to_milli((quota.get("spec") or {}).get("hard"))
+    for field in ("hard", "used"):
+        round_to_milli((quota.get("status") or {}).get(field))
+
+
+def _check_quota(quota: Json) -> list[FieldError]:
+    return _check_amounts((quota.get("spec") or {}).get("hard"), "spec.hard")
+
+
+def _check_amounts(amounts: Json | None, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for name, text in sorted((amounts or {}).items()):
+        place = f"{path}[{name}]"
+        errors += resources.validate_quota_resource_name(name, place)
+        errors += resources.validate_amount(name, text, place)
+    return errors
+
+
+def _check_quota_status(new: Json, old: Json) -> list[FieldError]:
+    del old
+    status = new.get("status") or {}
+    errors = _check_amounts(status.get("hard"), "status.hard")
+    return errors + _check_amounts(status.get("used"), "status.used")
+
+
+RESOURCE_QUOTA: Final = KindRules(
+    parts={"status": PartRules(check=_check_quota_status)},
+    default=_default_quota,
+    check=_check_quota,
 )

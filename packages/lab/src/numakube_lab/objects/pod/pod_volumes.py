@@ -1,4 +1,7 @@
-"""Volumes of pods: their names, their one source each, and the files projected into them."""
+"""Volumes of pods: their names, their one source each, the files in them, and their mounts.
+
+Block devices are checked by their types alone.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from numakube.api.field_errors import (
     forbidden,
     invalid,
     invalids,
+    not_found,
     not_supported,
     required,
 )
 from numakube.values import names
 from numakube.values.gotext import go_quote
-from numakube_lab.objects.checks.file_paths import validate_mode, validate_not_reserved
 from numakube_lab.objects.pod import volume_sources as sources
 from numakube_lab.objects.pod.container_environment import (
     VOLUME_FIELDS,
@@ -23,14 +26,20 @@ from numakube_lab.objects.pod.container_environment import (
     validate_resource_ref,
 )
 from numakube_lab.objects.pod.volume_claim_specs import validate_claim_template
+from numakube_lab.objects.pod.volume_sources import (
+    validate_descending,
+    validate_mode,
+    validate_not_reserved,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numakube_lab.kinds import Json
     from numakube_lab.objects.pod.volume_sources import SourceCheck
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 _TEN_MINUTES: Final = 600
 _SAME_PATH: Final = "conflicting duplicate paths"
 
@@ -211,3 +220,49 @@ _POD_SOURCES: Final[dict[str, SourceCheck]] = {
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,
 }
+
+
+def validate_mounts(container: Json, volumes: Mapping[str, Json], path: str) -> list[FieldError]:
+    """Check the mounts of a container against the good volumes of its pod."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, mount in enumerate(container.get("volumeMounts") or []):
+        place = f"{path}[{index}]"
+        name, target = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            errors.append(required(f"{place}.name"))
+        if name not in volumes:
+            errors.append(not_found(f"{place}.name", name))
+        if not target:
+            errors.append(required(f"{place}.mountPath"))
+        if target in seen:
+            errors.append(invalid(f"{place}.mountPath", target, "must be unique"))
+        seen.add(target)
+        errors += _validate_sub_paths(mount, place, path)
+        errors += _validate_propagation(mount.get("mountPropagation"), container, path)
+    return errors
+
+
+def _validate_sub_paths(mount: Json, place: str, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    plain, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+    if plain:
+        errors += validate_descending(plain, f"{path}.subPath")
+    if expression:
+        if plain:
+            detail = "subPathExpr and subPath are mutually exclusive"
+            errors.append(invalid(f"{place}.subPathExpr", expression, detail))
+        errors += validate_descending(expression, f"{path}.subPathExpr")
+    return errors
+
+
+def _validate_propagation(mode: str | None, container: Json, path: str) -> list[FieldError]:
+    if mode is None:
+        return []
+    place = f"{path}.mountPropagation"
+    errors = [] if mode in _PROPAGATIONS else [not_supported(place, mode, _PROPAGATIONS)]
+    privileged = (container.get("securityContext") or {}).get("privileged")
+    if mode == "Bidirectional" and not privileged:
+        rule = "Bidirectional mount propagation is available only to privileged containers"
+        errors.append(forbidden(place, rule))
+    return errors

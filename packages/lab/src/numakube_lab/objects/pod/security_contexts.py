@@ -16,7 +16,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.values import names
-from numakube_lab.objects.checks.file_paths import validate_descending
+from numakube_lab.objects.pod.volume_sources import validate_descending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where the data of a volume comes from: the sources of pods' volumes and of persistent volumes.
+"""Where the data of a volume comes from, and the paths of files in it.
 
 A volume has exactly one source. Those of storage systems that Kubernetes itself no longer attaches
 (GCE, AWS, Ceph, ...) are checked by their types alone.
@@ -20,11 +20,6 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube.values.quantity import parse_quantity
-from numakube_lab.objects.checks.file_paths import (
-    validate_mode,
-    validate_no_backsteps,
-    validate_not_reserved,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +40,8 @@ _HOST_PATH_TYPES: Final = (
     "Socket",
 )
 _MAX_DRIVER_NAME: Final = 63
+_MAX_MODE: Final = 0o777
+_MODE_WRONG: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
 def validate_one_source(
@@ -159,3 +156,32 @@ def validate_persistent_csi(source: Json, path: str) -> list[FieldError]:
     """Check the CSI volume behind a persistent volume."""
     errors = validate_driver_name(source.get("driver") or "", f"{path}.driver")
     return errors + needs("volumeHandle")(source, path)
+
+
+def validate_no_backsteps(path_text: str, path: str) -> list[FieldError]:
+    """Refuse ``..`` as a part of a path."""
+    if ".." not in path_text.split("/"):
+        return []
+    return [invalid(path, path_text, "must not contain '..'")]
+
+
+def validate_descending(path_text: str, path: str) -> list[FieldError]:
+    """Check that a path is relative and stays below its start."""
+    absolute = path_text.startswith("/")
+    errors = [invalid(path, path_text, "must be a relative path")] if absolute else []
+    return errors + validate_no_backsteps(path_text, path)
+
+
+def validate_not_reserved(path_text: str, path: str) -> list[FieldError]:
+    """Check a path in a volume whose files starting with ``..`` belong to the kubelet."""
+    errors = validate_descending(path_text, path)
+    if path_text.startswith("..") and not path_text.startswith("../"):
+        errors.append(invalid(path, path_text, "must not start with '..'"))
+    return errors
+
+
+def validate_mode(mode: int | None, path: str) -> list[FieldError]:
+    """Check the permission bits of a file."""
+    if mode is None or 0 <= mode <= _MAX_MODE:
+        return []
+    return [invalid(path, mode, _MODE_WRONG)]

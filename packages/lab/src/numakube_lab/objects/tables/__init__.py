@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.tables import (
     cluster_columns,
-    network_columns,
     pod_columns,
-    policy_columns,
-    storage_columns,
+    resource_columns,
     workload_columns,
 )
 from numakube_lab.objects.tables.table_columns import (
@@ -51,12 +49,12 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("", "Event"): cluster_columns.CORE_EVENT,
     ("", "Namespace"): cluster_columns.NAMESPACE,
     ("", "Node"): cluster_columns.NODE,
-    ("", "PersistentVolume"): storage_columns.PERSISTENT_VOLUME,
-    ("", "PersistentVolumeClaim"): storage_columns.PERSISTENT_VOLUME_CLAIM,
+    ("", "PersistentVolume"): resource_columns.PERSISTENT_VOLUME,
+    ("", "PersistentVolumeClaim"): resource_columns.PERSISTENT_VOLUME_CLAIM,
     ("", "Pod"): pod_columns.POD,
     ("", "ResourceQuota"): cluster_columns.RESOURCE_QUOTA,
     ("", "Secret"): cluster_columns.SECRET,
-    ("", "Service"): network_columns.SERVICE,
+    ("", "Service"): resource_columns.SERVICE,
     ("", "ServiceAccount"): cluster_columns.AGED,
     ("apps", "DaemonSet"): workload_columns.DAEMON_SET,
     ("apps", "Deployment"): workload_columns.DEPLOYMENT,
@@ -65,18 +63,18 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("batch", "Job"): workload_columns.JOB,
     ("coordination.k8s.io", "Lease"): cluster_columns.LEASE,
     ("events.k8s.io", "Event"): cluster_columns.NEW_EVENT,
-    ("networking.k8s.io", "NetworkPolicy"): network_columns.NETWORK_POLICY,
+    ("networking.k8s.io", "NetworkPolicy"): resource_columns.NETWORK_POLICY,
     ("node.k8s.io", "RuntimeClass"): cluster_columns.RUNTIME_CLASS,
-    ("policy", "PodDisruptionBudget"): policy_columns.DISRUPTION_BUDGET,
-    (_RBAC, "ClusterRoleBinding"): policy_columns.ROLE_BINDING,
-    (_RBAC, "RoleBinding"): policy_columns.ROLE_BINDING,
+    ("policy", "PodDisruptionBudget"): resource_columns.DISRUPTION_BUDGET,
+    (_RBAC, "ClusterRoleBinding"): resource_columns.ROLE_BINDING,
+    (_RBAC, "RoleBinding"): resource_columns.ROLE_BINDING,
     (_DEVICES, "DeviceClass"): cluster_columns.AGED,
-    (_DEVICES, "ResourceClaim"): policy_columns.RESOURCE_CLAIM,
+    (_DEVICES, "ResourceClaim"): resource_columns.RESOURCE_CLAIM,
     (_DEVICES, "ResourceClaimTemplate"): cluster_columns.AGED,
-    (_DEVICES, "ResourceSlice"): policy_columns.RESOURCE_SLICE,
+    (_DEVICES, "ResourceSlice"): resource_columns.RESOURCE_SLICE,
     ("scheduling.k8s.io", "PriorityClass"): cluster_columns.PRIORITY_CLASS,
     ("scheduling.k8s.io", "Workload"): cluster_columns.AGED,
-    ("storage.k8s.io", "StorageClass"): storage_columns.STORAGE_CLASS,
+    ("storage.k8s.io", "StorageClass"): resource_columns.STORAGE_CLASS,
 }
 
 

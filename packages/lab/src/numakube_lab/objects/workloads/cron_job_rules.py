@@ -1,13 +1,18 @@
-"""CronJobs. No controller in the lab starts their jobs."""
+"""CronJobs, and whether their schedules can be parsed. No controller in the lab starts their jobs.
+
+Schedules follow the standard parser of github.com/robfig/cron/v3, which kube-apiserver uses: five
+fields, names of months and days, ``@daily`` and the like, ``@every 1h30m``.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, invalid, not_supported, required
+from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules
 from numakube_lab.objects.checks.numbers import not_negative
-from numakube_lab.objects.workloads.cron_schedules import schedule_problem
 from numakube_lab.objects.workloads.job_rules import (
     default_job_spec,
     job_spec_warnings,
@@ -22,6 +27,43 @@ _POLICIES: Final = ("Allow", "Forbid", "Replace")
 # Eleven of the 63 characters of a job's name are for the time.
 _MAX_NAME: Final = 52
 _NO_ZONE_HERE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS: Final[tuple[tuple[int, int, dict[str, int]], ...]] = (
+    (0, 59, {}),
+    (0, 23, {}),
+    (1, 31, {}),
+    (1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
+    (0, 6, {name: number for number, name in enumerate(_DAYS)}),
+)
+_DESCRIPTORS: Final = frozenset(
+    {
+        "@yearly",
+        "@annually",
+        "@monthly",
+        "@weekly",
+        "@daily",
+        "@midnight",
+        "@hourly",
+    }
+)
+_match_duration: Final = re.compile(
+    r"[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+"
+).fullmatch
+_match_integer: Final = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
 def _default(cron_job: Json) -> None:
@@ -62,7 +104,7 @@ def _check_create(cron_job: Json) -> list[FieldError]:
 def _check_schedule(schedule: str, path: str) -> list[FieldError]:
     if not schedule:
         return [required(path)]
-    wrong = schedule_problem(schedule)
+    wrong = _schedule_problem(schedule)
     errors = [invalid(path, schedule, wrong)] if wrong else []
     if "TZ" in schedule:
         errors.append(invalid(path, schedule, _NO_ZONE_HERE))
@@ -85,6 +127,88 @@ def _warn(cron_job: Json, old: Json | None) -> list[str]:
         return warn_of_name(cron_job) + job_spec_warnings(job, "spec.jobTemplate.spec")
     same = cron_job["metadata"].get("generation") == old["metadata"].get("generation")
     return [] if same else job_spec_warnings(job, "spec.jobTemplate.spec")
+
+
+class _Unparsable(Exception):
+    """The reason why a schedule cannot be parsed."""
+
+
+def _schedule_problem(schedule: str) -> str:
+    """Return why *schedule* cannot be parsed; an empty text if it can."""
+    try:
+        _parse(schedule)
+    except _Unparsable as reason:
+        return str(reason)
+    return ""
+
+
+def _parse(schedule: str) -> None:
+    if schedule.startswith(("TZ=", "CRON_TZ=")):
+        schedule = schedule.partition(" ")[2].strip()
+    if schedule.startswith("@"):
+        return _parse_descriptor(schedule)
+    fields = schedule.split()
+    if len(fields) != len(_FIELDS):
+        shown = " ".join(fields)
+        raise _Unparsable(f"expected exactly 5 fields, found {len(fields)}: [{shown}]")
+    for field, bounds in zip(fields, _FIELDS, strict=True):
+        for part in filter(None, field.split(",")):
+            _parse_range(part, *bounds)
+    return None
+
+
+def _parse_descriptor(text: str) -> None:
+    if text in _DESCRIPTORS:
+        return
+    if not text.startswith("@every "):
+        raise _Unparsable(f"unrecognized descriptor: {text}")
+    duration = text.removeprefix("@every ")
+    if not _match_duration(duration):
+        why = f"time: invalid duration {go_quote(duration)}"
+        raise _Unparsable(f"failed to parse duration {text}: {why}")
+
+
+def _parse_range(text: str, low: int, high: int, names: dict[str, int]) -> None:
+    spread, *steps = text.split("/")
+    ends = spread.split("-")
+    if ends[0] in {"*", "?"}:
+        start, end = low, high
+    else:
+        start = _number(ends[0], names)
+        if len(ends) > 2:
+            raise _Unparsable(f"too many hyphens: {text}")
+        end = _number(ends[1], names) if len(ends) == 2 else start
+    if len(steps) > 1:
+        raise _Unparsable(f"too many slashes: {text}")
+    step = _number(steps[0], {}) if steps else 1
+    if steps and len(ends) == 1:
+        end = high
+    _check_bounds(text, (start, end, step), (low, high))
+
+
+def _check_bounds(text: str, spread: tuple[int, int, int], bounds: tuple[int, int]) -> None:
+    start, end, step = spread
+    low, high = bounds
+    if start < low:
+        raise _Unparsable(f"beginning of range ({start}) below minimum ({low}): {text}")
+    if end > high:
+        raise _Unparsable(f"end of range ({end}) above maximum ({high}): {text}")
+    if start > end:
+        raise _Unparsable(f"beginning of range ({start}) beyond end of range ({end}): {text}")
+    if step == 0:
+        raise _Unparsable(f"step of range should be a positive number: {text}")
+
+
+def _number(text: str, names: dict[str, int]) -> int:
+    if text.lower() in names:
+        return names[text.lower()]
+    if not _match_integer(text):
+        why = f"strconv.Atoi: parsing {go_quote(text)}: invalid syntax"
+        raise _Unparsable(f"failed to parse int from {text}: {why}")
+    number = int(text)
+    if number < 0:
+        raise _Unparsable(f"negative number ({number}) not allowed: {text}")
+    return number
 
 
 CRON_JOB: Final = KindRules(

@@ -1,4 +1,4 @@
-"""Namespaces that are deleted: their content goes first, the pods before everything else.
+"""Namespaces: their service account ``default``, and their deletion, pods before everything else.
 
 The server marks the namespace and refuses new content; the finalizer ``kubernetes`` keeps it until
 this controller has found it empty.
@@ -12,12 +12,14 @@ import msgspec
 import structlog
 
 from numakube.errors import ApiError, Conflict, NotFound
-from numakube.kube.catalog import PODS
+from numakube.kube.catalog import PODS, SERVICE_ACCOUNTS
 from numakube.kube.connection.transport import JSON
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.request_parts import write_request
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
+from numakube_lab.controllers.common.controller_actions import NOTHING, Create, Plan
+from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata, Namespace
 
 if TYPE_CHECKING:
@@ -122,3 +124,37 @@ def _is_ours(namespace: Namespace) -> bool:
     """Tell whether *namespace* is being deleted and waits for this controller."""
     going = namespace.metadata.deletion_timestamp is not None
     return going and FINALIZER in namespace.spec.finalizers
+
+
+ACCOUNTS = SERVICE_ACCOUNTS.decoded_as(Metadata)
+DEFAULT = "default"
+
+
+class ServiceAccounts(Controller):
+    """Gives every namespace its default service account, and gives it back if it is deleted."""
+
+    name: ClassVar[str] = "serviceaccount-controller"
+
+    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+        super().__init__(cluster, recorder=recorder)
+        self._namespaces = cluster.mirror(NAMESPACES)
+        self._accounts = cluster.mirror(ACCOUNTS)
+
+    def watch(self) -> None:
+        """Look at namespaces when they, or their service accounts, change."""
+        self.follow(self._namespaces)
+        self.follow(self._accounts, lambda each: (ObjectKey("", each.metadata.namespace),))
+
+    def plan(self, key: ObjectKey) -> Plan:
+        """Decide about one namespace."""
+        namespace = self._namespaces.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp is not None:
+            return NOTHING
+        if self._accounts.get(ObjectKey(key.name, DEFAULT)) is not None:
+            return NOTHING
+        document = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": DEFAULT, "namespace": key.name},
+        }
+        return Plan((Create(resource=ACCOUNTS, document=document),))

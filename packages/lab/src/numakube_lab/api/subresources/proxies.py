@@ -1,7 +1,8 @@
-"""``/proxy`` of pods: requests are passed on to pods that really run and serve something.
+"""``/proxy`` of pods that really run and serve something, and of nodes.
 
-As on a real server the name in the path may have a scheme before it and a port after it, which is
-a number or the name of a port, and the sender's ``Authorization`` stays here.
+As on a real server the name of a pod in the path may have a scheme before it and a port after it,
+which is a number or the name of a port, and the sender's ``Authorization`` stays here. Nodes show
+``/configz``, the configuration that the kubelet runs with, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
+import msgspec
 from yarl import URL
 
-from numakube_lab.api.handling.call import Awaited, Reply
+from numakube.api.kubelet_config import with_defaults
+from numakube_lab.api.handling.call import Awaited, Call, Reply
+from numakube_lab.api.subresources.pod_logs import refuse_streaming
 from numakube_lab.api.wire.refusals import Refusal, bad_request, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube_lab.api.handling.call import Call
     from numakube_lab.api.handling.state import State
     from numakube_lab.kinds import Json
 
@@ -98,3 +101,20 @@ def _ports(pod: Json) -> Iterator[tuple[str, int]]:
     for container in pod["spec"]["containers"]:
         for port in container.get("ports") or ():
             yield str(port.get("name", "")), int(port["containerPort"])
+
+
+_JSON: Final = "application/json"
+
+
+def node_proxy(state: State, call: Call) -> Reply:
+    """Answer a request to a node's kubelet."""
+    if call.info.verb != "get" or call.info.rest != ("configz",):
+        return refuse_streaming(state, call)
+    if state.find(call.resource, "", call.info.name) is None:
+        raise not_found("", "nodes", call.info.name)
+    for source in state.kubelet_configs:
+        config = source(call.info.name)
+        if config is not None:
+            body = msgspec.json.encode({"kubeletconfig": with_defaults(config)})
+            return Reply(200, body, _JSON)
+    return refuse_streaming(state, call)

@@ -1,0 +1,311 @@
+"""The tables of services, storage, devices, role bindings and disruption budgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube_lab.objects.checks.selector_checks import format_labels, format_selector
+from numakube_lab.objects.tables.table_columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Column,
+    Table,
+    age_of,
+    name_of,
+    number,
+    wide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numakube_lab.kinds import Json, JsonValue
+
+
+def _role_binding(obj: Json, now: datetime) -> list[JsonValue]:
+    role, subjects = obj["roleRef"], obj.get("subjects") or []
+    return [
+        name_of(obj),
+        f"{role.get('kind') or ''}/{role.get('name') or ''}",
+        age_of(obj, now),
+        *(_subjects(subjects, kind) for kind in ("User", "Group")),
+        _accounts(subjects),
+    ]
+
+
+def _subjects(subjects: list[Json], kind: str) -> str:
+    return ", ".join(subject["name"] for subject in subjects if subject["kind"] == kind)
+
+
+def _accounts(subjects: list[Json]) -> str:
+    return ", ".join(
+        f"{subject.get('namespace') or ''}/{subject['name']}"
+        for subject in subjects
+        if subject["kind"] == "ServiceAccount"
+    )
+
+
+ROLE_BINDING: Final = Table(
+    (
+        NAME,
+        Column("Role", "Role that is granted."),
+        AGE,
+        wide("Users", "Users who get the role."),
+        wide("Groups", "Groups that get the role."),
+        wide("ServiceAccounts", "Service accounts that get the role."),
+    ),
+    _role_binding,
+)
+
+
+def _resource_claim(obj: Json, now: datetime) -> list[JsonValue]:
+    status = obj.get("status") or {}
+    deleted = bool(obj["metadata"].get("deletionTimestamp"))
+    states = ["deleted"] if deleted else []
+    if status.get("allocation") is not None:
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not deleted:
+        states.append("pending")
+    return [name_of(obj), ",".join(states), age_of(obj, now)]
+
+
+RESOURCE_CLAIM: Final = Table(
+    (NAME, Column("State", "Whether devices were allocated and for pods."), AGE), _resource_claim
+)
+
+
+def _resource_slice(obj: Json, now: datetime) -> list[JsonValue]:
+    spec = obj.get("spec") or {}
+    return [
+        name_of(obj),
+        spec.get("nodeName") or "",
+        spec.get("driver") or "",
+        (spec.get("pool") or {}).get("name") or "",
+        age_of(obj, now),
+    ]
+
+
+RESOURCE_SLICE: Final = Table(
+    (
+        NAME,
+        Column("Node", "Node that has the devices."),
+        Column("Driver", "Driver of the devices."),
+        Column("Pool", "Pool that the devices belong to."),
+        AGE,
+    ),
+    _resource_slice,
+)
+
+
+def _budget(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    bounds = [spec.get(field) for field in ("minAvailable", "maxUnavailable")]
+    return [
+        name_of(obj),
+        *("N/A" if bound is None else str(bound) for bound in bounds),
+        status.get("disruptionsAllowed") or 0,
+        age_of(obj, now),
+    ]
+
+
+DISRUPTION_BUDGET: Final = Table(
+    (
+        NAME,
+        Column("Min Available", "How many pods must stay available."),
+        Column("Max Unavailable", "How many pods may be unavailable."),
+        number("Allowed Disruptions", "How many pods may be disrupted now."),
+        AGE,
+    ),
+    _budget,
+)
+
+
+def _service(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return [
+        name_of(obj),
+        spec.get("type") or "",
+        next(iter(spec.get("clusterIPs") or []), NONE),
+        _external_addresses(spec, status),
+        ",".join(map(_service_port, spec.get("ports") or [])) or NONE,
+        age_of(obj, now),
+        format_labels(spec.get("selector")),
+    ]
+
+
+def _external_addresses(spec: Json, status: Json) -> str:
+    own = spec.get("externalIPs") or []
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(own) or NONE
+        case "LoadBalancer":
+            return ",".join(filter(None, (_balancer_addresses(status), *own))) or "<pending>"
+        case "ExternalName":
+            return spec.get("externalName") or ""
+        case _:
+            return "<unknown>"
+
+
+def _balancer_addresses(status: Json) -> str:
+    entries = (status.get("loadBalancer") or {}).get("ingress") or []
+    found = {entry.get("ip") or entry.get("hostname") or "" for entry in entries}
+    return ",".join(sorted(found - {""}))
+
+
+def _service_port(port: Json) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port['port']}{node_port}/{port.get('protocol') or ''}"
+
+
+SERVICE: Final = Table(
+    (
+        NAME,
+        Column("Type", "How the service is reached."),
+        Column("Cluster-IP", "Address within the cluster."),
+        Column("External-IP", "Addresses that are reachable from outside."),
+        Column("Port(s)", "Ports, with the ports on nodes after a colon."),
+        AGE,
+        wide("Selector", "Labels of the pods behind the service."),
+    ),
+    _service,
+)
+
+
+def _network_policy(obj: Json, now: datetime) -> list[JsonValue]:
+    selector = (obj.get("spec") or {}).get("podSelector")
+    return [name_of(obj), format_selector(selector), age_of(obj, now)]
+
+
+NETWORK_POLICY: Final = Table(
+    (NAME, Column("Pod-Selector", "Labels of the pods that the policy is for."), AGE),
+    _network_policy,
+)
+
+
+_MODES: Final = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_ANNOTATIONS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def _shown_modes(modes: Sequence[str] | None) -> str:
+    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
+
+
+def _class_of(obj: Json, spec: Json) -> str:
+    return spec.get("storageClassName") or ""
+
+
+def _phase(obj: Json) -> str:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return (obj.get("status") or {}).get("phase") or ""
+
+
+def _or_unset(value: str | None) -> str:
+    return UNSET if value is None else value
+
+
+def _volume(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    claim = spec.get("claimRef")
+    shown_claim = f"{claim.get('namespace') or ''}/{claim.get('name') or ''}" if claim else ""
+    return [
+        name_of(obj),
+        (spec.get("capacity") or {}).get("storage") or "0",
+        _shown_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy") or "",
+        _phase(obj),
+        shown_claim,
+        _class_of(obj, spec),
+        _or_unset(spec.get("volumeAttributesClassName")),
+        status.get("reason") or "",
+        age_of(obj, now),
+        _or_unset(spec.get("volumeMode")),
+    ]
+
+
+PERSISTENT_VOLUME: Final = Table(
+    (
+        NAME,
+        Column("Capacity", "Size of the volume."),
+        Column("Access Modes", "Ways in which the volume can be mounted."),
+        Column("Reclaim Policy", "What becomes of the volume after its claim."),
+        Column("Status", "Whether the volume is free, bound or done with."),
+        Column("Claim", "Claim that the volume is bound to."),
+        Column("StorageClass", "Class of the volume."),
+        Column("VolumeAttributesClass", "Class of the volume's attributes."),
+        Column("Reason", "Why the volume failed, in one word."),
+        AGE,
+        wide("VolumeMode", "Whether there is a filesystem on the volume."),
+    ),
+    _volume,
+)
+
+
+def _claim(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    bound = bool(spec.get("volumeName"))
+    return [
+        name_of(obj),
+        _phase(obj),
+        spec.get("volumeName") or "",
+        ((status.get("capacity") or {}).get("storage") or "0") if bound else "",
+        _shown_modes(status.get("accessModes")) if bound else "",
+        _class_of(obj, spec),
+        _or_unset(spec.get("volumeAttributesClassName")),
+        age_of(obj, now),
+        _or_unset(spec.get("volumeMode")),
+    ]
+
+
+PERSISTENT_VOLUME_CLAIM: Final = Table(
+    (
+        NAME,
+        Column("Status", "Whether the claim is bound."),
+        Column("Volume", "Volume that the claim is bound to."),
+        Column("Capacity", "Size of the volume."),
+        Column("Access Modes", "Ways in which the volume can be mounted."),
+        Column("StorageClass", "Class of the volume."),
+        Column("VolumeAttributesClass", "Class of the volume's attributes."),
+        AGE,
+        wide("VolumeMode", "Whether there is a filesystem on the volume."),
+    ),
+    _claim,
+)
+
+
+def _storage_class(obj: Json, now: datetime) -> list[JsonValue]:
+    annotations = obj["metadata"].get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_ANNOTATIONS)
+    return [
+        name_of(obj) + (" (default)" if is_default else ""),
+        obj.get("provisioner") or "",
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age_of(obj, now),
+    ]
+
+
+STORAGE_CLASS: Final = Table(
+    (
+        NAME,
+        Column("Provisioner", "Who makes the volumes."),
+        Column("ReclaimPolicy", "What becomes of a volume after its claim."),
+        Column("VolumeBindingMode", "When volumes are bound to claims."),
+        Column("AllowVolumeExpansion", "Whether volumes can grow."),
+        AGE,
+    ),
+    _storage_class,
+)
