@@ -17,7 +17,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.event_correlation import Correlator, Occurrence
-from numakube.kube.event_recorder import MOST_HELD, EventRecorder, reference_to
+from numakube.kube.event_recorder import MOST_HELD, MOST_HELD_SECONDS, EventRecorder, reference_to
 from numakube.kube.testing import ScriptedServer, status_document
 from numakube.testing import until
 
@@ -188,6 +188,20 @@ async def test_events_give_way_only_while_few_wait(server: ScriptedServer) -> No
         await until(lambda: len(events.events) == 2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_events_give_way_only_for_some_seconds(server: ScriptedServer) -> None:
+    """A scheduler that always has more to do tells of its decisions all the same."""
+    clock, events = ManualClock(), EventServer(server)
+    async with connect_on(server, clock) as client:
+        recorder = recorder_for(client, gives_way=lambda: True)
+        async with recording(recorder):
+            recorder.normal(POD, "A", "m")
+            await clock.sleepers()
+            await clock.advance(MOST_HELD_SECONDS - 1)
+            assert not events.requests
+            await clock.advance(1)
+            await until(lambda: len(events.events) == 1)
 
 
 @asynccontextmanager

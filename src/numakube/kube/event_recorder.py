@@ -42,6 +42,9 @@ RETRY_SECONDS = 10.0
 MOST_HELD = 1000
 """Occurrences that give way to other requests; with more they are written all the same."""
 
+MOST_HELD_SECONDS = 5.0
+"""How long they give way."""
+
 _LOOK_SECONDS = 0.05
 _SERVER_ERROR = 500
 # Limits of events.k8s.io/v1.
@@ -128,13 +131,17 @@ class EventRecorder:
         while True:
             occurrence, at = await self._waiting.get()
             try:
-                while self._gives_way() and self._waiting.qsize() < MOST_HELD:
+                while self._gives_way() and self._may_wait(at):
                     await self._client.clock.sleep(_LOOK_SECONDS)
                 recorded = self._correlator.decide(occurrence, at)
                 if recorded is not None:
                     await self._write_patiently(recorded)
             finally:
                 self._waiting.task_done()
+
+    def _may_wait(self, at: datetime) -> bool:
+        held = self._client.clock.now() - at
+        return self._waiting.qsize() < MOST_HELD and held.total_seconds() < MOST_HELD_SECONDS
 
     async def flush(self) -> None:
         """Return as soon as everything recorded so far is written; bound it with a timeout."""

@@ -171,7 +171,7 @@ class SchedulerProcess:
             instance=self.identity,
             capacity=_WAITING_EVENTS,
             writers=_EVENT_WRITERS,
-            gives_way=lambda: self._bindings.is_busy,
+            gives_way=lambda: self.scheduler.is_busy,
         )
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
@@ -213,7 +213,7 @@ class SchedulerProcess:
             queue, clock, outcomes=self._outcomes, recording=recording, metrics=metrics
         )
         preemptions = Preemptions(self._client, engine, queue, results, self._members)
-        self._bindings = bindings = BindingCycle(
+        bindings = BindingCycle(
             self.mirror,
             queue,
             results=results,

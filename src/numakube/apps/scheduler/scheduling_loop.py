@@ -72,6 +72,12 @@ class Scheduler:
         self._bindings = bindings
         self._preemptions = preemptions
         self._clock = clock
+        self._has_more = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether pods are waiting to be decided on, or many requests to bind are under way."""
+        return self._has_more or self._bindings.is_busy
 
     @property
     def recording(self) -> Recording:
@@ -102,7 +108,8 @@ class Scheduler:
 
     async def _loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            if self._attempt_some(tasks):
+            self._has_more = self._attempt_some(tasks)
+            if self._has_more:
                 # Let requests out, and answers and watches in.
                 await asyncio.sleep(0)
             else:
