@@ -8,6 +8,7 @@ from numakube_lab import objects
 from numakube_lab.kinds import GVK, Json
 
 SLICE = GVK("discovery.k8s.io", "v1", "EndpointSlice")
+HOST = "kubernetes.io/hostname"
 
 
 def endpoint_slice(*endpoints: Json, **metadata: Any) -> Json:
@@ -26,3 +27,18 @@ def test_labels_and_content_make_a_new_generation() -> None:
     ):
         changed = objects.prepare_update(SLICE, new, old)
         assert changed["metadata"]["generation"] == generation
+
+
+def test_a_field_of_an_older_version_cannot_be_written() -> None:
+    """A field of an older version cannot be written."""
+    new = endpoint_slice({"addresses": ["10.0.0.1"], "deprecatedTopology": {HOST: "a"}})
+    (endpoint,) = objects.prepare_create(SLICE, new)["endpoints"]
+    assert endpoint == {"addresses": ["10.0.0.1"]}
+
+
+def test_the_name_of_a_node_is_taken_from_where_it_was() -> None:
+    """The name of a node is taken from where it was."""
+    old = endpoint_slice({"addresses": ["10.0.0.1"], "deprecatedTopology": {HOST: "a"}})
+    new = endpoint_slice({"addresses": ["10.0.0.2"], "deprecatedTopology": {HOST: "a"}})
+    (endpoint,) = objects.prepare_update(SLICE, new, old)["endpoints"]
+    assert endpoint == {"addresses": ["10.0.0.2"], "nodeName": "a"}

@@ -54,6 +54,8 @@ def test_a_job_that_completes_tells_when() -> None:
             {"uncountedTerminatedPods": {"failed": ["a", "a"]}},
             ["status.uncountedTerminatedPods.failed[1]"],
         ),
+        ({"completedIndexes": "0"}, ["status.completedIndexes"]),
+        ({"failedIndexes": "0"}, ["status.failedIndexes"]),
     ],
 )
 def test_a_status_that_contradicts_itself_is_refused(status: Json, wrong: list[str]) -> None:
@@ -63,8 +65,18 @@ def test_a_status_that_contradicts_itself_is_refused(status: Json, wrong: list[s
 
 def test_what_was_wrong_before_may_stay() -> None:
     """What was wrong before may stay."""
-    status = {"ready": 2}
+    status = {"completedIndexes": "0", "ready": 2}
     assert fields(job(status | {"failed": 1}), job(status)) == []
+
+
+def test_an_index_cannot_both_complete_and_fail() -> None:
+    """An index cannot both complete and fail."""
+    spec = {"completionMode": "Indexed", "completions": 9, "backoffLimitPerIndex": 1}
+    status = {"completedIndexes": "0-3,6", "failedIndexes": "2,6"}
+    (error,) = objects.validate_update(
+        JOB, job(status, **spec), job({}, **spec), subresource="status"
+    )
+    assert error.detail == "failedIndexes and completedIndexes overlap at index: 2"
 
 
 def test_an_end_is_final() -> None:

@@ -257,6 +257,7 @@ def test_a_pod_on_a_node_takes_over_its_zone() -> None:
         ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
         ({"initContainers": [{"name": "c", "image": "i"}]}, "spec.initContainers[0].name"),
         ({"hostAliases": [{"ip": "1.2.3"}]}, "spec.hostAliases[0].ip"),
+        ({"os": {"name": "plan9"}}, "spec.os"),
         ({"overhead": {"cpu": "-1"}}, "spec.overhead.limits[cpu]"),
         ({"readinessGates": [{"conditionType": "a b"}]}, "spec.readinessGates[0].conditionType"),
     ],

@@ -32,6 +32,25 @@ def warned(group: str, kind: str, obj: Json, version: str = "v1") -> list[str]:
             {"scheduling": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}},
             "scheduling.nodeSelector: deprecated",
         ),
+        (
+            "storage.k8s.io",
+            "CSIDriver",
+            {"spec": {"tokenRequests": [{"audience": "a"}]}},
+            "spec.serviceAccountTokenInSecrets is unset",
+        ),
+        ("discovery.k8s.io", "EndpointSlice", {"addressType": "FQDN"}, "spec.addressType"),
+        (
+            "discovery.k8s.io",
+            "EndpointSlice",
+            {"addressType": "IPv4", "endpoints": [{"addresses": ["010.0.0.1"]}]},
+            "endpoints[0].addresses[0]",
+        ),
+        (
+            "networking.k8s.io",
+            "NetworkPolicy",
+            {"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.1/8"}}]}]}},
+            "spec.ingress[0].from[0].ipBlock.cidr",
+        ),
     ],
 )
 def test_an_odd_object_is_accepted_with_a_warning(

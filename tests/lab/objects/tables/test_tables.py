@@ -162,6 +162,42 @@ def test_a_service_shows_ports_on_nodes() -> None:
     assert cells[3:5] == ["<pending>", "80:30080/TCP"]
 
 
+def test_endpoints_beyond_three_are_counted() -> None:
+    """Endpoints beyond three are counted."""
+    addresses = [{"ip": f"10.0.0.{n}"} for n in range(5)]
+    cells = _cells("", "Endpoints", subsets=[{"addresses": addresses, "ports": [{"port": 1}]}])
+    assert cells[1] == "10.0.0.0:1,10.0.0.1:1,10.0.0.2:1 + 2 more..."
+
+
+def test_hosts_beyond_three_are_counted() -> None:
+    """Hosts beyond three are counted."""
+    rules = [{"host": f"h{n}"} for n in range(4)]
+    assert _cells("networking.k8s.io", "Ingress", spec={"rules": rules})[2] == (
+        "h0,h1,h2 + 1 more..."
+    )
+    assert _cells("networking.k8s.io", "Ingress", spec={"rules": [{}]})[2] == "*"
+
+
+def test_an_autoscaler_shows_metrics_in_both_versions() -> None:
+    """An autoscaler shows metrics in both versions."""
+    cpu = {"name": "cpu", "target": {"averageUtilization": 80}}
+    current = {"name": "cpu", "current": {"averageUtilization": 20}}
+    new = _cells(
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        "v2",
+        spec={"metrics": [{"type": "Resource", "resource": cpu}]},
+        status={"currentMetrics": [{"type": "Resource", "resource": current}]},
+    )
+    old = _cells(
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        spec={"targetCPUUtilizationPercentage": 80},
+        status={"currentCPUUtilizationPercentage": 20},
+    )
+    assert new[2] == old[2] == "cpu: 20%/80%"
+
+
 def test_events_of_both_groups_show_the_same() -> None:
     """Events of both groups show the same."""
     target = {"kind": "Pod", "name": "p"}

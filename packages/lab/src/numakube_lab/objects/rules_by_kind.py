@@ -19,11 +19,8 @@ from numakube_lab.objects.cluster.roles import (
 )
 from numakube_lab.objects.cluster.scheduling_classes import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
 from numakube_lab.objects.cluster.stored_kinds import (
-    AUTOSCALER,
-    AUTOSCALER_V1,
     CHECKED_BY_TYPE,
     MUTATING_WEBHOOKS,
-    SCALE,
     VALIDATING_WEBHOOKS,
 )
 from numakube_lab.objects.devices.device_claims import (
@@ -32,12 +29,8 @@ from numakube_lab.objects.devices.device_claims import (
     RESOURCE_CLAIM_TEMPLATE,
 )
 from numakube_lab.objects.devices.resource_slices import RESOURCE_SLICE
-from numakube_lab.objects.networking.network_kinds import (
-    ENDPOINT_SLICE,
-    ENDPOINTS,
-    INGRESS,
-    NETWORK_POLICY,
-)
+from numakube_lab.objects.networking.endpoints import ENDPOINT_SLICE, ENDPOINTS
+from numakube_lab.objects.networking.ingresses import INGRESS, INGRESS_CLASS, NETWORK_POLICY
 from numakube_lab.objects.networking.services import SERVICE
 from numakube_lab.objects.pod.pod_rules import POD
 from numakube_lab.objects.storage.persistent_volumes import (
@@ -48,7 +41,9 @@ from numakube_lab.objects.storage.storage_classes import (
     CSI_DRIVER,
     CSI_NODE,
     STORAGE_CLASS,
+    VOLUME_ATTACHMENT,
 )
+from numakube_lab.objects.workloads.autoscaler_rules import AUTOSCALER, AUTOSCALER_V1, SCALE
 from numakube_lab.objects.workloads.cron_job_rules import CRON_JOB
 from numakube_lab.objects.workloads.daemon_set_rules import DAEMON_SET
 from numakube_lab.objects.workloads.deployment_rules import DEPLOYMENT
@@ -98,6 +93,7 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): NEW_EVENT,
     ("networking.k8s.io", "Ingress"): INGRESS,
+    ("networking.k8s.io", "IngressClass"): INGRESS_CLASS,
     ("networking.k8s.io", "NetworkPolicy"): NETWORK_POLICY,
     ("node.k8s.io", "RuntimeClass"): RUNTIME_CLASS,
     ("policy", "PodDisruptionBudget"): DISRUPTION_BUDGET,
@@ -113,6 +109,7 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("storage.k8s.io", "CSIDriver"): CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): CSI_NODE,
     ("storage.k8s.io", "StorageClass"): STORAGE_CLASS,
+    ("storage.k8s.io", "VolumeAttachment"): VOLUME_ATTACHMENT,
 }
 
 # The kinds whose fields, and so rules, differ between versions.

@@ -100,6 +100,13 @@ class Registry:
             for resources in group.versions.values():
                 yield from resources.values()
 
+    def any_version(self, group: str, plural: str) -> Served | None:
+        """Return a resource in its most preferred version."""
+        for resources in self._groups[group].versions.values() if group in self._groups else ():
+            if plural in resources:
+                return resources[plural]
+        return None
+
     def install(self, group: str, plural: str, served: list[Served]) -> None:
         """Serve a custom resource in exactly the versions given; none removes it."""
         target = self._groups.setdefault(group, Group(group))

@@ -82,6 +82,22 @@ def check_network(text: str, path: str, known: Collection[str] = ()) -> list[Fie
     return [invalid(path, text, _CIDR_WRONG)]
 
 
+def check_canonical_address(text: str, path: str) -> list[FieldError]:
+    """Check an address in a field that wants the canonical form."""
+    address = parse_address(text)
+    if address is None:
+        return [invalid(path, text, _IP_WRONG)]
+    errors = []
+    if "." in text and _LEADING_ZEROS.search(text):
+        errors.append(invalid(path, text, "must not have leading 0s"))
+    if isinstance(address, IPv4Address) and ":" in text:
+        errors.append(invalid(path, text, "must not be an IPv4-mapped IPv6 address"))
+    if not errors and text != str(address):
+        detail = f"must be in canonical form ({go_quote(str(address))})"
+        errors.append(invalid(path, text, detail))
+    return errors
+
+
 def address_warnings(text: str, path: str) -> list[str]:
     """Warn of an address that an older field takes although it is not written well."""
     address = parse_address(text)

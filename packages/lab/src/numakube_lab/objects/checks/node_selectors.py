@@ -1,10 +1,10 @@
-"""Selectors of nodes: the node affinity of pods and volumes."""
+"""Selectors of nodes: node affinity of pods and volumes, topology terms of storage classes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import FieldError, invalid, invalids, required
+from numakube.api.field_errors import FieldError, duplicate, invalid, invalids, required
 from numakube.values import names
 from numakube_lab.objects.checks.selector_checks import UNKNOWN_OPERATOR, validate_operator_values
 
@@ -22,11 +22,13 @@ _ONE_FIELD_VALUE: Final = (
 )
 
 
-def validate_node_affinity(affinity: Json, path: str) -> list[FieldError]:
-    """Check a pod's node affinity."""
+def validate_node_affinity(
+    affinity: Json, path: str, *, any_value: bool = False
+) -> list[FieldError]:
+    """Check a pod's node affinity; invalid old label values pass if *any_value*."""
     errors: list[FieldError] = []
     if (selector := affinity.get(REQUIRED)) is not None:
-        errors += validate_node_selector(selector, f"{path}.{REQUIRED}")
+        errors += validate_node_selector(selector, f"{path}.{REQUIRED}", any_value=any_value)
     for index, term in enumerate(affinity.get(PREFERRED) or []):
         place = f"{path}.{PREFERRED}[{index}]"
         errors += validate_weight(term, place)
@@ -41,7 +43,9 @@ def validate_weight(term: Json, path: str) -> list[FieldError]:
     return [] if 0 < weight <= 100 else [invalid(f"{path}.weight", weight, WEIGHT_WRONG)]
 
 
-def validate_node_selector(selector: Json, path: str) -> list[FieldError]:
+def validate_node_selector(
+    selector: Json, path: str, *, any_value: bool = False
+) -> list[FieldError]:
     """Check a node selector, which has at least one term."""
     place = f"{path}.nodeSelectorTerms"
     terms = selector.get("nodeSelectorTerms") or []
@@ -49,14 +53,14 @@ def validate_node_selector(selector: Json, path: str) -> list[FieldError]:
         return [required(place, "must have at least one node selector term")]
     errors: list[FieldError] = []
     for index, term in enumerate(terms):
-        errors += validate_node_selector_term(term, f"{place}[{index}]")
+        errors += validate_node_selector_term(term, f"{place}[{index}]", any_value=any_value)
     return errors
 
 
 def validate_node_selector_term(
     term: Json, path: str, *, any_value: bool = False
 ) -> list[FieldError]:
-    """Check one term, whose expressions must all hold; values of preferences may be any text."""
+    """Check one term, whose expressions must all hold."""
     errors: list[FieldError] = []
     for index, one in enumerate(term.get("matchExpressions") or []):
         place = f"{path}.matchExpressions[{index}]"
@@ -126,6 +130,27 @@ def _only_adds(new: Json, old: Json) -> bool:
 
 def _starts_with(items: Sequence[Json], head: Sequence[Json]) -> bool:
     return items[: len(head)] == head
+
+
+def validate_topology_term(term: Json, path: str) -> list[FieldError]:
+    """Check a topology term of a storage class."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, one in enumerate(term.get("matchLabelExpressions") or []):
+        place = f"{path}.matchLabelExpressions[{index}]"
+        key, values = one.get("key") or "", one.get("values") or []
+        if not values:
+            errors.append(required(f"{place}.values"))
+        errors += [
+            duplicate(f"{place}.values[{position}]", value)
+            for position, value in enumerate(values)
+            if value in values[:position]
+        ]
+        errors += invalids(f"{place}.key", key, names.qualified_name(key))
+        if key in seen:
+            errors.append(duplicate(f"{place}.key", key))
+        seen.add(key)
+    return errors
 
 
 DEPRECATED_LABELS: Final = {

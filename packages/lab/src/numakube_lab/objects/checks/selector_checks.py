@@ -20,24 +20,27 @@ NEEDS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'D
 UNKNOWN_OPERATOR: Final = "not a valid selector operator"
 
 
-def validate_label_selector(selector: Json | None, path: str) -> list[FieldError]:
-    """Check a selector."""
+def validate_label_selector(
+    selector: Json | None, path: str, *, any_value: bool = False
+) -> list[FieldError]:
+    """Check a selector; values that are no label values pass if *any_value*."""
     if not selector:
         return []
     errors = validate_labels(selector.get("matchLabels"), f"{path}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions") or []):
         place = f"{path}.matchExpressions[{index}]"
-        errors += _validate_requirement(requirement, place)
+        errors += _validate_requirement(requirement, place, any_value=any_value)
     return errors
 
 
-def _validate_requirement(requirement: Json, path: str) -> list[FieldError]:
+def _validate_requirement(requirement: Json, path: str, *, any_value: bool) -> list[FieldError]:
     values = requirement.get("values") or []
     errors = validate_operator_values(requirement.get("operator") or "", values, path)
     key = requirement.get("key") or ""
     errors += invalids(f"{path}.key", key, names.qualified_name(key))
-    for index, value in enumerate(values):
-        errors += invalids(f"{path}.values[{index}]", value, names.label_value(value))
+    if not any_value:
+        for index, value in enumerate(values):
+            errors += invalids(f"{path}.values[{index}]", value, names.label_value(value))
     return errors
 
 

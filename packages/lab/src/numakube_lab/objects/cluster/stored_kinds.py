@@ -1,7 +1,7 @@
 """Kinds that nothing in the lab acts on: their types alone check them.
 
-The lab's server calls no webhooks, enforces no policies and scales nothing by metrics. Webhooks and
-autoscalers have defaults, because operators compare what they wrote with what is stored.
+The lab's server calls no webhooks and enforces no policies. Webhooks have defaults, because
+operators compare what they wrote with what is stored.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules
-from numakube_lab.objects.checks.numbers import not_negative
 
 if TYPE_CHECKING:
-    from numakube.api.field_errors import FieldError
     from numakube_lab.kinds import Json
 
 _CLUSTER_WIDE: Final = KindRules(namespaced=False, counted=("spec",), parts=STATUS)
@@ -29,11 +27,9 @@ CHECKED_BY_TYPE: Final[dict[tuple[str, str], KindRules]] = {
     ("certificates.k8s.io", "CertificateSigningRequest"): _CLUSTER_WIDE,
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _CLUSTER_WIDE,
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _CLUSTER_WIDE,
-    ("networking.k8s.io", "IngressClass"): KindRules(namespaced=False, counted=("spec",)),
     ("networking.k8s.io", "IPAddress"): KindRules(namespaced=False),
     ("networking.k8s.io", "ServiceCIDR"): KindRules(namespaced=False, parts=STATUS),
     ("storage.k8s.io", "CSIStorageCapacity"): KindRules(),
-    ("storage.k8s.io", "VolumeAttachment"): KindRules(namespaced=False, parts=STATUS),
     ("storage.k8s.io", "VolumeAttributesClass"): KindRules(namespaced=False),
 }
 """Kinds of whose objects nothing but types and metadata is checked, and nothing is filled in."""
@@ -64,31 +60,3 @@ VALIDATING_WEBHOOKS: Final = KindRules(
 MUTATING_WEBHOOKS: Final = replace(
     VALIDATING_WEBHOOKS, default=partial(_default_webhooks, reinvocationPolicy="Never")
 )
-
-
-def _default_v1(autoscaler: Json) -> None:
-    _default_spec(autoscaler, targetCPUUtilizationPercentage=80)
-
-
-def _default_v2(autoscaler: Json) -> None:
-    target = {"type": "Utilization", "averageUtilization": 80}
-    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-    _default_spec(autoscaler, metrics=[metric])
-
-
-def _default_spec(autoscaler: Json, **values: object) -> None:
-    spec = autoscaler.setdefault("spec", {})
-    if not spec.get("metrics"):
-        spec.pop("metrics", None)
-    _fill(spec, minReplicas=1, **values)
-
-
-AUTOSCALER_V1: Final = KindRules(parts=STATUS, default=_default_v1)
-AUTOSCALER: Final = KindRules(parts=STATUS, default=_default_v2)
-
-
-def _check_scale(scale: Json) -> list[FieldError]:
-    return not_negative(scale.get("spec") or {}, ("replicas",), "spec")
-
-
-SCALE: Final = KindRules(check=_check_scale)

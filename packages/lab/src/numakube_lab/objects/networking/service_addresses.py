@@ -37,7 +37,14 @@ def check_cluster_addresses(spec: Json, known: list[str] | None = None) -> list[
     errors += _check_families(spec)
     wrong = _check_syntax(addresses, known or [])
     errors += wrong
-    if wrong or is_headless(spec):
+    if len(addresses) > 2:
+        errors.append(invalid(_IPS, addresses, "may only hold up to 2 values"))
+    if wrong:
+        return errors
+    if len(addresses) > 1 and len(set(map(family_of, addresses))) < 2:
+        detail = "may specify no more than one IP for each IP family"
+        errors.append(invalid(_IPS, addresses, detail))
+    if is_headless(spec):
         return errors
     families = zip(addresses, spec.get("ipFamilies") or [], strict=False)
     for index, (text, family) in enumerate(families):
@@ -86,7 +93,7 @@ def _check_syntax(addresses: list[str], known: list[str]) -> list[FieldError]:
 
 
 def check_address_changes(new: Json, old: Json) -> list[FieldError]:
-    """Check that addresses and families stay."""
+    """Check that the first address and family stay; a second one may come and go."""
     if "ExternalName" in {new.get("type"), old.get("type")}:
         return []
     headless, was_headless = is_headless(new), is_headless(old)
@@ -100,17 +107,39 @@ def check_address_changes(new: Json, old: Json) -> list[FieldError]:
 
 def _check_moves(new: Json, old: Json) -> list[FieldError]:
     after, before = new.get("clusterIPs") or [], old.get("clusterIPs") or []
-    return [
-        invalid(f"{_IPS}[{index}]", after, _FIXED)
-        for index, text in enumerate(before)
-        if after[index : index + 1] != [text]
-    ]
+    if len(after) == len(before):
+        return [
+            invalid(f"{_IPS}[{index}]", after, _FIXED)
+            for index, text in enumerate(before)
+            if text != after[index]
+        ]
+    errors = []
+    if before and not after:
+        errors.append(invalid(f"{_IPS}[0]", None, "primary clusterIP can not be unset"))
+    if before and after and after[0] != before[0]:
+        errors.append(invalid(f"{_IPS}[0]", after, _FIXED))
+    if len(before) > len(after) == 1 and new.get("ipFamilyPolicy") != "SingleStack":
+        detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
+        errors.append(invalid("spec.ipFamilyPolicy", new.get("ipFamilyPolicy"), detail))
+    return errors
 
 
 def _check_family_moves(new: Json, old: Json) -> list[FieldError]:
     after, before = new.get("ipFamilies") or [], old.get("ipFamilies") or []
-    changed = sum(1 for one, was in zip(after, before, strict=False) if one != was)
-    return [invalid("spec.ipFamilies[0]", after, _FIXED)] * changed
+    path = "spec.ipFamilies[0]"
+    if len(after) == len(before):
+        changed = sum(1 for one, was in zip(after, before, strict=True) if one != was)
+        return [invalid(path, after, _FIXED)] * changed
+    errors = []
+    addresses = new.get("clusterIPs") or None
+    if len(before) > len(after) and not addresses:
+        errors.append(invalid(path, after or None, "primary ipFamily can not be unset"))
+    if after and before and after[0] != before[0]:
+        errors.append(invalid(path, addresses, _FIXED))
+    if len(before) > len(after) == 1 and new.get("ipFamilyPolicy") != "SingleStack":
+        detail = "must be set to 'SingleStack' when releasing the secondary ipFamily"
+        errors.append(invalid("spec.ipFamilyPolicy", new.get("ipFamilyPolicy"), detail))
+    return errors
 
 
 EXPOSED: Final = frozenset({"LoadBalancer", "NodePort"})

@@ -15,8 +15,9 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.values import names
-from numakube_lab.objects.checks.ip_addresses import check_address
-from numakube_lab.objects.checks.kind_rules import STATUS, KindRules
+from numakube_lab.objects.checks.ip_addresses import check_address, check_network
+from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
+from numakube_lab.objects.networking.endpoints import PROTOCOLS, check_endpoint_ip
 from numakube_lab.objects.networking.service_addresses import (
     EXPOSED,
     check_address_changes,
@@ -26,6 +27,12 @@ from numakube_lab.objects.networking.service_addresses import (
     is_headless,
     needs_health_check,
 )
+from numakube_lab.objects.networking.service_warnings import (
+    OLD_TOPOLOGY,
+    TOPOLOGY,
+    service_warnings,
+    warn_of_balancer,
+)
 from numakube_lab.objects.pod.probes import validate_port
 from numakube_lab.schema.metadata_checks import validate_labels
 
@@ -33,8 +40,9 @@ if TYPE_CHECKING:
     from numakube_lab.kinds import Json
 
 TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_ONLY_BALANCERS: Final = "may only be used when `type` is 'LoadBalancer'"
 _NOT_EXTERNAL: Final = "may not be set for ExternalName services"
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _DAY: Final = 86400
 _THREE_HOURS: Final = 10800
 _DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
@@ -56,10 +64,15 @@ def _default(service: Json) -> None:
     if spec["type"] == "LoadBalancer":
         if spec.get("allocateLoadBalancerNodePorts") is None:
             spec["allocateLoadBalancerNodePorts"] = True
-        balancer = (service.get("status") or {}).get("loadBalancer") or {}
-        for ingress in balancer.get("ingress") or []:
+        for ingress in _ingresses(service):
             if ingress.get("ip") and ingress.get("ipMode") is None:
                 ingress["ipMode"] = "VIP"
+
+
+def _ingresses(service: Json) -> list[Json]:
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    found: list[Json] = balancer.get("ingress") or []
+    return found
 
 
 def _default_affinity(spec: Json) -> None:
@@ -74,20 +87,31 @@ def _default_affinity(spec: Json) -> None:
 
 def _check(service: Json) -> list[FieldError]:
     spec = service["spec"]
-    errors = _check_type(spec)
+    errors = _check_topology(service["metadata"].get("annotations") or {})
+    errors += _check_type(spec)
     errors += _check_ports(spec)
     errors += validate_labels(spec.get("selector"), "spec.selector")
     errors += _check_affinity(spec)
     errors += check_cluster_addresses(spec)
     for index, text in enumerate(spec.get("externalIPs") or []):
-        errors += check_address(text, f"spec.externalIPs[{index}]")
+        path = f"spec.externalIPs[{index}]"
+        errors += check_address(text, path) or check_endpoint_ip(text, path)
     kind = spec.get("type") or ""
     if not kind:
         errors.append(required("spec.type"))
     elif kind not in TYPES:
         errors.append(not_supported("spec.type", kind, TYPES))
     errors += _check_port_conflicts(spec)
+    errors += _check_source_ranges(service)
     return errors + _check_traffic(spec)
+
+
+def _check_topology(annotations: dict[str, str]) -> list[FieldError]:
+    mode, hints = annotations.get(TOPOLOGY), annotations.get(OLD_TOPOLOGY)
+    if mode is None or hints is None or mode == hints:
+        return []
+    detail = f"must match annotations[{OLD_TOPOLOGY}] when both are specified"
+    return [invalid(f"metadata.annotations[{TOPOLOGY}]", mode, detail)]
 
 
 def _check_type(spec: Json) -> list[FieldError]:
@@ -128,8 +152,8 @@ def _check_ports(spec: Json) -> list[FieldError]:
         protocol = port.get("protocol") or ""
         if not protocol:
             errors.append(required(f"{path}.protocol"))
-        elif protocol not in _PROTOCOLS:
-            errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+        elif protocol not in PROTOCOLS:
+            errors.append(not_supported(f"{path}.protocol", protocol, PROTOCOLS))
         errors += validate_port(port.get("targetPort") or 0, f"{path}.targetPort")
         if (used := port.get("appProtocol")) is not None:
             errors += invalids(f"{path}.appProtocol", used, names.qualified_name(used))
@@ -191,6 +215,42 @@ def _check_same_ports(ports: list[Json]) -> list[FieldError]:
     return errors
 
 
+def _check_source_ranges(service: Json) -> list[FieldError]:
+    spec = service["spec"]
+    balancer = spec.get("type") == "LoadBalancer"
+    errors: list[FieldError] = []
+    ranges = spec.get("loadBalancerSourceRanges") or []
+    text = (service["metadata"].get("annotations") or {}).get(_SOURCE_RANGES)
+    if ranges:
+        path = "spec.LoadBalancerSourceRanges"
+        if not balancer:
+            errors.append(forbidden(path, _ONLY_BALANCERS))
+        for index, network in enumerate(ranges):
+            errors += check_network(network.strip(), f"{path}[{index}]")
+    elif text is not None:
+        path = f"metadata.annotations[{_SOURCE_RANGES}]"
+        if not balancer:
+            errors.append(forbidden(path, _ONLY_BALANCERS))
+        for network in text.strip().split(",") if text.strip() else ():
+            errors += check_network(network.strip(), path)
+    allocates = spec.get("allocateLoadBalancerNodePorts")
+    if allocates is not None and not balancer:
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))
+    if allocates is None and balancer:
+        errors.append(required("allocateLoadBalancerNodePorts"))
+    return errors + _check_balancer_class(spec)
+
+
+def _check_balancer_class(spec: Json) -> list[FieldError]:
+    name = spec.get("loadBalancerClass")
+    path = "spec.loadBalancerClass"
+    if name is None:
+        return []
+    if spec.get("type") != "LoadBalancer":
+        return [forbidden(path, _ONLY_BALANCERS)]
+    return invalids(path, name, names.qualified_name(name))
+
+
 def _check_traffic(spec: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     external, port = spec.get("externalTrafficPolicy") or "", spec.get("healthCheckNodePort") or 0
@@ -229,32 +289,61 @@ def _check_internal_traffic(spec: Json) -> list[FieldError]:
 
 
 def _check_change(new: Json, old: Json) -> list[FieldError]:
-    return check_address_changes(new["spec"], old["spec"])
+    after, before = new["spec"], old["spec"]
+    errors = check_address_changes(after, before)
+    name = after.get("loadBalancerClass")
+    balancers = after.get("type") == before.get("type") == "LoadBalancer"
+    if balancers and name != before.get("loadBalancerClass"):
+        errors.append(invalid("spec.loadBalancerClass", name, "may not change once set"))
+    errors += _check_balancer_class(after)
+    port, was = after.get("healthCheckNodePort"), before.get("healthCheckNodePort")
+    if needs_health_check(after) and needs_health_check(before) and port != was:
+        errors.append(forbidden("spec.healthCheckNodePort", names.IMMUTABLE))
+    return errors
+
+
+def _check_status(new: Json, old: Json) -> list[FieldError]:
+    path = "status.loadBalancer.ingress"
+    ingresses = _ingresses(new)
+    if new["spec"].get("type") != "LoadBalancer":
+        detail = "may only be used when `spec.type` is 'LoadBalancer'"
+        return [forbidden(path, detail)] if ingresses else []
+    known = [ingress.get("ip") or "" for ingress in _ingresses(old)]
+    errors: list[FieldError] = []
+    for index, ingress in enumerate(ingresses):
+        errors += _check_ingress(ingress, known, f"{path}[{index}]")
+    return errors
+
+
+def _check_ingress(ingress: Json, known: list[str], path: str) -> list[FieldError]:
+    text, mode, host = ingress.get("ip") or "", ingress.get("ipMode"), ingress.get("hostname") or ""
+    errors = check_address(text, f"{path}.ip", known) if text else []
+    if mode is None:
+        if text:
+            errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
+    elif not text:
+        errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
+    elif mode not in {"Proxy", "VIP"}:
+        errors.append(not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
+    if host:
+        errors += invalids(f"{path}.hostname", host, names.dns_subdomain(host))
+        if not check_address(host, ""):
+            detail = "must be a DNS name, not an IP address"
+            errors.append(invalid(f"{path}.hostname", host, detail))
+    return errors
 
 
 def _on_update(new: Json, old: Json) -> None:
     drop_unused(new, old["spec"])
 
 
-def _warn(service: Json, old: Json | None) -> list[str]:
-    del old
-    spec = service["spec"]
-    external = spec.get("type") == "ExternalName"
-    warnings = []
-    if external and spec.get("externalIPs"):
-        warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
-    if not external and spec.get("externalName"):
-        warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
-    return warnings
-
-
 SERVICE: Final = KindRules(
     name_check=names.dns_1035_label,
-    parts=STATUS,
+    parts={"status": PartRules(check=_check_status, warn=warn_of_balancer)},
     default=_default,
     on_update=_on_update,
     check=_check,
     check_change=_check_change,
     change_first=True,
-    warn=_warn,
+    warn=service_warnings,
 )

@@ -58,6 +58,7 @@ class PodContext:
     claim_names: Collection[str]
     grace_seconds: int | None
     restart_policy: str
+    host_users: bool
 
 
 def validate_containers(containers: Sequence[Json], pod: PodContext, path: str) -> list[FieldError]:
@@ -172,7 +173,7 @@ def _validate_common(container: Json, pod: PodContext, path: str) -> list[FieldE
     )
     errors += _validate_resize(container, pod.restart_policy, f"{path}.resizePolicy")
     return errors + validate_container_security(
-        container.get("securityContext"), f"{path}.securityContext"
+        container.get("securityContext"), f"{path}.securityContext", host_users=pod.host_users
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.resource_requirements import round_to_milli
 from numakube.values.resources import is_hugepages, is_overcommit_allowed, is_pod_level
-from numakube_lab.objects.pod.pod_resources import CONTAINER_LISTS, sum_containers
+from numakube_lab.objects.pod.pod_os import CONTAINER_LISTS
+from numakube_lab.objects.pod.pod_resources import sum_containers
 from numakube_lab.objects.pod.probes import PROBES
 from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec
 
@@ -210,6 +211,7 @@ def _default_volume(volume: Json) -> None:
         image["pullPolicy"] = default_pull_policy(image.get("reference") or "")
     if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
         default_claim_spec(template.setdefault("spec", {}))
+    default_network_source(volume)
 
 
 def _default_projection(projection: Json) -> None:
@@ -218,6 +220,28 @@ def _default_projection(projection: Json) -> None:
     token = projection.get("serviceAccountToken")
     if token is not None and token.get("expirationSeconds") is None:
         token["expirationSeconds"] = _HOUR
+
+
+_NETWORK_DEFAULTS: Final[dict[str, Json]] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "readOnly": False,
+        "kind": "Shared",
+    },
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def default_network_source(volume: Json) -> None:
+    """Fill in the source of a volume or persistent volume on a storage system."""
+    for kind, values in _NETWORK_DEFAULTS.items():
+        if (source := volume.get(kind)) is not None:
+            for field, value in values.items():
+                if source.get(field) in {None, ""}:
+                    source[field] = value
 
 
 _PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

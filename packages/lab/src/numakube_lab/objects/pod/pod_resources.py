@@ -1,4 +1,4 @@
-"""The containers of a pod, what they ask for in total, and the quality of service of the pod.
+"""What a pod asks for in total, and the quality of service that this gives it.
 
 Objects are documents here; `numakube.api.pod_resources` has the rules.
 """
@@ -13,20 +13,10 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.values.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numakube_lab.kinds import Json
 
 Amounts: TypeAlias = dict[str, Quantity]
-CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 _SUMS: Final = {"requests": rules.effective_requests, "limits": rules.effective_limits}
-
-
-def all_containers(spec: Json, path: str) -> Iterator[tuple[Json, str]]:
-    """Yield every container of a pod with its path, in the order of kube-apiserver's visits."""
-    for field in CONTAINER_LISTS:
-        for index, container in enumerate(spec.get(field) or []):
-            yield container, f"{path}.{field}[{index}]"
 
 
 def amounts_of(owner: Json | None, side: str) -> Amounts:

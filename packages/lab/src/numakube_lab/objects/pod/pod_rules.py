@@ -16,20 +16,21 @@ from numakube_lab.objects.checks.kind_rules import (
     keep_metadata,
 )
 from numakube_lab.objects.pod.containers import validate_image_padding
+from numakube_lab.objects.pod.pod_annotations import (
+    validate_annotation_changes,
+    validate_pod_annotations,
+    validate_profile_annotations,
+)
 from numakube_lab.objects.pod.pod_defaults import default_pod
 from numakube_lab.objects.pod.pod_placement import merge_label_keys
 from numakube_lab.objects.pod.pod_resizing import drop_other_changes, validate_resize
 from numakube_lab.objects.pod.pod_resources import compute_qos
-from numakube_lab.objects.pod.pod_spec import (
-    MIRROR_POD,
-    validate_pod_annotations,
-    validate_pod_spec,
-)
+from numakube_lab.objects.pod.pod_spec import MIRROR_POD, validate_pod_spec
 from numakube_lab.objects.pod.pod_status_checks import (
     keep_observed_generations,
     validate_pod_status,
 )
-from numakube_lab.objects.pod.pod_updates import validate_annotation_changes, validate_pod_update
+from numakube_lab.objects.pod.pod_updates import validate_pod_update
 from numakube_lab.objects.pod.pod_warnings import pod_warnings
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _check_create(pod: Json) -> list[FieldError]:
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
         errors.append(forbidden("spec.nodeName", detail))
-    return errors
+    return errors + validate_profile_annotations(pod)
 
 
 def _check_change(new: Json, old: Json) -> list[FieldError]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, Literal
 
 from numakube.api import resource_names as resources
@@ -12,8 +11,10 @@ from numakube.api.field_errors import (
     forbidden,
     invalid,
     invalids,
+    not_found,
     not_supported,
     required,
+    too_long,
 )
 from numakube.api.resource_requirements import validate_requirements
 from numakube.values import names
@@ -26,6 +27,10 @@ from numakube_lab.objects.pod.containers import (
     validate_containers,
     validate_ephemeral_containers,
     validate_init_containers,
+)
+from numakube_lab.objects.pod.pod_os import (
+    all_containers,
+    validate_os,
 )
 from numakube_lab.objects.pod.pod_placement import validate_affinity, validate_spread
 from numakube_lab.objects.pod.pod_resources import amounts_of, sum_containers
@@ -41,12 +46,12 @@ if TYPE_CHECKING:
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-# No sign other than a minus, no leading zeros.
-_match_cost: Final = re.compile(r"-?(0|[1-9][0-9]*)").fullmatch
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_NAMESERVERS: Final = 3
+_MAX_SEARCHES: Final = 32
+_MAX_SEARCH_CHARACTERS: Final = 2048
+_MAX_HOSTNAME: Final = 64
 
 
 def validate_pod_spec(spec: Json, path: str, *, pod_meta: Json | None = None) -> list[FieldError]:
@@ -79,10 +84,13 @@ def _validate_rest(
     errors += validate_spread(
         spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints"
     )
+    errors += _validate_host_users(spec, path)
+    errors += _validate_hostname_override(spec, f"{path}.hostnameOverride")
     errors += _validate_names(spec, path)
     if (overhead := spec.get("overhead")) is not None:
         errors += validate_requirements({"limits": overhead}, f"{path}.overhead")
-    return errors
+    errors += validate_os(spec, path)
+    return errors + _validate_file_references(spec, path)
 
 
 def _validate_all_containers(spec: Json, volumes: dict[str, Json], path: str) -> list[FieldError]:
@@ -92,6 +100,7 @@ def _validate_all_containers(spec: Json, volumes: dict[str, Json], path: str) ->
         claim_names=claims,
         grace_seconds=spec.get("terminationGracePeriodSeconds"),
         restart_policy=spec.get("restartPolicy") or "",
+        host_users=spec.get("hostUsers") is not False,
     )
     regular, init = spec.get("containers") or [], spec.get("initContainers") or []
     errors = validate_containers(regular, pod, f"{path}.containers")
@@ -145,6 +154,8 @@ def _validate_pod_resources(spec: Json, path: str) -> list[FieldError]:
     if requirements is None:
         return []
     place = f"{path}.resources"
+    if (spec.get("os") or {}).get("name") == "windows":
+        return [forbidden(place, "may not be set for a windows pod")]
     errors = []
     if requirements.get("claims") is not None:
         detail = "claims may not be set for Resources at pod-level"
@@ -207,6 +218,7 @@ def _validate_dns(spec: Json, path: str) -> list[FieldError]:
     if config is None:
         return []
     errors = _validate_nameservers(config.get("nameservers") or [], f"{path}.nameservers")
+    errors += _validate_searches(config.get("searches") or [], f"{path}.searches")
     return errors + [
         required(f"{path}.options[{index}]", "must not be empty")
         for index, option in enumerate(config.get("options") or [])
@@ -221,6 +233,22 @@ def _validate_nameservers(servers: list[str], path: str) -> list[FieldError]:
         errors.append(invalid(path, servers, detail))
     for index, server in enumerate(servers):
         errors += check_address(server, f"{path}[{index}]")
+    return errors
+
+
+def _validate_searches(searches: list[str], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if len(searches) > _MAX_SEARCHES:
+        detail = f"must not have more than {_MAX_SEARCHES} search paths"
+        errors.append(invalid(path, searches, detail))
+    if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
+        limit = f"{_MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list"
+        errors.append(invalid(path, searches, f"must not have more than {limit}"))
+    for index, search in enumerate(searches):
+        if search != ".":
+            text = search.removesuffix(".")
+            wrong = names.dns_subdomain_with_underscore(text)
+            errors += invalids(f"{path}[{index}]", text, wrong)
     return errors
 
 
@@ -239,6 +267,33 @@ def _validate_gates(spec: Json, path: str) -> list[FieldError]:
             errors.append(duplicate(place, name))
         seen.add(name)
     return errors
+
+
+def _validate_host_users(spec: Json, path: str) -> list[FieldError]:
+    if spec.get("hostUsers") is not False:
+        return []
+    rule = "when `hostUsers` is false"
+    fields = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    errors = [forbidden(f"{path}.{shown}", rule) for field, shown in fields if spec.get(field)]
+    return errors + [
+        forbidden(f"{place}.volumeDevices", rule)
+        for container, place in all_containers(spec, path)
+        if container.get("volumeDevices")
+    ]
+
+
+def _validate_hostname_override(spec: Json, path: str) -> list[FieldError]:
+    name = spec.get("hostnameOverride")
+    if name is None:
+        return []
+    errors = [
+        forbidden(path, f"may not be specified when {field} is true")
+        for field in ("setHostnameAsFQDN", "hostNetwork")
+        if spec.get(field)
+    ]
+    if len(name.encode()) > _MAX_HOSTNAME:
+        errors.append(too_long(path, _MAX_HOSTNAME))
+    return errors + invalids(path, name, names.dns_subdomain(name))
 
 
 _NAMED: Final = (
@@ -282,18 +337,20 @@ def _validate_texts(
     return errors
 
 
-def validate_pod_annotations(pod: Json, path: str = "metadata.annotations") -> list[FieldError]:
-    """Check the values of the annotations that are read; they stand at *path*."""
-    annotations = pod["metadata"].get("annotations") or {}
+def _validate_file_references(spec: Json, path: str) -> list[FieldError]:
+    """Check that variables that are read from a file name a volume that can hold it."""
+    volumes = {volume.get("name"): volume for volume in spec.get("volumes") or []}
     errors = []
-    if MIRROR_POD in annotations and not pod["spec"].get("nodeName"):
-        detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(invalid(f"{path}[{MIRROR_POD}]", annotations[MIRROR_POD], detail))
-    cost = annotations.get(DELETION_COST)
-    if cost is not None and not _is_cost(cost):
-        errors.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+    for container, place in all_containers(spec, path):
+        for index, variable in enumerate(container.get("env") or []):
+            ref = (variable.get("valueFrom") or {}).get("fileKeyRef")
+            if ref is None:
+                continue
+            name = ref.get("volumeName") or ""
+            field = f"{place}.env[{index}].valueFrom.fileKeyRef.volumeName"
+            if name not in volumes:
+                errors.append(not_found(field, name))
+            elif volumes[name].get("emptyDir") is None:
+                detail = "referenced volume must be of type emptyDir"
+                errors.append(invalid(field, name, detail))
     return errors
-
-
-def _is_cost(text: str) -> bool:
-    return bool(_match_cost(text)) and text != "-0" and -(2**31) <= int(text) < 2**31

@@ -11,7 +11,11 @@ from numakube_lab.objects.checks.selector_checks import (
     matches,
     validate_label_selector,
 )
-from numakube_lab.objects.pod.pod_spec import validate_pod_annotations, validate_pod_spec
+from numakube_lab.objects.pod.pod_annotations import (
+    validate_pod_annotations,
+    validate_profile_annotations,
+)
+from numakube_lab.objects.pod.pod_spec import validate_pod_spec
 from numakube_lab.objects.pod.pod_warnings import pod_warnings
 from numakube_lab.schema.metadata_checks import validate_annotations, validate_labels
 
@@ -27,6 +31,7 @@ def validate_template(template: Json, path: str) -> list[FieldError]:
     errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
     errors += validate_pod_annotations(pod, f"{path}.annotations")
     errors += validate_pod_spec(spec, f"{path}.spec")
+    errors += validate_profile_annotations(pod, f"{path}.spec")
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
         errors.append(forbidden(f"{path}.spec.ephemeralContainers", detail))

@@ -9,7 +9,6 @@ from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import json_diff, keep
 from numakube_lab.objects.checks.node_selectors import validate_node_affinity_mutation
 from numakube_lab.objects.checks.taints import validate_only_added_tolerations
-from numakube_lab.objects.pod.pod_spec import MIRROR_POD, validate_pod_annotations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,15 +135,3 @@ def _undo_node_affinity(rest: Json, old: Json, old_node: Json | None) -> None:
         rest.pop("affinity", None)
     else:
         rest["affinity"] = affinity
-
-
-def validate_annotation_changes(new: Json, old: Json) -> list[FieldError]:
-    """Refuse that the annotation of a mirror pod changes, then check all annotations."""
-    after, before = (
-        (pod["metadata"].get("annotations") or {}).get(MIRROR_POD) for pod in (new, old)
-    )
-    if after == before:
-        return validate_pod_annotations(new)
-    verb = "add" if before is None else "remove or update"
-    path, detail = f"metadata.annotations[{MIRROR_POD}]", f"may not {verb} mirror pod annotation"
-    return [forbidden(path, detail), *validate_pod_annotations(new)]

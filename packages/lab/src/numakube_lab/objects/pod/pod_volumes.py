@@ -42,6 +42,8 @@ PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 _TEN_MINUTES: Final = 600
 _SAME_PATH: Final = "conflicting duplicate paths"
+# Where kube-apiserver reports a source under another name than that of its field.
+_ALIASES: Final = {"gcePersistentDisk": "persistentDisk"}
 
 
 def validate_volumes(
@@ -73,7 +75,7 @@ def _validate_name(name: str, path: str) -> list[FieldError]:
 
 
 def _validate_source(volume: Json, name: str, pod_name: str, path: str) -> list[FieldError]:
-    errors = sources.validate_one_source(volume, _POD_SOURCES, path)
+    errors = sources.validate_one_source(volume, _POD_SOURCES, path, _ALIASES)
     if volume.get("ephemeral") is not None and pod_name and name:
         claim = f"{pod_name}-{name}"
         wrong = names.dns_subdomain(claim)
@@ -188,34 +190,35 @@ def _validate_token(part: Json, path: str, volume_path: str) -> list[FieldError]
     return errors + (validate_not_reserved(file, place) if file else [required(place)])
 
 
+_legacy = sources.NETWORK_SOURCES
 _POD_SOURCES: Final[dict[str, SourceCheck]] = {
     "emptyDir": sources.validate_empty_dir,
     "hostPath": sources.validate_host_path,
-    "gitRepo": sources.by_type,
-    "gcePersistentDisk": sources.by_type,
-    "awsElasticBlockStore": sources.by_type,
+    "gitRepo": sources.validate_git_repo,
+    "gcePersistentDisk": _legacy["gcePersistentDisk"],
+    "awsElasticBlockStore": _legacy["awsElasticBlockStore"],
     "secret": sources.validate_secret,
     "nfs": sources.validate_nfs,
-    "iscsi": sources.by_type,
-    "glusterfs": sources.by_type,
-    "flocker": sources.by_type,
+    "iscsi": _legacy["iscsi"],
+    "glusterfs": _legacy["glusterfs"],
+    "flocker": sources.validate_flocker,
     "persistentVolumeClaim": sources.needs("claimName"),
-    "rbd": sources.by_type,
-    "cinder": sources.by_type,
-    "cephfs": sources.by_type,
-    "quobyte": sources.by_type,
+    "rbd": _legacy["rbd"],
+    "cinder": _legacy["cinder"],
+    "cephfs": _legacy["cephfs"],
+    "quobyte": _legacy["quobyte"],
     "downwardAPI": _validate_downward,
-    "fc": sources.by_type,
-    "flexVolume": sources.by_type,
+    "fc": sources.validate_fibre_channel,
+    "flexVolume": _legacy["flexVolume"],
     "configMap": sources.validate_config_map,
-    "azureFile": sources.by_type,
-    "vsphereVolume": sources.by_type,
-    "photonPersistentDisk": sources.by_type,
-    "portworxVolume": sources.by_type,
-    "azureDisk": sources.by_type,
-    "storageos": sources.by_type,
+    "azureFile": _legacy["azureFile"],
+    "vsphereVolume": _legacy["vsphereVolume"],
+    "photonPersistentDisk": _legacy["photonPersistentDisk"],
+    "portworxVolume": _legacy["portworxVolume"],
+    "azureDisk": _legacy["azureDisk"],
+    "storageos": _legacy["storageos"],
     "projected": _validate_projected,
-    "scaleIO": sources.by_type,
+    "scaleIO": _legacy["scaleIO"],
     "csi": sources.validate_inline_csi,
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,

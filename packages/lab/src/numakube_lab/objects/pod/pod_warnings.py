@@ -9,8 +9,9 @@ from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.ip_addresses import address_warnings
 from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, PREFERRED, REQUIRED
 from numakube_lab.objects.checks.remembered_checks import remembered
+from numakube_lab.objects.pod.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from numakube_lab.objects.pod.pod_os import all_containers
 from numakube_lab.objects.pod.pod_placement import affinity_terms
-from numakube_lab.objects.pod.pod_resources import all_containers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,17 @@ _DEPRECATED_ANNOTATIONS: Final = {
         'non-functional in v1.11+; use the "sysctls" field instead'
     ),
 }
+_DEPRECATED_VOLUMES: Final = (
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+)
 _NO_SELECTOR: Final = "a null labelSelector results in matching no pod"
 _BYTES: Final = ("memory", "ephemeral-storage")
 
@@ -48,8 +60,10 @@ def _warnings(spec: Json, annotations: dict[str, str], path: str) -> list[str]:
         for key, text in _DEPRECATED_ANNOTATIONS.items()
         if key in annotations
     ]
+    warnings += list(_volume_warnings(spec, place))
     warnings += list(_reference_warnings(spec, place))
     warnings += list(_fraction_warnings({"overhead": spec.get("overhead")}, place))
+    warnings += list(_profile_warnings(spec, annotations, prefix))
     for container, where in all_containers(spec, place):
         resources = container.get("resources") or {}
         for name in _BYTES:
@@ -99,6 +113,14 @@ def _spread_warnings(spec: Json, path: str) -> Iterator[str]:
             yield f"{place}.labelSelector: {_NO_SELECTOR}"
 
 
+def _volume_warnings(spec: Json, path: str) -> Iterator[str]:
+    for index, volume in enumerate(spec.get("volumes") or []):
+        for field, text in _DEPRECATED_VOLUMES:
+            if volume.get(field) is not None:
+                shown = "storageOS" if field == "storageos" else field
+                yield f"{path}.volumes[{index}].{shown}: {text}"
+
+
 def _reference_warnings(spec: Json, path: str) -> Iterator[str]:
     yield from _repeated(spec.get("hostAliases") or [], "ip", f"{path}.hostAliases")
     secrets = spec.get("imagePullSecrets") or []
@@ -131,6 +153,27 @@ def _fraction_warnings(sides: Json, path: str) -> Iterator[str]:
                 shown = go_quote(str(amount))
                 rule = f"fractional byte value {shown} is invalid, must be an integer"
                 yield f"{path}.{side}[{name}]: {rule}"
+
+
+def _profile_warnings(spec: Json, annotations: dict[str, str], prefix: str) -> Iterator[str]:
+    if not annotations:
+        return
+    text = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+    if SECCOMP_POD in annotations and not _profile(spec, "seccompProfile"):
+        yield f"{prefix}metadata.annotations[{SECCOMP_POD}]: {text}"
+    for container, _ in all_containers(spec, ""):
+        name = container.get("name") or ""
+        key = SECCOMP_CONTAINER + name
+        if key in annotations and not _profile(container, "seccompProfile"):
+            yield f"{prefix}metadata.annotations[{key}]: {text}"
+        key = APP_ARMOR + name
+        if key in annotations and not _profile(container, "appArmorProfile"):
+            newer = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+            yield f"{prefix}metadata.annotations[{key}]: {newer}"
+
+
+def _profile(owner: Json, field: str) -> object:
+    return (owner.get("securityContext") or {}).get(field)
 
 
 def _env_warnings(variables: Sequence[Json], path: str) -> Iterator[str]:

@@ -36,13 +36,13 @@ def validate_access_modes(modes: list[str], path: str) -> list[FieldError]:
     return errors
 
 
-def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
+def validate_claim_spec(spec: Json, path: str, *, any_value: bool = False) -> list[FieldError]:
     """Check what a claim asks for."""
     modes = spec.get("accessModes") or []
     place = f"{path}.accessModes"
     errors = [] if modes else [required(place, "at least 1 access mode is required")]
     selector = spec.get("selector")
-    errors += validate_label_selector(selector, f"{path}.selector")
+    errors += validate_label_selector(selector, f"{path}.selector", any_value=any_value)
     errors += validate_access_modes(modes, place)
     errors += _validate_size(spec, f"{path}.resources[storage]")
     if name := spec.get("storageClassName"):
@@ -50,6 +50,9 @@ def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
     mode = spec.get("volumeMode")
     if mode is not None and mode not in VOLUME_MODES:
         errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
+    errors += _validate_data_sources(spec, path)
+    if name := spec.get("volumeAttributesClassName"):
+        errors += invalids(f"{path}.volumeAttributesClassName", name, names.dns_subdomain(name))
     return errors
 
 
@@ -61,6 +64,37 @@ def _validate_size(spec: Json, path: str) -> list[FieldError]:
     if amount.unscaled <= 0:
         return [invalid(path, str(amount), names.NOT_POSITIVE)]
     return resources.validate_amount("storage", text, path)
+
+
+def _validate_data_sources(spec: Json, path: str) -> list[FieldError]:
+    source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    errors: list[FieldError] = []
+    if source is not None:
+        errors += _validate_data_source(source, f"{path}.dataSource")
+    if ref is not None:
+        errors += _validate_data_source(ref, f"{path}.dataSourceRef")
+        if namespace := ref.get("namespace"):
+            place = f"{path}.dataSourceRef.namespace"
+            errors += invalids(place, namespace, names.dns_label(namespace))
+    if source is None or ref is None:
+        return errors
+    if ref.get("namespace"):
+        detail = "may not be specified when dataSourceRef.namespace is specified"
+        errors.append(invalid(path, {}, detail))
+    elif any(source.get(field) != ref.get(field) for field in ("apiGroup", "kind", "name")):
+        errors.append(invalid(path, {}, "must match dataSourceRef"))
+    return errors
+
+
+def _validate_data_source(source: Json, path: str) -> list[FieldError]:
+    errors = [required(f"{path}.{field}") for field in ("name", "kind") if not source.get(field)]
+    group, kind = source.get("apiGroup") or "", source.get("kind") or ""
+    if group:
+        return errors + invalids(f"{path}.apiGroup", group, names.dns_subdomain(group))
+    if kind != "PersistentVolumeClaim":
+        detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        errors.append(invalid(path, kind, detail))
+    return errors
 
 
 def validate_claim_template(template: Json, path: str) -> list[FieldError]:

@@ -1,7 +1,7 @@
 """Where the data of a volume comes from, and the paths of files in it.
 
 A volume has exactly one source. Those of storage systems that Kubernetes itself no longer attaches
-(GCE, AWS, Ceph, ...) are checked by their types alone.
+(GCE, AWS, Ceph, ...) are checked for the fields that they require and no further.
 """
 
 from __future__ import annotations
@@ -45,21 +45,18 @@ _MODE_WRONG: Final = "must be a number between 0 and 0777 (octal), both inclusiv
 
 
 def validate_one_source(
-    owner: Json, checks: Mapping[str, SourceCheck], path: str
+    owner: Json, checks: Mapping[str, SourceCheck], path: str, aliases: Mapping[str, str]
 ) -> list[FieldError]:
-    """Check that *owner* has exactly one source; *checks* are in the order of their check."""
+    """Check that *owner* has exactly one source; *checks* are in the order of their check.
+
+    *aliases* holds the paths under which some sources are reported, which differ from their names.
+    """
     given = [field for field in checks if owner.get(field) is not None]
     if not given:
         return [required(path, NO_TYPE)]
     first = given[0]
-    errors = checks[first](owner[first], f"{path}.{first}")
+    errors = checks[first](owner[first], f"{path}.{aliases.get(first, first)}")
     return errors + [forbidden(f"{path}.{field}", ONE_TYPE) for field in given[1:]]
-
-
-def by_type(source: Json, path: str) -> list[FieldError]:
-    """Accept a source that has its type."""
-    del source, path
-    return []
 
 
 def needs(*fields: str) -> SourceCheck:
@@ -89,6 +86,12 @@ def validate_host_path(source: Json, path: str) -> list[FieldError]:
     if kind is not None and kind not in _HOST_PATH_TYPES:
         errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
     return errors
+
+
+def validate_git_repo(source: Json, path: str) -> list[FieldError]:
+    """Check a repository to clone."""
+    errors = needs("repository")(source, path)
+    return errors + validate_descending(source.get("directory") or "", f"{path}.directory")
 
 
 def validate_local(source: Json, path: str) -> list[FieldError]:
@@ -155,7 +158,71 @@ def validate_inline_csi(source: Json, path: str) -> list[FieldError]:
 def validate_persistent_csi(source: Json, path: str) -> list[FieldError]:
     """Check the CSI volume behind a persistent volume."""
     errors = validate_driver_name(source.get("driver") or "", f"{path}.driver")
-    return errors + needs("volumeHandle")(source, path)
+    errors += needs("volumeHandle")(source, path)
+    for field in (
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ):
+        if (secret := source.get(field)) is not None:
+            errors += _validate_secret_reference(secret, f"{path}.{field}")
+    return errors
+
+
+def _validate_secret_reference(secret: Json, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field, check in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
+        value = secret.get(field) or ""
+        place = f"{path}.{field}"
+        errors += invalids(place, value, check(value)) if value else [required(place)]
+    return errors
+
+
+NETWORK_SOURCES: Final[dict[str, SourceCheck]] = {
+    "gcePersistentDisk": needs("pdName"),
+    "awsElasticBlockStore": needs("volumeID"),
+    "iscsi": needs("targetPortal", "iqn"),
+    "glusterfs": needs("endpoints", "path"),
+    "rbd": needs("monitors", "image"),
+    "cinder": needs("volumeID"),
+    "cephfs": needs("monitors"),
+    "quobyte": needs("registry", "volume"),
+    "flexVolume": needs("driver"),
+    "azureFile": needs("secretName", "shareName"),
+    "vsphereVolume": needs("volumePath"),
+    "photonPersistentDisk": needs("pdID"),
+    "portworxVolume": needs("volumeID"),
+    "azureDisk": needs("diskName", "diskURI"),
+    "storageos": needs("volumeName"),
+    "scaleIO": needs("gateway", "system", "volumeName"),
+}
+
+
+def validate_flocker(source: Json, path: str) -> list[FieldError]:
+    """Check a Flocker dataset, which is given by name or by id."""
+    given = [source[field] for field in ("datasetName", "datasetUUID") if source.get(field)]
+    if len(given) == 1:
+        return []
+    if not given:
+        return [required(path, "one of datasetName and datasetUUID is required")]
+    detail = "datasetName and datasetUUID can not be specified simultaneously"
+    return [invalid(path, "resource", detail)]
+
+
+def validate_fibre_channel(source: Json, path: str) -> list[FieldError]:
+    """Check a Fibre Channel volume, which is given by world-wide names or ids."""
+    targets, ids = source.get("targetWWNs") or [], source.get("wwids") or []
+    place = f"{path}.targetWWNs"
+    if not targets and not ids:
+        return [required(place, "must specify either targetWWNs or wwids, but not both")]
+    errors = []
+    if targets and ids:
+        detail = "targetWWNs and wwids can not be specified simultaneously"
+        errors.append(invalid(place, targets, detail))
+    if targets and source.get("lun") is None:
+        errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
+    return errors
 
 
 def validate_no_backsteps(path_text: str, path: str) -> list[FieldError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Final
 
 from numakube.api import resource_names as resources
@@ -19,6 +20,7 @@ from numakube.values.quantity import Quantity, parse_quantity
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, json_diff, keep
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.pod import volume_sources as sources
+from numakube_lab.objects.pod.pod_defaults import default_network_source
 from numakube_lab.objects.pod.volume_claim_specs import (
     VOLUME_MODES,
     default_claim_spec,
@@ -31,31 +33,34 @@ if TYPE_CHECKING:
     from numakube_lab.kinds import Json
     from numakube_lab.objects.pod.volume_sources import SourceCheck
 
+_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
+_legacy = sources.NETWORK_SOURCES
 _SOURCES: Final[dict[str, SourceCheck]] = {
     "hostPath": sources.validate_host_path,
-    "gcePersistentDisk": sources.by_type,
-    "awsElasticBlockStore": sources.by_type,
-    "glusterfs": sources.by_type,
-    "flocker": sources.by_type,
+    "gcePersistentDisk": _legacy["gcePersistentDisk"],
+    "awsElasticBlockStore": _legacy["awsElasticBlockStore"],
+    "glusterfs": _legacy["glusterfs"],
+    "flocker": sources.validate_flocker,
     "nfs": sources.validate_nfs,
-    "rbd": sources.by_type,
-    "quobyte": sources.by_type,
-    "cephfs": sources.by_type,
-    "iscsi": sources.by_type,
-    "cinder": sources.by_type,
-    "fc": sources.by_type,
-    "flexVolume": sources.by_type,
-    "azureFile": sources.by_type,
-    "vsphereVolume": sources.by_type,
-    "photonPersistentDisk": sources.by_type,
-    "portworxVolume": sources.by_type,
-    "azureDisk": sources.by_type,
-    "scaleIO": sources.by_type,
+    "rbd": _legacy["rbd"],
+    "quobyte": _legacy["quobyte"],
+    "cephfs": _legacy["cephfs"],
+    "iscsi": _legacy["iscsi"],
+    "cinder": _legacy["cinder"],
+    "fc": sources.validate_fibre_channel,
+    "flexVolume": _legacy["flexVolume"],
+    "azureFile": _legacy["azureFile"],
+    "vsphereVolume": _legacy["vsphereVolume"],
+    "photonPersistentDisk": _legacy["photonPersistentDisk"],
+    "portworxVolume": _legacy["portworxVolume"],
+    "azureDisk": _legacy["azureDisk"],
+    "scaleIO": _legacy["scaleIO"],
     "local": sources.validate_local,
-    "storageos": sources.by_type,
+    "storageos": _legacy["storageos"],
     "csi": sources.validate_persistent_csi,
 }
+_ALIASES: Final = {"gcePersistentDisk": "persistentDisk"}
 
 
 def _default_volume(volume: Json) -> None:
@@ -66,6 +71,7 @@ def _default_volume(volume: Json) -> None:
     round_to_milli(spec.get("capacity"))
     if (path := spec.get("hostPath")) is not None and path.get("type") is None:
         path["type"] = ""
+    default_network_source(spec)
     status = volume.setdefault("status", {})
     status["phase"] = status.get("phase") or "Pending"
 
@@ -97,9 +103,13 @@ def _check_volume(volume: Json) -> list[FieldError]:
         errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
     affinity = spec.get("nodeAffinity")
     errors += _check_node_affinity(affinity, "spec.nodeAffinity")
-    errors += sources.validate_one_source(spec, _SOURCES, "spec")
+    errors += sources.validate_one_source(spec, _SOURCES, "spec", _ALIASES)
     if spec.get("local") is not None and affinity is None:
         errors.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    root = posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/"
+    if root and policy == "Recycle":
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(forbidden("spec.persistentVolumeReclaimPolicy", detail))
     return errors + _check_volume_class(spec)
 
 
@@ -133,12 +143,26 @@ def _check_volume_class(spec: Json) -> list[FieldError]:
     mode = spec.get("volumeMode")
     if mode is not None and mode not in VOLUME_MODES:
         errors.append(not_supported("spec.volumeMode", mode, VOLUME_MODES))
+    attributes = spec.get("volumeAttributesClassName")
+    if attributes is not None:
+        path = "spec.volumeAttributesClassName"
+        if attributes:
+            errors += invalids(path, attributes, names.dns_subdomain(attributes))
+        else:
+            errors.append(required(path, "an empty string is disallowed"))
+        if spec.get("csi") is None:
+            detail = "has to be specified when using volumeAttributesClassName"
+            errors.append(required("spec.csi", detail))
     return errors
 
 
 def _check_volume_change(new: Json, old: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     after, before = ({k: v for k, v in obj["spec"].items() if k in _SOURCES} for obj in (new, old))
+    driver, was = after.get("csi") or {}, before.get("csi") or {}
+    if was and "controllerExpandSecretRef" in driver and "controllerExpandSecretRef" not in was:
+        trimmed = {k: v for k, v in driver.items() if k != "controllerExpandSecretRef"}
+        after = after | {"csi": trimmed}
     if after != before:
         shown = json_diff(before, after)
         detail = f"spec.persistentvolumesource is immutable after creation\n{shown}"
@@ -152,6 +176,18 @@ def _check_volume_change(new: Json, old: Json) -> list[FieldError]:
     return errors
 
 
+def _warn_of_class(obj: Json) -> list[str]:
+    if _OLD_CLASS not in (obj["metadata"].get("annotations") or {}):
+        return []
+    rule = 'deprecated since v1.8; use "storageClassName" attribute instead'
+    return [f"metadata.annotations[{_OLD_CLASS}]: {rule}"]
+
+
+def _warn_volume(volume: Json, old: Json | None) -> list[str]:
+    del old
+    return _warn_of_class(volume)
+
+
 PERSISTENT_VOLUME: Final = KindRules(
     namespaced=False,
     own_metadata_change=False,
@@ -163,6 +199,7 @@ PERSISTENT_VOLUME: Final = KindRules(
     check_change=_check_volume_change,
     rechecks_name=True,
     rechecks_twice=True,
+    warn=_warn_volume,
 )
 
 
@@ -176,6 +213,29 @@ def _default_claim(claim: Json) -> None:
 
 def _on_claim_create(claim: Json) -> None:
     claim["status"] = {"phase": "Pending"}
+    _match_sources(claim["spec"], None)
+
+
+def _on_claim_update(new: Json, old: Json) -> None:
+    _match_sources(new["spec"], old["spec"])
+
+
+def _match_sources(spec: Json, old: Json | None) -> None:
+    """Keep the older and the newer field for a claim's content in step."""
+    source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    in_use = old is not None and (old.get("dataSource") or old.get("dataSourceRef"))
+    if source is not None and ref is None and not in_use and not _is_known_source(source):
+        # Anything else was ignored before the newer field came, and still is.
+        del spec["dataSource"]
+    elif source is not None and ref is None:
+        spec["dataSourceRef"] = {k: source[k] for k in ("apiGroup", "kind", "name") if k in source}
+    elif ref is not None and source is None and not ref.get("namespace"):
+        spec["dataSource"] = {k: ref[k] for k in ("apiGroup", "kind", "name") if k in ref}
+
+
+def _is_known_source(source: Json) -> bool:
+    known = {("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")}
+    return (source.get("apiGroup") or "", source.get("kind")) in known
 
 
 def _check_claim(claim: Json) -> list[FieldError]:
@@ -187,7 +247,7 @@ def _check_claim_change(new: Json, old: Json) -> list[FieldError]:
     bound = (new.get("status") or {}).get("phase") == "Bound"
     if not before.get("volumeName"):
         keep(before, after, "volumeName")
-    errors: list[FieldError] = []
+    errors = _check_class_annotation(new, old)
     if after.get("storageClassName") is not None and before.get("storageClassName") is None:
         after.pop("storageClassName")
     if bound:
@@ -203,6 +263,16 @@ def _check_claim_change(new: Json, old: Json) -> list[FieldError]:
     errors += _check_shrinking(new, old)
     mode, old_mode = new["spec"].get("volumeMode"), old["spec"].get("volumeMode")
     return errors + immutable(mode, old_mode, "volumeMode")
+
+
+def _check_class_annotation(new: Json, old: Json) -> list[FieldError]:
+    after, before = (
+        (obj["metadata"].get("annotations") or {}).get(_OLD_CLASS, "") for obj in (new, old)
+    )
+    named = new["spec"].get("storageClassName")
+    if before and old["spec"].get("storageClassName") is None and named == before:
+        return []
+    return immutable(after, before, f"metadata.annotations.{_OLD_CLASS}")
 
 
 def _with_old_size(spec: Json, before: Json) -> Json:
@@ -243,12 +313,26 @@ def _check_claim_status(new: Json, old: Json) -> list[FieldError]:
     return errors
 
 
+def _warn_claim(claim: Json, old: Json | None) -> list[str]:
+    del old
+    warnings = _warn_of_class(claim)
+    requirements = (claim.get("spec") or {}).get("resources") or {}
+    for side in ("requests", "limits"):
+        text = (requirements.get(side) or {}).get("storage")
+        if text is not None and (amount := parse_quantity(text)).milli_value() % 1000:
+            rule = f'fractional byte value "{amount}" is invalid, must be an integer'
+            warnings.append(f"spec.resources.{side}[storage]: {rule}")
+    return warnings
+
+
 PERSISTENT_VOLUME_CLAIM: Final = KindRules(
     parts={"status": PartRules(check=_check_claim_status)},
     creates_status=True,
     default=_default_claim,
     on_create=_on_claim_create,
+    on_update=_on_claim_update,
     check=_check_claim,
     check_change=_check_claim_change,
     rechecks_name=True,
+    warn=_warn_claim,
 )

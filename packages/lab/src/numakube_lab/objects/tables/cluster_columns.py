@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     NONE,
-    UNKNOWN,
     Column,
     Table,
     age_of,
     condition_status,
     flag,
-    human_age,
     name_of,
     number,
     wide,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube_lab.objects.tables.age_texts import human_age
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
@@ -13,7 +14,6 @@ from numakube_lab.objects.tables.table_columns import (
     Table,
     age_of,
     condition_status,
-    human_age,
     name_of,
     wide,
 )

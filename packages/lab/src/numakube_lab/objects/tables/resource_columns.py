@@ -1,4 +1,4 @@
-"""The tables of services, storage, devices, role bindings and disruption budgets."""
+"""The tables of services, ingresses, storage, devices, role bindings and disruption budgets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from numakube_lab.objects.tables.table_columns import (
     Column,
     Table,
     age_of,
+    flag,
     name_of,
     number,
+    shown_some,
     wide,
 )
 
@@ -174,6 +176,98 @@ SERVICE: Final = Table(
 )
 
 
+def _endpoints(obj: Json, now: datetime) -> list[JsonValue]:
+    subsets = obj.get("subsets") or []
+    found = [text for subset in subsets for text in _subset_addresses(subset)]
+    shown = shown_some(found, len(found)) if subsets else NONE
+    return [name_of(obj), shown, age_of(obj, now)]
+
+
+def _subset_addresses(subset: Json) -> list[str]:
+    addresses = [item.get("ip") or "" for item in subset.get("addresses") or []]
+    ports = subset.get("ports") or []
+    if not ports:
+        return addresses
+    return [_with_port(address, port["port"]) for port in ports for address in addresses]
+
+
+def _with_port(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+ENDPOINTS: Final = Table(
+    (NAME, Column("Endpoints", "Addresses and ports behind the service."), AGE), _endpoints
+)
+
+
+def _endpoint_slice(obj: Json, now: datetime) -> list[JsonValue]:
+    ports = [_slice_port(port) for port in obj.get("ports") or []]
+    endpoints = obj.get("endpoints") or []
+    addresses = [text for endpoint in endpoints for text in endpoint.get("addresses") or []]
+    return [
+        name_of(obj),
+        obj.get("addressType") or "",
+        shown_some(ports, len(ports)) or UNSET,
+        shown_some(addresses, len(addresses)) or UNSET,
+        age_of(obj, now),
+    ]
+
+
+def _slice_port(port: Json) -> str:
+    if port.get("port") is not None:
+        return str(port["port"])
+    return "*" if port.get("name") is None else str(port["name"])
+
+
+ENDPOINT_SLICE: Final = Table(
+    (
+        NAME,
+        Column("AddressType", "What kind of addresses there are."),
+        Column("Ports", "Ports of the endpoints."),
+        Column("Endpoints", "Addresses of the endpoints."),
+        AGE,
+    ),
+    _endpoint_slice,
+)
+
+
+def _ingress(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    name = spec.get("ingressClassName")
+    return [
+        name_of(obj),
+        NONE if name is None else name,
+        _hosts(spec.get("rules") or []),
+        _balancer_addresses(status),
+        "80, 443" if spec.get("tls") else "80",
+        age_of(obj, now),
+    ]
+
+
+def _hosts(rules: list[Json], limit: int = 3) -> str:
+    """Return the first hosts, and how many rules follow the one with the last of them."""
+    hosts = [rule["host"] for rule in rules if rule.get("host")]
+    if not hosts:
+        return "*"
+    positions = [index for index, rule in enumerate(rules) if rule.get("host")]
+    more = len(hosts) >= limit and positions[limit - 1] < len(rules) - 1
+    text = ",".join(hosts[:limit])
+    return f"{text} + {len(rules) - limit} more..." if more else text
+
+
+INGRESS: Final = Table(
+    (
+        NAME,
+        Column("Class", "Class that tells which controller serves the ingress."),
+        Column("Hosts", "Hosts that the rules are for."),
+        Column("Address", "Addresses of the load balancer."),
+        Column("Ports", "Ports that are open."),
+        AGE,
+    ),
+    _ingress,
+)
+
+
 def _network_policy(obj: Json, now: datetime) -> list[JsonValue]:
     selector = (obj.get("spec") or {}).get("podSelector")
     return [name_of(obj), format_selector(selector), age_of(obj, now)]
@@ -203,6 +297,9 @@ def _shown_modes(modes: Sequence[str] | None) -> str:
 
 
 def _class_of(obj: Json, spec: Json) -> str:
+    annotations = obj["metadata"].get("annotations") or {}
+    if _CLASS_ANNOTATION in annotations:
+        return str(annotations[_CLASS_ANNOTATION])
     return spec.get("storageClassName") or ""
 
 
@@ -308,4 +405,44 @@ STORAGE_CLASS: Final = Table(
         AGE,
     ),
     _storage_class,
+)
+
+
+def _csi_node(obj: Json, now: datetime) -> list[JsonValue]:
+    return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or []), age_of(obj, now)]
+
+
+CSI_NODE: Final = Table(
+    (NAME, number("Drivers", "How many drivers there are on the node."), AGE), _csi_node
+)
+
+
+def _csi_driver(obj: Json, now: datetime) -> list[JsonValue]:
+    spec = obj.get("spec") or {}
+    attach, tokens = spec.get("attachRequired"), spec.get("tokenRequests")
+    audiences = ",".join(request.get("audience") or "" for request in tokens or [])
+    return [
+        name_of(obj),
+        attach is None or bool(attach),
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        UNSET if tokens is None else audiences,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or []) or NONE,
+        age_of(obj, now),
+    ]
+
+
+CSI_DRIVER: Final = Table(
+    (
+        NAME,
+        flag("AttachRequired", "Whether volumes have to be attached to nodes."),
+        flag("PodInfoOnMount", "Whether the driver is told of the pod."),
+        flag("StorageCapacity", "Whether the driver tells how much space is left."),
+        Column("TokenRequests", "For whom the driver gets tokens of service accounts."),
+        flag("RequiresRepublish", "Whether the driver is called again and again."),
+        Column("Modes", "Which kinds of volumes there are."),
+        AGE,
+    ),
+    _csi_driver,
 )

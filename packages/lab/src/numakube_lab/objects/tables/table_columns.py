@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.errors import InvalidValue
-from numakube.values.display import age_text
-from numakube.values.times import parse_time
+from numakube_lab.objects.tables.age_texts import human_age
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from numakube_lab.kinds import Json, JsonValue
 
 NONE: Final = "<none>"
 UNSET: Final = "<unset>"
-UNKNOWN: Final = "<unknown>"
 
 
 class Column(NamedTuple):
@@ -88,22 +85,13 @@ def age_of(obj: Json, now: datetime) -> str:
     return human_age(obj["metadata"].get("creationTimestamp"), now)
 
 
+def shown_some(texts: Iterable[str], count: int, limit: int = 3) -> str:
+    """Return the first texts of a list of *count*, and how many more there are."""
+    text = ",".join(list(texts)[:limit])
+    return f"{text} + {count - limit} more..." if count > limit else text
+
+
 def condition_status(obj: Json, kind: str) -> str | None:
     """Return the status of the first condition of a type, or None."""
     conditions = (obj.get("status") or {}).get("conditions") or []
     return next((item.get("status") or "" for item in conditions if item["type"] == kind), None)
-
-
-def human_age(moment: str | None, now: datetime) -> str:
-    """Return the age of an RFC 3339 timestamp; one that is missing is ``<unknown>``."""
-    if not moment:
-        return UNKNOWN
-    try:
-        return age_text((now - parse_time(moment)).total_seconds())
-    except InvalidValue:
-        return "<invalid>"
-
-
-def time_between(start: str, end: str) -> str:
-    """Return how long it was from one timestamp to a later one."""
-    return human_age(start, parse_time(end))

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.checks.selector_checks import format_labels, format_selector
+from numakube_lab.objects.tables.age_texts import human_age, time_between
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
+    NONE,
+    UNSET,
     Column,
     Table,
     age_of,
     condition_status,
-    human_age,
+    flag,
     name_of,
     number,
-    time_between,
     wide,
 )
 
@@ -90,6 +92,10 @@ def _replica_set(obj: Json, now: datetime) -> list[JsonValue]:
     return [*_replica_cells(obj, now), format_selector(obj["spec"].get("selector"))]
 
 
+def _replication_controller(obj: Json, now: datetime) -> list[JsonValue]:
+    return [*_replica_cells(obj, now), format_labels(obj["spec"].get("selector"))]
+
+
 _REPLICA_COLUMNS: Final = (
     NAME,
     number("Desired", "How many pods there shall be."),
@@ -100,6 +106,7 @@ _REPLICA_COLUMNS: Final = (
     _SELECTOR,
 )
 REPLICA_SET: Final = Table(_REPLICA_COLUMNS, _replica_set)
+REPLICATION_CONTROLLER: Final = Table(_REPLICA_COLUMNS, _replication_controller)
 
 
 def _stateful_set(obj: Json, now: datetime) -> list[JsonValue]:
@@ -211,4 +218,79 @@ JOB: Final = Table(
         _SELECTOR,
     ),
     _job,
+)
+
+
+def _cron_job(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = _parts(obj)
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    suspended, last = spec.get("suspend"), status.get("lastScheduleTime")
+    return [
+        name_of(obj),
+        spec.get("schedule") or "",
+        NONE if spec.get("timeZone") is None else spec["timeZone"],
+        UNSET if suspended is None else str(bool(suspended)),
+        len(status.get("active") or []),
+        human_age(last, now) if last else NONE,
+        age_of(obj, now),
+        *_template_cells(job.get("template")),
+        format_selector(job.get("selector")),
+    ]
+
+
+CRON_JOB: Final = Table(
+    (
+        NAME,
+        Column("Schedule", "When jobs are started."),
+        Column("Timezone", "Time zone of the schedule."),
+        flag("Suspend", "Whether no jobs are started for now."),
+        number("Active", "How many jobs are running."),
+        Column("Last Schedule", "Time since a job was started last."),
+        AGE,
+        *_TEMPLATE,
+        _SELECTOR,
+    ),
+    _cron_job,
+)
+
+
+def _pod_template(obj: Json, now: datetime) -> list[JsonValue]:
+    del now
+    template = obj.get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels")
+    return [name_of(obj), *_template_cells(template), format_labels(labels)]
+
+
+POD_TEMPLATE: Final = Table(
+    (
+        NAME,
+        Column("Containers", "Names of the containers of each pod."),
+        Column("Images", "Images of the containers of each pod."),
+        Column("Pod Labels", "Labels of the pods made from the template."),
+    ),
+    _pod_template,
+)
+
+
+def _revision(obj: Json, now: datetime) -> list[JsonValue]:
+    owners = obj["metadata"].get("ownerReferences") or []
+    controller = next((owner for owner in owners if owner.get("controller")), None)
+    shown = _owner_text(controller) if controller else NONE
+    return [name_of(obj), shown, obj.get("revision") or 0, age_of(obj, now)]
+
+
+def _owner_text(owner: Json) -> str:
+    group, _, _version = owner["apiVersion"].rpartition("/")
+    kind = ".".join(filter(None, (owner["kind"], group))).lower()
+    return f"{kind}/{owner['name']}"
+
+
+CONTROLLER_REVISION: Final = Table(
+    (
+        NAME,
+        Column("Controller", "Object that the revision is of."),
+        Column("Revision", "Number of the revision."),
+        AGE,
+    ),
+    _revision,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from numakube.api.field_errors import FieldError, invalid, not_supported, required
 from numakube.values.gotext import go_quote
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _POLICIES: Final = ("Allow", "Forbid", "Replace")
 # Eleven of the 63 characters of a job's name are for the time.
 _MAX_NAME: Final = 52
+_match_zone_part: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 _NO_ZONE_HERE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 _MONTHS: Final = (
     "jan",
@@ -83,6 +85,8 @@ def _check(cron_job: Json) -> list[FieldError]:
     spec = cron_job["spec"]
     errors = _check_schedule(spec.get("schedule") or "", "spec.schedule")
     errors += not_negative(spec, ("startingDeadlineSeconds",), "spec")
+    if (zone := spec.get("timeZone")) is not None:
+        errors += _check_zone(zone, "spec.timeZone")
     policy = spec.get("concurrencyPolicy") or ""
     if not policy:
         errors.append(required("spec.concurrencyPolicy"))
@@ -109,6 +113,22 @@ def _check_schedule(schedule: str, path: str) -> list[FieldError]:
     if "TZ" in schedule:
         errors.append(invalid(path, schedule, _NO_ZONE_HERE))
     return errors
+
+
+def _check_zone(zone: str, path: str) -> list[FieldError]:
+    if not zone:
+        return [invalid(path, zone, "timeZone must be nil or non-empty string")]
+    for part in zone.split("/"):
+        if part in {".", ".."} or part.startswith("-") or not _match_zone_part(part):
+            return [invalid(path, zone, f"unknown time zone {zone}")]
+    if zone.lower() == "local":
+        rule = "timeZone must be an explicit time zone as defined in"
+        return [invalid(path, zone, f"{rule} https://www.iana.org/time-zones")]
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return [invalid(path, zone, f"unknown time zone {zone}")]
+    return []
 
 
 def _check_template(job: Json, path: str) -> list[FieldError]:

@@ -1,7 +1,4 @@
-"""Jobs.
-
-Policies of failure and success are checked by their types alone: the lab's controller has none.
-"""
+"""Jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import (
     FieldError,
     invalid,
+    invalids,
     not_supported,
     required,
+    too_long,
 )
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, copy_json, keep
@@ -24,6 +23,11 @@ from numakube_lab.objects.checks.selector_checks import (
 from numakube_lab.objects.pod.pod_defaults import default_pod_template
 from numakube_lab.objects.pod.pod_templates import validate_template
 from numakube_lab.objects.pod.pod_warnings import pod_warnings
+from numakube_lab.objects.workloads.job_policies import (
+    validate_failure_policy,
+    validate_replacement_policy,
+    validate_success_policy,
+)
 from numakube_lab.objects.workloads.job_status import validate_job_status
 from numakube_lab.schema.metadata_checks import immutable
 
@@ -33,6 +37,11 @@ if TYPE_CHECKING:
 JOB_NAMES: Final = ("job-name", "batch.kubernetes.io/job-name")
 CONTROLLER_UIDS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _MAX_INT32: Final = 2**31 - 1
+_MAX_PARALLELISM: Final = 100_000
+_MAX_FAILED_INDEXES: Final = 100_000
+_MANY: Final = 100_000
+_FEW: Final = 10_000
+_MAX_MANAGER: Final = 63
 _MODES: Final = ("NonIndexed", "Indexed")
 _INDEXED_ONLY: Final = "requires indexed completion mode"
 _NOT_MATCHING: Final = "`selector` does not match template `labels`"
@@ -150,10 +159,40 @@ def validate_job_spec(spec: Json, path: str) -> list[FieldError]:
         ),
         path,
     )
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        detail = "when maxFailedIndexes is specified"
+        errors.append(required(f"{path}.backoffLimitPerIndex", detail))
+    if (manager := spec.get("managedBy")) is not None:
+        errors += _check_manager(manager, f"{path}.managedBy")
     errors += _check_mode(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        errors += validate_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        if spec.get("completionMode") == "Indexed":
+            errors += validate_success_policy(spec, f"{path}.successPolicy")
+        else:
+            place = f"{path}.successPolicy"
+            errors.append(invalid(place, spec["successPolicy"], _INDEXED_ONLY))
+    errors += validate_replacement_policy(spec, f"{path}.podReplacementPolicy")
     template = spec.get("template") or {}
     errors += validate_template(template, f"{path}.template")
     return errors + _check_restart(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _check_manager(manager: str, path: str) -> list[FieldError]:
+    domain, slash, rest = manager.partition("/")
+    errors: list[FieldError] = []
+    if not manager:
+        errors.append(required(path))
+    elif not (domain and slash and rest):
+        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        errors.append(invalid(path, manager, detail))
+    else:
+        errors += invalids(path, domain, names.dns_subdomain(domain))
+        errors += invalids(path, rest, names.http_path(rest))
+    if len(manager.encode()) > _MAX_MANAGER:
+        errors.append(too_long(path, _MAX_MANAGER))
+    return errors
 
 
 def _check_mode(spec: Json, path: str) -> list[FieldError]:
@@ -161,8 +200,8 @@ def _check_mode(spec: Json, path: str) -> list[FieldError]:
     errors = []
     if mode is not None and mode not in _MODES:
         errors.append(not_supported(f"{path}.completionMode", mode, _MODES))
-    if mode == "Indexed" and spec.get("completions") is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if mode == "Indexed":
+        return errors + _check_indexed(spec, path)
     if mode in {None, "NonIndexed"}:
         errors += [
             invalid(f"{path}.{field}", spec[field], _INDEXED_ONLY)
@@ -172,12 +211,51 @@ def _check_mode(spec: Json, path: str) -> list[FieldError]:
     return errors
 
 
+def _check_indexed(spec: Json, path: str) -> list[FieldError]:
+    completions, failures = spec.get("completions"), spec.get("maxFailedIndexes")
+    parallelism = spec.get("parallelism") or 0
+    errors = []
+    if completions is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism > _MAX_PARALLELISM:
+        detail = f"must be less than or equal to {_MAX_PARALLELISM} when completion mode is Indexed"
+        errors.append(invalid(f"{path}.parallelism", parallelism, detail))
+    place = f"{path}.maxFailedIndexes"
+    if completions is not None and failures is not None and failures > completions:
+        errors.append(invalid(place, failures, "must be less than or equal to completions"))
+    if failures is not None and failures > _MAX_FAILED_INDEXES:
+        detail = f"must be less than or equal to {_MAX_FAILED_INDEXES}"
+        errors.append(invalid(place, failures, detail))
+    if (completions or 0) > _MANY and spec.get("backoffLimitPerIndex") is not None:
+        errors += _check_many(parallelism, failures, path)
+    return errors
+
+
+def _check_many(parallelism: int, failures: int | None, path: str) -> list[FieldError]:
+    rule = (
+        f"must be less than or equal to {_FEW} when completions are above {_MANY} "
+        "and used with backoff limit per index"
+    )
+    errors = []
+    if failures is None:
+        detail = f"must be specified when completions is above {_MANY}"
+        errors.append(required(f"{path}.maxFailedIndexes", detail))
+    if parallelism > _FEW:
+        errors.append(invalid(f"{path}.parallelism", parallelism, rule))
+    if failures is not None and failures > _FEW:
+        errors.append(invalid(f"{path}.maxFailedIndexes", failures, rule))
+    return errors
+
+
 def _check_restart(spec: Json, path: str) -> list[FieldError]:
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or ""
     if policy in {"", "Always"}:
         return [required(path, 'valid values: "OnFailure", "Never"')]
     if policy not in {"OnFailure", "Never"}:
         return [not_supported(path, policy, ("OnFailure", "Never"))]
+    if spec.get("podFailurePolicy") is not None and policy != "Never":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        return [invalid(path, policy, detail)]
     return []
 
 
@@ -246,9 +324,18 @@ def warn_of_name(obj: Json) -> list[str]:
 
 def job_spec_warnings(spec: Json, path: str) -> list[str]:
     """Return the warnings of a job's specification."""
+    warnings = []
+    completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
+    if spec.get("completionMode") == "Indexed" and completions > _MANY and parallelism > _FEW:
+        rule = (
+            "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism "
+            "higher than 10^4, Kubernetes might not be able to track completedIndexes when a big "
+            "number of indexes fail"
+        )
+        warnings.append(f"{path}: {rule}")
     template = spec.get("template") or {}
     pod, meta = template.get("spec") or {}, template.get("metadata") or {}
-    return pod_warnings(pod, meta, f"{path}.template")
+    return warnings + pod_warnings(pod, meta, f"{path}.template")
 
 
 def _warn(job: Json, old: Json | None) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import OMIT, FieldError, duplicate, invalid, required
 from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.workloads.job_policies import count_indexes, read_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,8 @@ def validate_job_status(new: Json, old: Json) -> list[FieldError]:
         *_check_times(change),
         *_check_missing_conditions(change),
         *_check_finished(change),
+        *_check_index_formats(change),
+        *_check_indexes(change),
         *_check_pods(change),
         *_check_success(change),
         *_check_transition(change),
@@ -144,6 +147,52 @@ def _check_finished(change: _Change) -> Iterator[FieldError]:
     if (ends or change.changed("uncountedTerminatedPods")) and any(uncounted.values()):
         path = f"{_PATH}.uncountedTerminatedPods"
         yield invalid(path, uncounted, "must be empty for finished job")
+
+
+def _check_index_formats(change: _Change) -> Iterator[FieldError]:
+    completions = change.spec.get("completions")
+    if completions is None:
+        return
+    for field in ("completedIndexes", "failedIndexes"):
+        text = change.get(field) or ""
+        if field == "failedIndexes" and change.spec.get("backoffLimitPerIndex") is None:
+            continue
+        _, wrong = count_indexes(text, completions)
+        if change.changed(field) and wrong:
+            yield invalid(f"{_PATH}.{field}", text, f"error parsing {field}: {wrong}")
+
+
+def _check_indexes(change: _Change) -> Iterator[FieldError]:
+    completed, failed = change.get("completedIndexes") or "", change.get("failedIndexes")
+    indexed = change.spec.get("completionMode") == "Indexed"
+    if change.changed("completedIndexes") and completed and not indexed:
+        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        yield invalid(f"{_PATH}.completedIndexes", completed, detail)
+    if failed is None:
+        return
+    was = change.old.get("failedIndexes")
+    if failed != was and change.spec.get("backoffLimitPerIndex") is None:
+        detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        yield invalid(f"{_PATH}.failedIndexes", failed, detail)
+    completions = change.spec.get("completions")
+    if change.changed("failedIndexes", "completedIndexes") and completions is not None:
+        common = _first_common(completed, failed, completions)
+        if common is not None:
+            detail = f"failedIndexes and completedIndexes overlap at index: {common}"
+            yield invalid(f"{_PATH}.failedIndexes", failed, detail)
+
+
+def _first_common(one: str, other: str, completions: int) -> int | None:
+    """Return the first index that two texts such as ``0,3-5`` both name."""
+    return min(
+        (
+            max(first, other_first)
+            for first, last in read_intervals(one, completions)
+            for other_first, other_last in read_intervals(other, completions)
+            if first <= other_last and other_first <= last
+        ),
+        default=None,
+    )
 
 
 def _check_pods(change: _Change) -> Iterator[FieldError]:
