@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numakube
 from numakube.cli.shared.connection_options import ClusterOptions
+from numakube.cli.simulate.resumable_runs import Places, results_of
 from numakube.cli.simulate.simulation_inputs import Given, read_runs
-from numakube.cli.simulate.sweeping import Places, results_of
 from numakube.simulation.seed_summary import Estimate, Summary, summaries_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The kubelet's command line, as far as it decides about resources and topology.
+"""The kubelet's command line, in files of systemd too, as far as it decides about topology.
 
 Deprecated as they are, flags win over the configuration file and its drop-ins (Kubernetes 1.35,
 cmd/kubelet/app). A drop-in is merged into what came before it: objects key by key, lists as a
@@ -7,20 +7,27 @@ whole.
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.errors import InvalidValue
+from numakube.errors import InvalidValue, MalformedObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Tree: TypeAlias = dict[str, Any]
 
 DEFAULT_ROOT: Final = "/var/lib/kubelet"
 _GATES: Final = "featureGates"
+_CONTINUED: Final = re.compile(r"\\\n\s*")
+_VARIABLE: Final = re.compile(
+    r"(?:export\s+|Environment=)?[\"']?(?P<name>KUBELET_\w+)=(?P<rest>.*)"
+)
+_COMMAND: Final = re.compile(r"ExecStart=\S*kubelet(?P<rest>\s.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,39 @@ class KubeletFlags:
     config_dir: str = ""
     root_dir: str = DEFAULT_ROOT
     fields: Tree = field(default_factory=dict)
+
+
+def arguments_in(text: str, subject: str) -> tuple[str, ...] | None:
+    """Return the kubelet's arguments in a file of systemd; ``None`` if it is no such file."""
+    lines = [line.strip() for line in _CONTINUED.sub(" ", text).splitlines()]
+    if not any(_VARIABLE.match(line) or _COMMAND.match(line) for line in lines):
+        return None
+    return tuple(_arguments(lines, subject))
+
+
+def _arguments(lines: Iterable[str], subject: str) -> Iterator[str]:
+    """Yield the arguments of the command, then those of variables; the last of a name counts."""
+    command: list[str] = []
+    variables: dict[str, list[str]] = {}
+    for line in lines:
+        if found := _VARIABLE.match(line):
+            # A quote before the name is closed at the end of the line, as in units.
+            quoted = line[: found.start("name")][-1:] in ("'", '"')
+            rest = found["rest"][:-1] if quoted else found["rest"]
+            variables[found["name"]] = _words(rest, subject)
+        elif found := _COMMAND.match(line):
+            command = [one for one in _words(found["rest"] or "", subject) if one[:1] != "$"]
+    yield from command
+    for words in variables.values():
+        yield from words
+
+
+def _words(text: str, subject: str) -> list[str]:
+    """Return the words that systemd makes of a variable's value: quotes go, blanks part."""
+    try:
+        return [word for part in shlex.split(text, comments=True) for word in part.split()]
+    except ValueError as error:
+        raise MalformedObject(subject, f"{text!r}: {error}") from None
 
 
 def read_flags(arguments: Sequence[str]) -> KubeletFlags:

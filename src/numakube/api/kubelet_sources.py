@@ -13,30 +13,23 @@ field that it does not know, and then aligns nothing; so a misspelled field is a
 from __future__ import annotations
 
 import difflib
-import re
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.api.kubelet_flags import configuration, read_flags
+from numakube.api.kubelet_flags import arguments_in, configuration, read_flags
 from numakube.api.yamls import load_yaml
 from numakube.errors import MalformedObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from numakube.api.kubelet_flags import KubeletFlags, Tree
 
 
 OPENSHIFT_KIND: Final = "KubeletConfig"
 
-_CONTINUED: Final = re.compile(r"\\\n\s*")
-_VARIABLE: Final = re.compile(
-    r"(?:export\s+|Environment=)?[\"']?(?P<name>KUBELET_\w+)=(?P<rest>.*)"
-)
-_COMMAND: Final = re.compile(r"ExecStart=\S*kubelet(?P<rest>\s.*)?")
 _MODELLED: Final = KubeletConfiguration.__struct_encode_fields__
 _OTHER_NAMES: Final = """
 address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS
@@ -87,9 +80,9 @@ def read_source(text: str, subject: str) -> KubeletSource:
     Raises:
         MalformedObject: it is none of the kinds that we know, or a field is misspelled.
     """
-    lines = [line.strip() for line in _CONTINUED.sub(" ", text).splitlines()]
-    if any(_VARIABLE.match(line) or _COMMAND.match(line) for line in lines):
-        return KubeletSource(arguments=tuple(_arguments(lines, subject)))
+    arguments = arguments_in(text, subject)
+    if arguments is not None:
+        return KubeletSource(arguments=arguments)
     tree: Any = load_yaml(text, subject) or {}
     if isinstance(tree, dict) and tree.get("kind") == OPENSHIFT_KIND:
         tree = (tree.get("spec") or {}).get("kubeletConfig") or {}
@@ -108,31 +101,6 @@ def merged(sources: Iterable[KubeletSource]) -> KubeletConfiguration:
 def flags_in(sources: Iterable[KubeletSource]) -> KubeletFlags:
     """Return the flags that *sources* have together."""
     return read_flags([argument for one in sources for argument in one.arguments])
-
-
-def _arguments(lines: Iterable[str], subject: str) -> Iterator[str]:
-    """Yield the arguments of the command, then those of variables; the last of a name counts."""
-    command: list[str] = []
-    variables: dict[str, list[str]] = {}
-    for line in lines:
-        if found := _VARIABLE.match(line):
-            # A quote before the name is closed at the end of the line, as in units.
-            quoted = line[: found.start("name")][-1:] in ("'", '"')
-            rest = found["rest"][:-1] if quoted else found["rest"]
-            variables[found["name"]] = _words(rest, subject)
-        elif found := _COMMAND.match(line):
-            command = [one for one in _words(found["rest"] or "", subject) if one[:1] != "$"]
-    yield from command
-    for words in variables.values():
-        yield from words
-
-
-def _words(text: str, subject: str) -> list[str]:
-    """Return the words that systemd makes of a variable's value: quotes go, blanks part."""
-    try:
-        return [word for part in shlex.split(text, comments=True) for word in part.split()]
-    except ValueError as error:
-        raise MalformedObject(subject, f"{text!r}: {error}") from None
 
 
 def check_fields(tree: Any, subject: str) -> tuple[str, ...]:  # noqa: ANN401 - any document

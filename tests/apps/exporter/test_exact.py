@@ -28,7 +28,7 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.state_files import save
-from numakube.node.pci.device_paths import Connected
+from numakube.node.pci.device_links import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 

@@ -26,7 +26,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
-from numakube.node.pci.device_paths import Connected, DevicePaths
+from numakube.node.pci.device_links import Connected, DevicePaths
 from numakube.node.podresources import PodResourcesClient
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.rebuild import node_of

@@ -25,7 +25,7 @@ from numakube.apps.exporter.pod_conditions import OwnPod
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
-from numakube.node.pci.device_paths import DevicePaths
+from numakube.node.pci.device_links import DevicePaths
 from numakube.node.podresources import FakePodResources, PodResourcesClient
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
-    from numakube.node.pci.device_paths import Connected
+    from numakube.node.pci.device_links import Connected
 
 _CALL_SECONDS: Final = 10.0
 

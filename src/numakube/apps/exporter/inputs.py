@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.apps.exporter.hardware import Hardware
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.errors import InvalidValue
-from numakube.node.pci.device_paths import UNKNOWN, Connected
+from numakube.node.pci.device_links import UNKNOWN, Connected
 from numakube.node.podresources import AllocatableResources
 from numakube.values.gotext import go_quote
 

@@ -31,7 +31,7 @@ from numakube.apps.exporter.kubelet_readiness import (
 from numakube.apps.exporter.pod_book import NoPods, PodBook
 from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
-from numakube.node.pci.device_paths import UNKNOWN, Connected
+from numakube.node.pci.device_links import UNKNOWN, Connected
 from numakube.node.podresources import AllocatableResources, Memory
 from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet

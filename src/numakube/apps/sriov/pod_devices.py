@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from numakube.node.pci.device_paths import DevicePaths
+    from numakube.node.pci.device_links import DevicePaths
     from numakube.node.podresources import PodResources, PodResourcesClient
 
 _PATIENCE_SECONDS: Final = 1.0

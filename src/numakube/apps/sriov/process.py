@@ -31,7 +31,7 @@ from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.read_config import read_config_file
 from numakube.apps.sriov.settings import SETTINGS, GoFlags
 from numakube.node.device_plugin.device_choices import FOLDER
-from numakube.node.pci.device_paths import DevicePaths
+from numakube.node.pci.device_links import DevicePaths
 from numakube.node.pci.devlink import Devlink
 
 if TYPE_CHECKING:

@@ -220,9 +220,9 @@ def command(
     made up (--nodes), read from a file (--from), or the live one. With --set, --add-nodes,
     --remove-node or --drain, the cluster as it is and the changed one are compared.
     """
+    from numakube.cli.simulate.resumable_runs import Interrupted, Places, results_of
     from numakube.cli.simulate.simulation_inputs import Given, read_runs
     from numakube.cli.simulate.simulation_output import print_results, write_report
-    from numakube.cli.simulate.sweeping import Interrupted, Places, results_of
 
     runs = read_runs(
         Given(cluster=current_cluster(), machine=machine, seeds=range(1, seeds + 1), **given)

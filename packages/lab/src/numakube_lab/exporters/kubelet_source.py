@@ -17,7 +17,7 @@ from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.pod_book import KnownPods, uids_of
 from numakube.errors import KubeletUnavailable
 from numakube.kubelet.state_files import states_of
-from numakube.node.pci.device_paths import UNKNOWN, Connected, connected_devices
+from numakube.node.pci.device_links import UNKNOWN, Connected, connected_devices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.node.pci.device_paths import KFD_NODES, DevicePaths
+from numakube.node.pci.device_links import KFD_NODES, DevicePaths
 
 SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0"
 UUID = "GPU-8a56a4bc-0000-1111-2222-333344445555"
