@@ -20,6 +20,7 @@ def warned(group: str, kind: str, obj: Json, version: str = "v1") -> list[str]:
 @pytest.mark.parametrize(
     ("group", "kind", "obj", "start"),
     [
+        ("", "ResourceQuota", {"spec": {"hard": {"cpu": "2", "limits.cpu": "1"}}}, "ResourceQuota"),
         (
             "",
             "Secret",

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import aggregate
+from numakube.api import resource_names as resources
+from numakube.api.field_errors import (
+    FieldError,
+    aggregate,
+    duplicate,
+    forbidden,
+    invalid,
+    invalids,
+    required,
+)
 from numakube.api.resource_requirements import round_to_milli
+from numakube.values import names
 from numakube.values.quantity import Quantity, parse_quantity
-from numakube.values.resources import is_pod_level
+from numakube.values.resources import is_overcommit_allowed, is_pod_level
 from numakube_lab.objects.checks.cluster_view import Refused
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.pod.pod_resources import Amounts, amounts_of, sum_containers
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     from numakube_lab.objects.checks.cluster_view import ClusterView
 
 _SIDES: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_LIMIT_TYPES: Final = frozenset({"Pod", "Container", "PersistentVolumeClaim"})
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _LISTS: Final = (("containers", "container"), ("initContainers", "init container"))
 
@@ -35,8 +46,128 @@ def _default_range(limit_range: Json) -> None:
             round_to_milli(limit.get(side))
 
 
+def _check_range(limit_range: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, limit in enumerate((limit_range.get("spec") or {}).get("limits") or []):
+        path = f"spec.limits[{index}]"
+        kind = limit.get("type") or ""
+        errors += _check_limit_type(kind, f"{path}.type")
+        if kind in seen:
+            errors.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+        errors += _check_limit_names(limit, kind, path)
+        for name in sorted({name for side in _SIDES for name in limit.get(side) or {}}):
+            errors += _check_limit_bounds(limit, name, path)
+    return errors
+
+
+def _check_limit_type(kind: str, path: str) -> list[FieldError]:
+    if errors := invalids(path, kind, names.qualified_name(kind)):
+        return errors
+    if "/" in kind or kind in _LIMIT_TYPES:
+        return []
+    return [invalid(path, kind, "must be a standard limit type or fully qualified")]
+
+
+def _check_limit_names(limit: Json, kind: str, path: str) -> list[FieldError]:
+    compute = kind in {"Pod", "Container"}
+    rule = (
+        resources.validate_container_resource_name if compute else resources.validate_resource_name
+    )
+    errors: list[FieldError] = []
+    for side in _SIDES:
+        given = limit.get(side) or {}
+        if kind == "Pod" and given and side in {"default", "defaultRequest"}:
+            detail = "may not be specified when `type` is 'Pod'"
+            errors.append(forbidden(f"{path}.{side}", detail))
+            continue
+        if side == "maxLimitRequestRatio" and kind == "PersistentVolumeClaim":
+            errors += _check_claim_limit(limit, path)
+        for name in sorted(given):
+            errors += rule(name, f"{path}.{side}[{name}]")
+    return errors
+
+
+def _check_claim_limit(limit: Json, path: str) -> list[FieldError]:
+    if any("storage" in (limit.get(side) or {}) for side in ("min", "max")):
+        return []
+    detail = "either minimum or maximum storage value is required, but neither was provided"
+    return [required(f"{path}.limits", detail)]
+
+
+# Which bound may not exceed which, where that is reported, with whose value, and in which words.
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    (
+        "min",
+        "defaultRequest",
+        "defaultRequest",
+        "defaultRequest",
+        "min value {} is greater than default request value {}",
+    ),
+    (
+        "defaultRequest",
+        "max",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than max value {}",
+    ),
+    (
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)
+
+
+def _check_limit_bounds(limit: Json, name: str, path: str) -> list[FieldError]:
+    amounts: dict[str, Quantity] = {
+        side: parse_quantity(limit[side][name])
+        for side in _SIDES
+        if name in (limit.get(side) or {})
+        and not (limit.get("type") == "Pod" and side in {"default", "defaultRequest"})
+    }
+    errors = []
+    for low, high, place, shown, words in _ORDER:
+        if low in amounts and high in amounts and amounts[low] > amounts[high]:
+            detail = words.format(amounts[low], amounts[high])
+            errors.append(invalid(f"{path}.{place}[{name}]", str(amounts[shown]), detail))
+    errors += _check_ratio(amounts, f"{path}.maxLimitRequestRatio[{name}]")
+    if not is_overcommit_allowed(name):
+        errors += _check_equal(amounts, name, f"{path}.defaultRequest[{name}]")
+    return errors
+
+
+def _check_equal(amounts: dict[str, Quantity], name: str, path: str) -> list[FieldError]:
+    default, request = amounts.get("default"), amounts.get("defaultRequest")
+    if default is None or request is None or default == request:
+        return []
+    words = f"default value {default} must equal to defaultRequest value {request} in {name}"
+    return [invalid(path, str(request), words)]
+
+
+def _check_ratio(amounts: dict[str, Quantity], path: str) -> list[FieldError]:
+    ratio = amounts.get("maxLimitRequestRatio")
+    if ratio is None:
+        return []
+    errors = []
+    if ratio < Quantity(1):
+        errors.append(invalid(path, str(ratio), f"ratio {ratio} is less than 1"))
+    if "min" in amounts and "max" in amounts and amounts["min"].milli_value():
+        most = amounts["max"].milli_value() / amounts["min"].milli_value()
+        if ratio.milli_value() / 1000 > most:
+            words = f"ratio {ratio} is greater than max/min = {most:f}"
+            errors.append(invalid(path, str(ratio), words))
+    return errors
+
+
 LIMIT_RANGE: Final = KindRules(
-    own_metadata_change=False, default=_default_range, rechecks_name=True
+    own_metadata_change=False, default=_default_range, check=_check_range, rechecks_name=True
 )
 
 

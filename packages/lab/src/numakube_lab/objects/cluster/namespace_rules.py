@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api import resource_names as resources
-from numakube.api.field_errors import FieldError, invalid, invalids
+from numakube.api.field_errors import FieldError, invalid, invalids, required
 from numakube.api.resource_requirements import round_to_milli
 from numakube.values import names
+from numakube.values.quantity import parse_quantity
+from numakube.values.resources import is_standard_for_quota
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
+from numakube_lab.objects.checks.selector_checks import UNKNOWN_OPERATOR
 from numakube_lab.schema.metadata_checks import validate_finalizer_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numakube_lab.kinds import Json
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -98,6 +103,44 @@ NAMESPACE: Final = KindRules(
     rechecks_name=True,
 )
 
+_POD_SCOPES: Final = frozenset(
+    {
+        "Terminating",
+        "NotTerminating",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+    }
+)
+_SCOPES: Final = _POD_SCOPES | {"BestEffort", "VolumeAttributesClass"}
+_BARE_SCOPES: Final = frozenset(
+    {
+        "BestEffort",
+        "NotBestEffort",
+        "Terminating",
+        "NotTerminating",
+        "CrossNamespacePodAffinity",
+    }
+)
+_CONFLICTS: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_POD_COMPUTE: Final = frozenset(
+    {
+        "pods",
+        "cpu",
+        "memory",
+        "limits.cpu",
+        "limits.memory",
+        "requests.cpu",
+        "requests.memory",
+    }
+)
+_NOT_FOR_RESOURCE: Final = "unsupported scope applied to resource"
+_MUST_EXIST: Final = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+    "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
 
 def _default_quota(quota: Json) -> None:
     round_to_milli((quota.get("spec") or {}).get("hard"))
@@ -106,7 +149,10 @@ def _default_quota(quota: Json) -> None:
 
 
 def _check_quota(quota: Json) -> list[FieldError]:
-    return _check_amounts((quota.get("spec") or {}).get("hard"), "spec.hard")
+    spec = quota.get("spec") or {}
+    errors = _check_amounts(spec.get("hard"), "spec.hard")
+    errors += _check_scopes(spec, "spec.scopes")
+    return errors + _check_scope_selector(spec, "spec.scopeSelector.matchExpressions")
 
 
 def _check_amounts(amounts: Json | None, path: str) -> list[FieldError]:
@@ -118,6 +164,82 @@ def _check_amounts(amounts: Json | None, path: str) -> list[FieldError]:
     return errors
 
 
+def _misplaced(scope: str, hard: Json | None) -> Iterator[str]:
+    """Yield the resources of a quota that objects in *scope* do not have."""
+    for name in sorted(hard or {}):
+        if not is_standard_for_quota(name):
+            continue
+        if scope == "BestEffort":
+            fits = name == "pods"
+        elif scope == "VolumeAttributesClass":
+            fits = name in {"persistentvolumeclaims", "requests.storage"}
+        else:
+            fits = scope not in _POD_SCOPES or name in _POD_COMPUTE
+        if not fits:
+            yield name
+
+
+def _check_scopes(spec: Json, path: str) -> list[FieldError]:
+    scopes = spec.get("scopes") or []
+    errors = []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            errors.append(invalid(path, scopes, "unsupported scope"))
+        misplaced = _misplaced(scope, spec.get("hard"))
+        errors += [invalid(path, scopes, _NOT_FOR_RESOURCE) for _ in misplaced]
+    return errors + _check_conflicts(set(scopes), scopes, path)
+
+
+def _check_conflicts(given: set[str], scopes: list[str], path: str) -> list[FieldError]:
+    return [
+        invalid(path, scopes or None, "conflicting scopes")
+        for conflict in _CONFLICTS
+        if conflict <= given
+    ]
+
+
+def _check_scope_selector(spec: Json, path: str) -> list[FieldError]:
+    selector = spec.get("scopeSelector")
+    if selector is None:
+        return []
+    errors: list[FieldError] = []
+    given = set()
+    for one in selector.get("matchExpressions") or []:
+        scope = one.get("scopeName") or ""
+        given.add(scope)
+        if scope not in _SCOPES:
+            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        misplaced = _misplaced(scope, spec.get("hard"))
+        errors += [invalid(path, selector, _NOT_FOR_RESOURCE) for _ in misplaced]
+        errors += _check_scope_operator(one, scope, path)
+    return errors + _check_conflicts(given, spec.get("scopes") or [], path)
+
+
+def _check_scope_operator(one: Json, scope: str, path: str) -> list[FieldError]:
+    operator, values = one.get("operator") or "", one.get("values") or []
+    errors = []
+    if scope in _BARE_SCOPES and operator != "Exists":
+        errors.append(invalid(f"{path}.operator", operator, _MUST_EXIST))
+    if operator in {"In", "NotIn"}:
+        if not values:
+            rule = "must be at least one value when `operator` is 'In' or 'NotIn'"
+            errors.append(required(f"{path}.values", f"{rule} for scope selector"))
+    elif operator in {"Exists", "DoesNotExist"}:
+        if values:
+            rule = "must be no value when `operator` is 'Exist' or 'DoesNotExist'"
+            errors.append(invalid(f"{path}.values", values, f"{rule} for scope selector"))
+    else:
+        errors.append(invalid(f"{path}.operator", operator, UNKNOWN_OPERATOR))
+    return errors
+
+
+def _check_quota_change(new: Json, old: Json) -> list[FieldError]:
+    after, before = ((obj.get("spec") or {}).get("scopes") or [] for obj in (new, old))
+    if set(after) == set(before):
+        return []
+    return [invalid("spec.scopes", after or None, names.IMMUTABLE)]
+
+
 def _check_quota_status(new: Json, old: Json) -> list[FieldError]:
     del old
     status = new.get("status") or {}
@@ -125,8 +247,29 @@ def _check_quota_status(new: Json, old: Json) -> list[FieldError]:
     return errors + _check_amounts(status.get("used"), "status.used")
 
 
+def _warn_quota(quota: Json, old: Json | None) -> list[str]:
+    """Warn of a new quota that grants more requests than limits."""
+    if old is not None:
+        return []
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    warnings = []
+    for name in ("cpu", "memory", "storage", "ephemeral-storage"):
+        request = f"requests.{name}"
+        if request not in hard and name in {"cpu", "memory"}:
+            request = name
+        limit = f"limits.{name}"
+        if request not in hard or limit not in hard:
+            continue
+        if parse_quantity(hard[request]) > parse_quantity(hard[limit]):
+            shown = f"{request} ({hard[request]}) should be less than {limit} ({hard[limit]})"
+            warnings.append(f"ResourceQuota {shown}")
+    return warnings
+
+
 RESOURCE_QUOTA: Final = KindRules(
+    warn=_warn_quota,
     parts={"status": PartRules(check=_check_quota_status)},
     default=_default_quota,
     check=_check_quota,
+    check_change=_check_quota_change,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, invalid, invalids, not_supported, required
 from numakube.values import names
 from numakube.values.quantity import parse_quantity
+from numakube_lab.objects.pod.volume_sources import validate_no_backsteps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -90,6 +91,8 @@ def _validate_value_from(source: Json, value: str, path: str) -> list[FieldError
     for field in ("configMapKeyRef", "secretKeyRef"):
         if (ref := source.get(field)) is not None:
             errors += _validate_key_ref(ref, f"{path}.{field}")
+    if (ref := source.get("fileKeyRef")) is not None:
+        errors += _validate_file_ref(ref, f"{path}.fileKeyRef")
     count = sum(1 for ref in source.values() if ref is not None)
     if count == 0:
         errors.append(invalid(path, "", _SOURCES_WRONG))
@@ -172,6 +175,23 @@ def _validate_key_ref(ref: Json, path: str) -> list[FieldError]:
     if not key:
         return [*errors, required(f"{path}.key")]
     return errors + invalids(f"{path}.key", key, names.config_key(key))
+
+
+def _validate_file_ref(ref: Json, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if key := ref.get("key"):
+        errors += invalids(f"{path}.key", key, names.env_var_name(key))
+    else:
+        errors.append(required(f"{path}.key"))
+    if volume := ref.get("volumeName"):
+        errors += invalids(f"{path}.volumeName", volume, names.dns_label(volume))
+    else:
+        errors.append(required(f"{path}.volumeName"))
+    if file := ref.get("path"):
+        errors += validate_no_backsteps(file, f"{path}.path")
+    else:
+        errors.append(required(f"{path}.path"))
+    return errors
 
 
 def validate_env_from(sources: Sequence[Json], path: str) -> list[FieldError]:

@@ -20,7 +20,11 @@ from numakube.api.resource_requirements import validate_requirements
 from numakube.values import names
 from numakube_lab.objects.pod.container_environment import validate_env, validate_env_from
 from numakube_lab.objects.pod.pod_resources import is_sidecar
-from numakube_lab.objects.pod.pod_volumes import validate_mounts, validate_pull_policy
+from numakube_lab.objects.pod.pod_volumes import (
+    validate_devices,
+    validate_mounts,
+    validate_pull_policy,
+)
 from numakube_lab.objects.pod.probes import PROBES, validate_lifecycle, validate_probes
 from numakube_lab.objects.pod.security_contexts import validate_container_security
 
@@ -166,6 +170,7 @@ def _validate_common(container: Json, pod: PodContext, path: str) -> list[FieldE
     errors += validate_env(container.get("env") or [], f"{path}.env")
     errors += validate_env_from(container.get("envFrom") or [], f"{path}.envFrom")
     errors += validate_mounts(container, pod.volumes, f"{path}.volumeMounts")
+    errors += validate_devices(container, pod.volumes, f"{path}.volumeDevices")
     policy = container.get("imagePullPolicy") or ""
     errors += validate_pull_policy(policy, f"{path}.imagePullPolicy")
     errors += validate_requirements(
