@@ -197,6 +197,21 @@ async def test_a_gang_does_not_wait_for_evicted_pods_that_are_not_in_its_way() -
         assert {pod.spec.node_name for pod in trial.pods if pod != left} == {"n1"}
 
 
+async def test_a_gang_tries_again_to_evict_a_pod_after_a_conflict() -> None:
+    """A victim that was not evicted does not go by itself."""
+    async with gang_trial(1, Random(0)) as trial:
+        await trial.create(pod_document("in-the-way", "4"))
+        await calm(trial, 1)
+        (victim,) = trial.pods
+        for _ in range(2):
+            trial.fail(Failing(f"/{victim.metadata.name}/status", 409, done=False))
+        gang = Group("g", 2, 2, "3", None, urgent=True)
+        for _ in range(gang.size):
+            await trial.create(gang.member())
+        await calm(trial, 3)
+        assert trial.placed() == {"g-1", "g-2"}
+
+
 @seed(SEED)
 @settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(number=st.integers(0, 1 << 32), kinds=DAYS)

@@ -168,3 +168,12 @@ async def test_a_victim_that_is_gone_is_no_problem_but_a_refusal_is(setup: Setup
     setup.server.refuse(403, "Forbidden", message="not you")
     (problem,) = await evict(setup.client, [pod("kept")], pod("urgent"), "n")
     assert problem.startswith("ns/kept: ")
+
+
+async def test_a_conflict_is_a_problem_while_the_victim_is_there(setup: Setup) -> None:
+    """A write of another came in between; or another pod has the victim's name by now."""
+    for uid, problems in (("uid-victim", 1), ("uid-another", 0)):
+        setup.server.refuse(409, "Conflict", message="modified")
+        setup.server.reply({"metadata": {"name": "victim", "namespace": "ns", "uid": uid}})
+        found = await evict(setup.client, [pod("victim")], pod("urgent"), "n")
+        assert len(found) == problems

@@ -186,11 +186,24 @@ async def _evict_one(client: Client, victim: PodInfo, by: PodInfo, why: str) -> 
     try:
         await _mark(client, victim, by, why)
         await client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
-    except (NotFound, Conflict):
-        return ""  # It is gone, or another has its name: the room is there either way.
+    except NotFound:
+        return ""
+    except Conflict as error:
+        # Another may have its name, or a write of another component came in between.
+        return "" if await _is_gone(client, victim) else f"{victim.key}: {error}"
     except NumakubeError as error:
         return f"{victim.key}: {error}"
     return ""
+
+
+async def _is_gone(client: Client, victim: PodInfo) -> bool:
+    try:
+        found = await client.get(PODS, victim.name, namespace=victim.namespace)
+    except NotFound:
+        return True
+    except NumakubeError:
+        return False
+    return found.metadata.uid != victim.uid
 
 
 async def _mark(client: Client, victim: PodInfo, by: PodInfo, why: str) -> None:
