@@ -36,7 +36,7 @@ _TURN_PODS: Final = 16
 _TURN_SECONDS: Final = 0.02
 """How many pods are decided on, and for how long, before their bindings are sent together.
 
-An API server and its etcd take a fifth less CPU for requests that arrive together than for the same
+An API server and its etcd take a tenth less CPU for requests that arrive together than for the same
 requests one by one. A pod that comes alone is bound at once.
 """
 
