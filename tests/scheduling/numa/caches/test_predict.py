@@ -150,6 +150,20 @@ def test_a_pod_deleted_before_any_report_leaves_nothing_behind(
     assert free(cache) == site.free
 
 
+def test_who_came_beside_a_pod_that_is_gone_without_a_report_stays_where_it_came(
+    site: ReportedNode, cache: Predict
+) -> None:
+    """The kubelet had both when it placed the second; nobody saw the first one end."""
+    for name in "ab":
+        site.admit(pod(name, cpus=4))
+        cache.pod_seen(PodInfo(taken(bound(pod(name, cpus=4), "n1"))))
+    cache.pod_gone("a")
+    site.remove("a")
+    assert free(cache) == site.free
+    assert cache.set_report(site.report()).mispredictions == ()
+    assert free(cache) == site.free
+
+
 def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
     site: ReportedNode, cache: Predict
 ) -> None:

@@ -112,8 +112,10 @@ class ForeseenPods:
         if left:
             self._deleted[node] = left
 
-    def gone(self, pod: KnownPod, report: Report) -> None:
-        """Note that *pod* was deleted."""
-        if pod.stage is PodStage.TAKEN and report.topology.heartbeat is not None:
-            self._deleted.setdefault(pod.node, {})[pod.uid] = pod
+    def keeps(self, pod: KnownPod, report: Report) -> bool:
+        """Take note that *pod* was deleted; return whether it keeps its place."""
         self._doubts.pop(pod.uid, None)
+        if pod.stage is not PodStage.TAKEN or report.topology.heartbeat is None:
+            return False
+        self._deleted.setdefault(pod.node, {})[pod.uid] = pod
+        return True

@@ -139,11 +139,7 @@ class Predict:
         self._evidence.forget(uid)
         if known is None:
             return NOTHING
-        report = self._reports.get(known.node)
-        if report is not None and report.topology.report is not None:
-            self._foreseen.gone(known, report)
-            if known.stage is PodStage.ENDED:
-                self._departures.note_early(known, report.topology.report)
+        self._note_deletion(known)
         return self._renew(known.node, Cause.POD_GONE)
 
     def resync(self, now: float) -> Changes:
@@ -194,6 +190,17 @@ class Predict:
             pods = self._pods.on(after.node)
             if not self._foreseen.is_beside_the_point(before, pods, report):
                 self._departures.note(after, pods, report.topology.report)
+
+    def _note_deletion(self, pod: KnownPod) -> None:
+        """Remember a pod that is deleted, if its end or where others are depends on it."""
+        report = self._reports.get(pod.node)
+        exact = report.topology.report if report is not None else None
+        if report is None or exact is None or self._foreseen.keeps(pod, report):
+            return
+        if pod.stage is PodStage.ENDED:
+            self._departures.note_early(pod, exact)
+        elif pod.stage is PodStage.TAKEN and not is_named(pod.info, exact):
+            self._departures.note(pod, self._pods.on(pod.node), exact)
 
     def _leave(self, before: KnownPod | None) -> Changes:
         return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
