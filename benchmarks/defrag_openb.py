@@ -25,7 +25,7 @@ from numakube.insight.defrag.stranded_reduction import reduce_stranded, stranded
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.usage.stranded_amounts import stranded
-from numakube.simulation.arms import scheduler_arm
+from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.simulator import DEFAULTS, Run
 from numakube.simulation.traces.promotion import Promotion
 from numakube.simulation.traces.traced_cluster import GPU, trace_cluster, trace_workload

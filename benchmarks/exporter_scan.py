@@ -23,11 +23,11 @@ from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, with_defaults
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.apps.exporter.hardware import HardwareReader
-from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
+from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted

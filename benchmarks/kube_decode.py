@@ -18,9 +18,9 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from numakube.api.affinity_and_taints import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.containers import ContainerPort, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.placement import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.wire import ResourceList, Wire
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client

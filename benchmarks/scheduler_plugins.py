@@ -11,16 +11,16 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.containers import Container, ResourceRequirements
-from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
     Taint,
     TopologySpreadConstraint,
 )
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
 from numakube.api.pod import Pod, PodSpec
 from numakube.api.workloads import OwnerSpec, ReplicaSet, Service, ServiceSpec
 from numakube.scheduling.framework.diagnosis import Diagnosis

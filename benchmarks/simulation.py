@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.simulation.arms import scheduler_arm
 from numakube.simulation.cluster_model import SimulatedCluster
+from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.simulator import simulate
 from numakube.simulation.workload import Arrival, Workload

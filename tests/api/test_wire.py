@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import numakube.api
+from numakube.api.affinity_and_taints import NodeAffinity
 from numakube.api.checkpoints import cpu_file
 from numakube.api.codec import convert, decode, encode
 from numakube.api.containers import ContainerPort, ContainerStatus
@@ -17,7 +18,6 @@ from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ListMeta, ObjectMeta, ObjectReference, OwnerReference
 from numakube.api.nodes import DaemonEndpoint, Node, NodeSpec, NodeSystemInfo
-from numakube.api.placement import NodeAffinity
 from numakube.api.pod import Binding, Pod, PodSpec, PodStatus
 from numakube.api.resource_slices import DeviceAttribute
 from numakube.api.wire import Wire

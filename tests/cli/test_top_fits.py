@@ -12,8 +12,8 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.insight.drawing.nodes import bundle
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import Node, NodeCondition
-from numakube.api.placement import Taint
 from numakube.apps.bundle import unpack
 from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.process import source_of_facts

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numakube.api.affinity_and_taints import Taint, TopologySpreadConstraint
 from numakube.api.meta import LabelSelector
 from numakube.api.nodes import Node
-from numakube.api.placement import Taint, TopologySpreadConstraint
 from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import alike, copies, place, room_for

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.containers import Container, ContainerPort
-from numakube.api.meta import ObjectMeta
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -16,8 +14,11 @@ from numakube.api.placement import (
     NodeSelectorTerm,
     Taint,
     Toleration,
+    allows_node,
+    tolerates,
 )
-from numakube.api.placement_rules import allows_node, tolerates
+from numakube.api.containers import Container, ContainerPort
+from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodOS, PodSpec
 from numakube.kubelet.predicates import check_placement, check_system
 

@@ -13,9 +13,9 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.option_words import lab_configuration
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of

@@ -14,10 +14,10 @@ from numakube.api.yamls import dump_yaml, load_manifests
 from numakube.apps.bundle import pack
 from numakube.errors import KubeletStartError, MalformedObject
 from numakube.insight.collected import Collected
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.option_words import lab_configuration
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 from numakube.topology.model_report import nrt_of
 from numakube.topology.rebuild import report_of

@@ -20,8 +20,8 @@ from numakube.api.koordinator.pod_annotations import ResourceStatus
 from numakube.api.pod import Pod
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.patches import merge_patch
+from numakube.kubelet.config_from_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.manifests.components import Choices
 from numakube.testing import refusal_of, until
 from numakube.values.cpuset import CpuSet

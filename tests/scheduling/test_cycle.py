@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from tests.scheduling.conftest import MakeNode, MakePod
 
+from numakube.api.affinity_and_taints import Affinity, PodAffinity, PodAffinityTerm
 from numakube.api.meta import LabelSelector
-from numakube.api.placement import Affinity, PodAffinity, PodAffinityTerm
 from numakube.scheduling.arrays import Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.framework.nominations import Nominations

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from numakube.simulation.arms import SCHEDULERS, scheduler_arm
 from numakube.simulation.cluster_model import SimulatedCluster
+from numakube.simulation.compared_schedulers import SCHEDULERS, scheduler_arm
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.simulator import simulate
 from numakube.simulation.workload_mix import workload_of_mix

@@ -15,8 +15,8 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.facts import facts_of
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.simulation.arms import scheduler_arm
 from numakube.simulation.cluster_changes import Changes, changed, kubelet_words
+from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
 from numakube.simulation.seed_summary import estimate

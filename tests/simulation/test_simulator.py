@@ -10,10 +10,10 @@ import pytest
 
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import Pod
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import lab_configuration
-from numakube.simulation.arms import SCHEDULERS, Arm, scheduler_arm
 from numakube.simulation.cluster_model import RunningPod, SimulatedCluster, SimulatedNode
+from numakube.simulation.compared_schedulers import SCHEDULERS, Arm, scheduler_arm
 from numakube.simulation.run_result import RunResult
 from numakube.simulation.simulator import Options, simulate
 from numakube.simulation.workload import Arrival, OwnerKind, Workload

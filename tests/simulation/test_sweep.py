@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from numakube.simulation.arms import scheduler_arm
+from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.observed_cluster import cluster_of, waiting_in
 from numakube.simulation.sweep import PlannedRun, digest, sweep
 from numakube.testing import World, pod

@@ -13,10 +13,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from numakube.api.containers import Container, ContainerPort, ResourceRequirements
-from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
-from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -30,6 +27,9 @@ from numakube.api.placement import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from numakube.api.containers import Container, ContainerPort, ResourceRequirements
+from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
+from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
 from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.api.workloads import OwnerSpec, ReplicaSet
 from numakube.scheduling.snapshot.cluster import Cluster

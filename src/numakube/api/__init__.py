@@ -6,7 +6,7 @@
 | `pod`, `containers`, `volumes` | Pod, Binding, and what a pod consists of |
 | `pod_resources` | what a pod amounts to: QoS class, effective requests and limits |
 | `pod_phase` | whether a pod has ended, and whether a kubelet rejected it |
-| `nodes`, `placement`, `placement_rules` | nodes, and how pods are kept to or from them |
+| `nodes`, `affinity_and_taints` | nodes, and how pods are kept to or from them |
 | `workloads`, `storage` | what makes pods, and what they mount |
 | `selectors`, `selector_text` | what labels a selector matches, and selectors as text |
 | `events`, `leases` | both kinds of events, and leases |

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.meta import ObjectMeta
-from numakube.api.placement import Taint
 from numakube.api.wire import ResourceList, Timestamp, Wire, always
 
 ROLE_PREFIX: Final = "node-role.kubernetes.io/"

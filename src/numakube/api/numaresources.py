@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from numakube.api.affinity_and_taints import Toleration
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.placement import Toleration
 from numakube.api.wire import DurationText, Timestamp, Wire, always
 
 GROUP: Final = "nodetopology.openshift.io"

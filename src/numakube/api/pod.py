@@ -2,13 +2,13 @@
 
 import msgspec
 
+from numakube.api.affinity_and_taints import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.containers import (
     Container,
     ContainerStatus,
     ResourceRequirements,
 )
 from numakube.api.meta import ObjectMeta, ObjectReference
-from numakube.api.placement import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.volumes import Volume
 from numakube.api.wire import QuantityText, ResourceList, Timestamp, Wire, always
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.meta import ObjectMeta
-from numakube.api.placement import NodeSelector
 from numakube.api.resource_slices import DeviceSelector, OpaqueDeviceConfiguration
 from numakube.api.wire import QuantityText, Timestamp, Wire, always
 

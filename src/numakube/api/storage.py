@@ -6,8 +6,8 @@ far as they name a disk that counts against a node's limit.
 
 import msgspec
 
+from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.meta import LabelSelector, ObjectMeta, ObjectReference
-from numakube.api.placement import NodeSelector
 from numakube.api.volumes import (
     AWSElasticBlockStoreVolumeSource,
     GCEPersistentDiskVolumeSource,

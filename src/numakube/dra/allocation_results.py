@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.placement import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from numakube.api.placement_rules import NAME_FIELD
+from numakube.api.affinity_and_taints import (
+    NAME_FIELD,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
 from numakube.api.resource_claims import (
     AllocationResult,
     DeviceAllocationConfiguration,

@@ -21,6 +21,7 @@ from numakube.dra.device_selectors import (
     variables_of,
     with_hint,
 )
+from numakube.dra.device_taints import repelling_taint
 from numakube.dra.node_selection import reaches
 from numakube.dra.requests import where
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.resource_claims import DeviceToleration
-    from numakube.api.resource_slices import DeviceAttribute, DeviceSelector, DeviceTaint
+    from numakube.api.resource_slices import DeviceAttribute, DeviceSelector
     from numakube.dra.allocated_state import AllocatedState, Consumed
     from numakube.dra.constraints import Constraint
     from numakube.dra.counters import Groups
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 OPTIONAL_OPERATIONS: Final = "DRAOptionalNodeOperations"
 """The feature that a node declares if its kubelet can skip operations on devices."""
-EFFECTS: Final = ("NoSchedule", "NoExecute")
-"""Of taints, those that keep requests away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,11 +301,7 @@ class _Attempt:
     def _tolerated(self) -> bool:
         if not self._checks.features.device_taints:
             return True
-        tolerations = self._wanted.body.tolerations
-        return all(
-            taint.effect not in EFFECTS or any(tolerates(one, taint) for one in tolerations)
-            for taint in self._candidate.device.taints
-        )
+        return repelling_taint(self._candidate.device, self._wanted.body.tolerations) is None
 
     def _constrained(self, *, must: bool) -> bool:
         for constraint in self._checks.constraints[self._claim]:
@@ -371,14 +365,3 @@ def _known(before: dict[str, Groups] | None) -> dict[str, Groups]:
 
 def _removal(constraint: Constraint, wanted: WantedDevices) -> Callable[[], None]:
     return lambda: constraint.remove(wanted)
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Tell whether *toleration* covers *taint*."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"

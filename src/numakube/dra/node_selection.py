@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.placement_rules import NAME_FIELD
+from numakube.api.affinity_and_taints import NAME_FIELD
 from numakube.api.selectors import IN, NOT_IN, accepts, requirement
 from numakube.dra.device_ids import AllocationError
 from numakube.errors import InvalidValue
@@ -13,8 +13,12 @@ from numakube.values.gotext import go_quote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numakube.api.affinity_and_taints import (
+        NodeSelector,
+        NodeSelectorRequirement,
+        NodeSelectorTerm,
+    )
     from numakube.api.nodes import Node
-    from numakube.api.placement import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
     from numakube.api.resource_slices import Device, ResourceSliceSpec
 
 

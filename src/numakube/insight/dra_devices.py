@@ -15,14 +15,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from numakube.dra.allocated_state import state_of
-from numakube.dra.candidate_checks import EFFECTS
 from numakube.dra.counters import PoolCounters
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_places import KNOWN_PLACES
+from numakube.dra.device_taints import repelling_taint, with_taints
 from numakube.dra.features import features_of
 from numakube.dra.pools import Inventory
-from numakube.dra.taint_rules import with_taints
 from numakube.errors import InvalidValue
+from numakube.scheduling.matching.taints import taint_text
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:
@@ -138,12 +138,8 @@ class DraDevices:
     def _trouble(self, one: Candidate, pool: Pool) -> str:
         if pool.problem:
             return f"its pool is invalid: {pool.problem}"
-        taints = one.device.taints if self._features.device_taints else ()
-        found = next((taint for taint in taints if taint.effect in EFFECTS), None)
-        if found is None:
-            return ""
-        value = f"={found.value}" if found.value else ""
-        return f"taint {found.key}{value}:{found.effect}"
+        found = repelling_taint(one.device) if self._features.device_taints else None
+        return "" if found is None else f"taint {taint_text(found)}"
 
     def _has_room(self, one: Candidate, counters: PoolCounters | None) -> bool:
         """Tell whether the device, or one more share of it, can be allocated."""

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import structlog
 
-from numakube.errors import ApiError, ClusterUnreachable, Expired
+from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.api_status import error_from_answer
 from numakube.kube.backoff import Recovery, RetryPolicy, TokenBucket
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.connection.transport import JSON, Request, Response
 from numakube.kube.decode import Listing, codec_of
+from numakube.kube.paged_lists import PAGE_SIZE, read_pages
 from numakube.kube.patches import APPLY
 from numakube.kube.request_parts import (
     Query,
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")
-
-PAGE_SIZE = 500
-"""Objects in a page of a list; kubectl's and client-go's figure."""
 
 # Generous against client-go's 5 and 10: servers guard themselves by priority and fairness, and
 # a scheduler binds hundreds of pods a second. It still keeps a loop gone wild in check.
@@ -166,19 +164,19 @@ class Client:
             page_size: objects per request; 0 asks for all at once.
         """
         path = resource.collection_path(namespace=namespace)
-        selectors = [("labelSelector", labels), ("fieldSelector", fields)]
-        version = [("resourceVersion", resource_version)]
-        if resource_version not in ("", "0"):
-            version.append(("resourceVersionMatch", "NotOlderThan"))
-        limit = [("limit", str(page_size) if page_size else "")]
-        first = await self._page(resource, list_request(path, selectors + version + limit))
-        try:
-            return await self._completed(resource, first, path, selectors + limit)
-        except Expired:
-            # The pages read so far show a state that the server has forgotten. One answer with
-            # everything in it cannot expire.
-            everything = await self._page(resource, list_request(path, selectors + version))
-            return await self._completed(resource, everything, path, selectors)
+
+        async def page(query: Query) -> Listing[T]:
+            response = await self.request(list_request(path, query))
+            return codec_of(resource.object_type).page(response.body, kind=resource.kind)
+
+        pages = await read_pages(
+            page,
+            lambda one: one.next_page,
+            selectors=(("labelSelector", labels), ("fieldSelector", fields)),
+            resource_version=resource_version,
+            page_size=page_size,
+        )
+        return _joined(pages)
 
     async def latest_version(
         self, resource: Resource[T], *, namespace: str = "", retry: bool = True
@@ -341,26 +339,6 @@ class Client:
     async def _object(self, resource: Resource[T], request: Request) -> T:
         response = await self.request(request)
         return codec_of(resource.object_type).one(response.body, kind=resource.kind)
-
-    async def _page(self, resource: Resource[T], request: Request) -> Listing[T]:
-        response = await self.request(request)
-        return codec_of(resource.object_type).page(response.body, kind=resource.kind)
-
-    async def _completed(
-        self,
-        resource: Resource[T],
-        page: Listing[T],
-        path: str,
-        query: Sequence[tuple[str, str]],
-    ) -> Listing[T]:
-        """Return *page* and those that follow it as one list."""
-        pages = [page]
-        while page.next_page:
-            # A continuation names its resource version itself.
-            request = list_request(path, [*query, ("continue", page.next_page)])
-            page = await self._page(resource, request)
-            pages.append(page)
-        return _joined(pages)
 
     def _write_query(self, *, dry_run: bool, field_manager: str) -> Query:
         manager = field_manager or self._field_manager

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement_rules import allows_node, tolerates
+from numakube.api.affinity_and_taints import allows_node, tolerates
 from numakube.api.pod_resources import is_sidecar
 from numakube.kubelet.outcome import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.placement import (
+    from numakube.api.affinity_and_taints import (
         Taint,
     )
     from numakube.api.pod import Pod

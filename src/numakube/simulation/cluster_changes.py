@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
-from numakube.kubelet.option_words import overridden, parse_kubelet_options
+from numakube.kubelet.config_from_words import overridden, parse_kubelet_options
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.owners import kind_of_owner
 from numakube.simulation.workload import Arrival, OwnerKind, Workload

@@ -11,8 +11,8 @@ from numakube.kubelet.versions import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.affinity_and_taints import Taint
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.kubelet.machine import Machine
     from numakube.topology.exact_report import ExactReport

@@ -1,7 +1,7 @@
 """Nodes in one line: ``200x 2 sockets, 32 cores, smt 2, 512Gi, gpu 8; policy=restricted``.
 
 A count, the shape of a machine or the name of a known one (`numakube.kubelet.machines`), and after
-a semicolon the words that configure its kubelet (`numakube.kubelet.option_words`). Kinds get
+a semicolon the words that configure its kubelet (`numakube.kubelet.config_from_words`). Kinds get
 letters, so that the nodes of the second one are ``b-000``, ``b-001`` and so on.
 """
 
@@ -12,8 +12,8 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError, InvalidValue
+from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.simulation.cluster_model import SimulatedNode
 
 if TYPE_CHECKING:

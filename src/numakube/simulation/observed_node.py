@@ -16,13 +16,13 @@ import msgspec
 
 from numakube.api.nrt import numa_id_of
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
-from numakube.kubelet.option_words import (
+from numakube.kubelet.config_from_words import (
     configuration_of,
     lab_configuration,
     overridden,
     with_memory_reserved,
 )
+from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.settings_from_config import allocatable_of
 from numakube.kubelet.versions import DEFAULT
 from numakube.simulation.cluster_model import SimulatedNode
@@ -42,10 +42,10 @@ from numakube.values.resources import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.affinity_and_taints import Taint
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology, Zone
-    from numakube.api.placement import Taint
     from numakube.topology.exact_report import ExactReport
     from numakube.values.resources import Amounts
 
@@ -70,7 +70,7 @@ def observed_node(
         node: the object.
         topology: its report.
         config: its kubelet's configuration.
-        words: change the configuration (`numakube.kubelet.option_words`).
+        words: change the configuration (`numakube.kubelet.config_from_words`).
         kubernetes: goes before the version that the kubelet says it is.
     """
     told = words or {}

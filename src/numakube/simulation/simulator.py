@@ -26,8 +26,8 @@ from numakube.simulation.virtual_scheduler import VirtualScheduler
 from numakube.simulation.virtual_time import Timeline
 
 if TYPE_CHECKING:
-    from numakube.simulation.arms import Arm
     from numakube.simulation.cluster_model import RunningPod, SimulatedCluster
+    from numakube.simulation.compared_schedulers import Arm
     from numakube.simulation.owners import Owner, Replica
     from numakube.simulation.run_result import RunResult
     from numakube.simulation.virtual_node import VirtualNode

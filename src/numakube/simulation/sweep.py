@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
 
-    from numakube.simulation.arms import Arm
     from numakube.simulation.cluster_model import SimulatedCluster
+    from numakube.simulation.compared_schedulers import Arm
     from numakube.simulation.run_result import RunResult
     from numakube.simulation.workload import Workload
 

@@ -13,8 +13,8 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.errors import ConfigError
+from numakube.kubelet.config_from_words import overridden
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.option_words import overridden
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resource_fit import fit_refusal

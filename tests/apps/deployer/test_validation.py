@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
 from numakube.api.kubelet_sources import merged, read_source
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import CONTROL_PLANE, Node, NodeSpec
-from numakube.api.placement import Taint
 from numakube.api.yamls import load_yaml
 from numakube.apps.deployer.kubelet_patches import (
     Advice,

@@ -14,7 +14,7 @@ from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
-from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.enforce_loop import Enforcer
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor
 from numakube.apps.enforcer.metrics import EnforcerMetrics

@@ -15,7 +15,7 @@ import pytest
 from tests.apps.enforcer.single import Node, allotted, group_of, pod_of
 
 from numakube.apps.enforcer.allowed_cpus import NodeState
-from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.enforce_loop import Enforcer
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink

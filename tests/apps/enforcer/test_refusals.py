@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 from tests.apps.enforcer.single import Node, group_of, pod_of
 
-from numakube.apps.enforcer.enforcer import MOST_TOLD
+from numakube.apps.enforcer.enforce_loop import MOST_TOLD
 from numakube.node.cgroups.group_files import CPUS
 
 METRIC = "numakube_enforcer_not_enforced"

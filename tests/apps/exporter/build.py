@@ -10,9 +10,9 @@ from numakube.api.kubelet_config import (
     with_defaults,
 )
 from numakube.api.pod import Pod
-from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
-from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
+from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware, hardware_of
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.kubelet.state_files import save
 from numakube.node.podresources import (
     AllocatableResources,

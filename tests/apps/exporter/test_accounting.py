@@ -15,9 +15,9 @@ from tests.apps.exporter.build import (
     zone,
 )
 
-from numakube.apps.exporter.hardware import Hardware
-from numakube.apps.exporter.inputs import Accounting, NodeInputs, ReportOptions
+from numakube.apps.exporter.numa_hardware import Hardware
 from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.scan_inputs import Accounting, NodeInputs, ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.node.podresources import Devices, Memory
 

@@ -20,12 +20,12 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
-from numakube.apps.exporter.koordinator import WRITTEN, KoordinatorInputs, read_cpu_info
+from numakube.apps.exporter.koordlet_annotations import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.host.surroundings import Surroundings
 from numakube.koordinator.node.read_node import facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES

@@ -12,10 +12,10 @@ from tests.kubelet.build import split_group, start
 from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.api.checkpoints import CpuManagerState
-from numakube.apps.exporter.inputs import KubeletFacts, PodName
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
 from numakube.apps.exporter.kubelet_readiness import start_trouble
 from numakube.apps.exporter.node_scan import NodeReader
+from numakube.apps.exporter.scan_inputs import KubeletFacts, PodName
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.kubelet.state_files import save
 from numakube.node.podresources import AllocatableResources, ContainerResources, PodResources

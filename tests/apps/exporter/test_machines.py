@@ -12,10 +12,10 @@ from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 
 from numakube.api.pod import Pod
-from numakube.apps.exporter.hardware import HardwareReader
-from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import Report, topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -8,8 +8,8 @@ from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.scenarios import workloads
 
 from numakube.api.pod import Pod
-from numakube.apps.exporter.inputs import ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import is_half_written
+from numakube.apps.exporter.scan_inputs import ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.node import KubeletNode
 

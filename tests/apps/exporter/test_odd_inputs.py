@@ -18,11 +18,11 @@ from numakube.api.checkpoints import (
 )
 from numakube.api.codec import to_tree
 from numakube.api.nrt import convert_nrt
-from numakube.apps.exporter.hardware import Hardware, hardware_of
-from numakube.apps.exporter.inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.podresources import (
     AllocatableResources,

@@ -12,11 +12,11 @@ from tests.kubelet.build import pod as spec
 from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import NodeResourceTopology, attribute_value
-from numakube.apps.exporter.inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.state_files import StateFiles

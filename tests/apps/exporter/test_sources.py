@@ -19,14 +19,14 @@ from numakube.api.checkpoints import (
 )
 from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.nrt import Attribute
-from numakube.apps.exporter.hardware import Hardware, ZoneHardware
-from numakube.apps.exporter.inputs import PodName, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, StateFolder
 from numakube.apps.exporter.kubelet_config_sources import ConfigFile, FirstOf, KnownConfig
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_scan import NodeReader
+from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import PodName, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import KubeletUnavailable, KubeletWillNotStart
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
 from numakube.topology import nrt_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.apps.exporter.surprise_world import SILENCE, Walk
 
-from numakube.apps.exporter.configuration import read_options
+from numakube.apps.exporter.exporter_config_file import read_options
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.model_belief import annotations_for
 from numakube.topology.foreseen import read_foreseen

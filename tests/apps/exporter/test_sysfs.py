@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.strategies.machines import machines
 
-from numakube.apps.exporter.hardware import Hardware, HardwareReader, hardware_of
+from numakube.apps.exporter.numa_hardware import Hardware, HardwareReader, hardware_of
 from numakube.apps.exporter.problems import Trouble
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Machine

@@ -16,7 +16,7 @@ from numakube.api.koordinator import keys
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.kube.catalog import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.option_words import UNALIGNED
+from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 

@@ -25,8 +25,8 @@ from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
+from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 from numakube.testing import GPU, pod_document, refusal_of
 from numakube_lab.exporters.exporter_faults import Skew

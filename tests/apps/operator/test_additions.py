@@ -19,6 +19,7 @@ from tests.apps.operator.test_on_the_lab import (
 )
 from tests.apps.operator.test_scheduler_plan import SCHEDULER_SETUP, scheduler_plan
 
+from numakube.api.affinity_and_taints import Toleration
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.numaresources import (
     AdmissionCheckSpec,
@@ -32,7 +33,6 @@ from numakube.api.numaresources import (
     SchedulerSpec,
     SriovGroup,
 )
-from numakube.api.placement import Toleration
 from numakube.api.workloads import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Delete, Made

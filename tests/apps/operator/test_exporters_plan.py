@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from numakube.api.affinity_and_taints import Toleration
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.numaresources import (
     MachineConfigPool,
@@ -19,7 +20,6 @@ from numakube.api.numaresources import (
     NUMAResourcesOperator,
     OperatorSpec,
 )
-from numakube.api.placement import Toleration
 from numakube.api.workloads import (
     ConfigMap,
     DaemonSet,

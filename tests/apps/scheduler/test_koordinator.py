@@ -13,7 +13,7 @@ from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.refusals import Why
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.option_words import UNALIGNED
+from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.testing import pod_document
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from numakube.api.placement import TopologySpreadConstraint
+from numakube.api.affinity_and_taints import TopologySpreadConstraint
 from numakube.api.pod import Pod, PodCondition
 from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from numakube.apps.mirror import Mirror

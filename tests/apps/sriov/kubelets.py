@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry
 from tests.apps.sriov.build import Bed
 from tests.lab.nodes.build import Lab
 
-from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.host_scan import SurveyOptions
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
+from numakube.apps.sriov.sriov_loop import Agent, AgentOptions
 from numakube.kube.clock import SystemClock
 from numakube.testing import until
 from numakube_lab.nodes.node_pool import NodePool

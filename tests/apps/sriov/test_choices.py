@@ -13,13 +13,13 @@ from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
 
-from numakube.apps.exporter.exact import exact_report
-from numakube.apps.exporter.hardware import HardwareReader
-from numakube.apps.exporter.inputs import PodName
+from numakube.apps.exporter.api_pods import NoPods
+from numakube.apps.exporter.exact_data import exact_report
 from numakube.apps.exporter.kubelet_checkpoints import StateFolder
 from numakube.apps.exporter.kubelet_config_sources import ConfigFile
 from numakube.apps.exporter.node_scan import NodeReader
-from numakube.apps.exporter.pod_book import NoPods
+from numakube.apps.exporter.numa_hardware import HardwareReader
+from numakube.apps.exporter.scan_inputs import PodName
 from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock

@@ -14,11 +14,11 @@ from tests.apps.sriov.kubelets import Plugin, folders_of, offers, runs, short_fo
 from tests.apps.sriov.test_choices import KnownPods
 from tests.lab.nodes.build import Lab, plan
 
-from numakube.apps.exporter.exact import exact_report
-from numakube.apps.exporter.hardware import HardwareReader
+from numakube.apps.exporter.exact_data import exact_report
 from numakube.apps.exporter.kubelet_checkpoints import StateFolder
 from numakube.apps.exporter.kubelet_config_sources import ConfigFile
 from numakube.apps.exporter.node_scan import NodeReader
+from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client

@@ -20,10 +20,10 @@ from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
 from numakube.insight.doctor.all_checks import Diagnosis, diagnose
 from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest

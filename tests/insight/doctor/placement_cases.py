@@ -6,7 +6,7 @@ from tests.insight.doctor.breaking import Expected, case
 from tests.insight.doctor.documents import Documents, pod
 
 from numakube.api.koordinator import keys
-from numakube.kubelet.option_words import UNALIGNED
+from numakube.kubelet.config_from_words import UNALIGNED
 
 LABELS = {"policy": keys.NODE_POLICY, "scope": keys.NODE_SCOPE, "bind": keys.NODE_BIND_POLICY}
 

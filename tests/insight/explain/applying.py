@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from numakube.api.affinity_and_taints import Toleration
 from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
-from numakube.api.placement import Toleration
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.insight.explain.explanation import Change

@@ -7,15 +7,15 @@ from dataclasses import replace
 import msgspec
 from tests.insight.explain.case import Case, case, crowded
 
-from numakube.api.containers import Container, ContainerPort
-from numakube.api.meta import LabelSelector, OwnerReference
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
     Taint,
     TopologySpreadConstraint,
 )
+from numakube.api.containers import Container, ContainerPort
+from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.api.strictness import CLOSENESS, MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
 from numakube.api.volumes import (

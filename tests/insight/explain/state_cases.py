@@ -7,10 +7,7 @@ from dataclasses import replace
 import msgspec
 from tests.insight.explain.case import Case, case, crowded
 
-from numakube.api.containers import Container
-from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -20,6 +17,9 @@ from numakube.api.placement import (
     PodAffinityTerm,
     Taint,
 )
+from numakube.api.containers import Container
+from numakube.api.meta import LabelSelector, ObjectMeta
+from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
 from numakube.api.pod import Pod, PodCondition, PodResourceClaim, PodStatus
 from numakube.api.storage import (
     PersistentVolume,

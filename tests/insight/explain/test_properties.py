@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.insight.explain.applying import can_apply, decided, helps
 from tests.insight.explain.cases import Case
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.containers import Container
-from numakube.api.placement import Taint
 from numakube.api.pod import Pod
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.insight.scheduler_engine import engine_of

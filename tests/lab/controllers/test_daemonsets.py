@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tests.lab.controllers.kit import Bench, add_node, bench, node, template, workload
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec
-from numakube.api.placement import Taint
 from numakube.api.pod import Pod
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock

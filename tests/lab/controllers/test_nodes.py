@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.lab.controllers.kit import Bench, bench, node
 
+from numakube.api.affinity_and_taints import Taint, Toleration
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus
-from numakube.api.placement import Taint, Toleration
 from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.clock import ManualClock

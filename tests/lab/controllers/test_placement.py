@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.meta import ObjectMeta
-from numakube.api.nodes import Node
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -14,8 +12,10 @@ from numakube.api.placement import (
     NodeSelectorTerm,
     Taint,
     Toleration,
+    tolerates,
 )
-from numakube.api.placement_rules import tolerates
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.pod import PodSpec
 from numakube_lab.controllers.common.pod_states import is_wanted_node, named_nodes, untolerated
 

@@ -13,9 +13,9 @@ from tests.lab.nodes.conftest import lab
 
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of

@@ -13,8 +13,8 @@ from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.nrt_names import STALE
 from numakube.topology.view import NodeTopology, view_of

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab, plan, pod_document
 
-from numakube.api.placement import Taint
+from numakube.api.affinity_and_taints import Taint
 from numakube.errors import ConfigError
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import Client

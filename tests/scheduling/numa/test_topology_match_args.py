@@ -11,7 +11,8 @@ from numakube.api.strictness import Leniency, Strictness
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
+from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
+from numakube.scheduling.numa.caches.overreserve import ResyncScope
 from numakube.scheduling.numa.topology_match_args import (
     CacheArgs,
     CacheKind,

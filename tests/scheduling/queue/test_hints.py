@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.scheduling.conftest import MakeNode, MakePod
 from tests.strategies.clusters import Scene, node, scene, scenes
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import NodeSpec
-from numakube.api.placement import Taint
 from numakube.scheduling.cycle import Cycle, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.nominations import Nominations

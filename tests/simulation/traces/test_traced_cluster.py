@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numakube.simulation.arms import scheduler_arm
+from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.simulator import simulate
 from numakube.simulation.traces.promotion import (
     CpuRounding,

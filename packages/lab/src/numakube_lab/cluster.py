@@ -22,8 +22,8 @@ from numakube.api.codec import convert
 from numakube.api.yamls import dump_yaml
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube.client import Client
+from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
-from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.topology.tree_text import TreeTable, read_tree
 from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
 from numakube_lab.api.access.certificate_authority import server_context
@@ -38,7 +38,7 @@ from numakube_lab.inprocess import InProcess
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.openshift_kinds import install_openshift_kinds
-from numakube_lab.processes.logs import ContainerLogs
+from numakube_lab.processes.container_logs import ContainerLogs
 from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import LabInfo
 

@@ -30,7 +30,7 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.apps.enforcer.enforcer import Enforcer
+    from numakube.apps.enforcer.enforce_loop import Enforcer
     from numakube.apps.enforcer.group_writing import Change, Outcome
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.kube.clock import Clock

@@ -18,7 +18,7 @@ import click
 import structlog
 
 from numakube.api.checkpoints import CPU_STATE
-from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.enforce_loop import Enforcer
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics

@@ -18,7 +18,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.apps.exporter.hardware import Hardware
+    from numakube.apps.exporter.numa_hardware import Hardware
     from numakube.node.podresources import Devices, Memory
 
 

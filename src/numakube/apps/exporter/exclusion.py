@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.apps.exporter.inputs import ContainerName, NodeInputs, PodPattern, ReportOptions
+    from numakube.apps.exporter.scan_inputs import (
+        ContainerName,
+        NodeInputs,
+        PodPattern,
+        ReportOptions,
+    )
     from numakube.node.podresources import ContainerResources, PodResources
 
 _NEVER = re.compile(r"(?!)")

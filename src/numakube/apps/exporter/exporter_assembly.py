@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from numakube.apps.exporter.hardware import HardwareReader
+from numakube.apps.exporter.api_pods import NoPods
 from numakube.apps.exporter.kubelet_checkpoints import CHOICES, STATE_FILES, StateFolder
 from numakube.apps.exporter.kubelet_config_sources import (
     ApiConfigz,
@@ -20,9 +20,9 @@ from numakube.apps.exporter.kubelet_config_sources import (
 from numakube.apps.exporter.kubelet_process import CommandLine
 from numakube.apps.exporter.node_scan import NoCheckpoints, NodeReader
 from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
-from numakube.apps.exporter.pod_book import NoPods
+from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.pod_conditions import OwnPod
-from numakube.apps.exporter.wakeups import Trigger, Wakeups
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
 from numakube.node.pci.device_links import DevicePaths
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from numakube.apps.exporter.configuration import ExporterOptions
-    from numakube.apps.exporter.koordinator import KoordinatorInputs
+    from numakube.apps.exporter.api_pods import WatchedPods
+    from numakube.apps.exporter.exporter_config_file import ExporterOptions
+    from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.node_object import NodeObject
     from numakube.apps.exporter.node_scan import CheckpointSource, PodResourcesReader
     from numakube.apps.exporter.nrt_writer import Publisher
-    from numakube.apps.exporter.pod_book import WatchedPods
     from numakube.apps.exporter.settings import ExporterSettings, ReadingSettings
     from numakube.apps.exporter.surprises import Silence
     from numakube.apps.host.surroundings import Surroundings
@@ -208,7 +208,7 @@ def make_publisher(settings: ExporterSettings, client: Client, node: NodeObject)
 
 
 def _koordinator_keys() -> frozenset[str]:
-    from numakube.apps.exporter.koordinator import WRITTEN
+    from numakube.apps.exporter.koordlet_annotations import WRITTEN
 
     return WRITTEN
 
@@ -220,7 +220,7 @@ def make_koordinator_source(
     pods: WatchedPods | None = None,
 ) -> Callable[[], KoordinatorInputs]:
     """Return what reads what koordlet's annotations need; without a cluster that is little."""
-    from numakube.apps.exporter.koordinator import KoordinatorInputs, read_cpu_info
+    from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs, read_cpu_info
 
     cpu_info = read_cpu_info(around.locate(settings.reading.sysfs), around.locate("/proc"))
     return lambda: KoordinatorInputs(

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.exporter.hardware import Hardware, ZoneHardware
-from numakube.apps.exporter.inputs import (
+from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
+from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.scan_inputs import (
     Accounting,
     ContainerName,
     KubeletFacts,
@@ -19,9 +21,7 @@ from numakube.apps.exporter.inputs import (
     PodPattern,
     ReportOptions,
 )
-from numakube.apps.exporter.problems import Problem, Trouble
-from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.node.podresources import (
     AllocatableResources,
     ContainerResources,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numakube.api.checkpoints import CpuManagerState, MemoryManagerState
-    from numakube.apps.exporter.inputs import KubeletFacts, PodName
+    from numakube.apps.exporter.scan_inputs import KubeletFacts, PodName
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources import AllocatableResources, PodResources

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
+from numakube.apps.exporter.api_pods import NoPods, PodBook
 from numakube.apps.exporter.kubelet_checkpoints import (
     Checkpoints,
     is_half_written,
@@ -28,7 +28,7 @@ from numakube.apps.exporter.kubelet_readiness import (
     start_trouble,
     state_trouble,
 )
-from numakube.apps.exporter.pod_book import NoPods, PodBook
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.node.pci.device_links import UNKNOWN, Connected
@@ -40,10 +40,10 @@ from numakube.values.resources import MEMORY
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from numakube.apps.exporter.hardware import Hardware
-    from numakube.apps.exporter.koordinator import KoordinatorInputs
+    from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
+    from numakube.apps.exporter.numa_hardware import Hardware
     from numakube.node.podresources import PodResources
 
 T = TypeVar("T")

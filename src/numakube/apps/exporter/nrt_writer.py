@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from numakube.api.nrt import Attribute, NodeResourceTopology, with_attribute
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch

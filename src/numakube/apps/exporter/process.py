@@ -19,8 +19,8 @@ import msgspec
 import structlog
 
 from numakube.api.yamls import dump_yaml
-from numakube.apps.exporter.configuration import configuration_files, read_options
-from numakube.apps.exporter.exporter import Exporter
+from numakube.apps.exporter.api_pods import WatchedPods
+from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.exporter_assembly import (
     make_file_watch,
     make_kubelet,
@@ -30,14 +30,14 @@ from numakube.apps.exporter.exporter_assembly import (
     make_silence,
     make_wakeups,
 )
+from numakube.apps.exporter.exporter_config_file import configuration_files, read_options
 from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
-from numakube.apps.exporter.pod_book import WatchedPods
 from numakube.apps.exporter.podresources_endpoint import PodResourcesEndpoint
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup
 from numakube.apps.exporter.settings import DUMP_AND_EXIT, JSON, SETTINGS
-from numakube.apps.exporter.wakeups import Trigger, Wakeup
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.metrics import new_registry
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.apps.exporter.configuration import ExporterOptions
+    from numakube.apps.exporter.exporter_config_file import ExporterOptions
     from numakube.apps.exporter.node_scan import NodeReader
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.settings import ExporterSettings

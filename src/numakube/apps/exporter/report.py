@@ -17,9 +17,8 @@ import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
-from numakube.apps.exporter.exact import Inexact, exact_report
+from numakube.apps.exporter.exact_data import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
-from numakube.apps.exporter.inputs import ALL_PODS, EXCLUSIVE_PODS
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.apps.exporter.report_parts import (
     Unplaced,
@@ -28,6 +27,7 @@ from numakube.apps.exporter.report_parts import (
     kubelet_attributes,
     switch_attributes,
 )
+from numakube.apps.exporter.scan_inputs import ALL_PODS, EXCLUSIVE_PODS
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
-    from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
     from numakube.apps.exporter.report_parts import Exclusive
-    from numakube.apps.exporter.wakeups import Cause
+    from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+    from numakube.apps.exporter.scan_wakeups import Cause
     from numakube.node.podresources import PodResources
 
 
@@ -140,7 +140,7 @@ def _koordinator(inputs: NodeInputs) -> tuple[dict[str, str], list[str]]:
     if inputs.koordinator is None:
         return {}, []
     # Most exporters do without, and without the memory.
-    from numakube.apps.exporter.koordinator import koordinator_annotations
+    from numakube.apps.exporter.koordlet_annotations import koordinator_annotations
 
     odd: list[str] = []
     return koordinator_annotations(inputs, odd), odd

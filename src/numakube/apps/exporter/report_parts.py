@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube.apps.exporter.hardware import Hardware
-    from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
+    from numakube.apps.exporter.numa_hardware import Hardware
+    from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
     from numakube.node.podresources import ContainerResources, PodResources
 
 _MAX_NUMA_NODES_OPTION: Final = "max-allowable-numa-nodes"

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from numakube.apps.exporter.inputs import EXCLUSIVE_PODS, METHODS, Accounting
+from numakube.apps.exporter.scan_inputs import EXCLUSIVE_PODS, METHODS, Accounting
 from numakube.apps.host.certificates import VERSIONS
 from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
 from numakube.apps.host.settings import DURATION, SettingsTable, group, setting

@@ -21,7 +21,6 @@ from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, O
 from numakube.errors import (
     ApiError,
     ClusterUnreachable,
-    Expired,
     Forbidden,
     MalformedObject,
     NotFound,
@@ -42,9 +41,10 @@ from numakube.insight.collected import (
 )
 from numakube.insight.list_reading import Unreadable, refused
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
-from numakube.kube.client import PAGE_SIZE, Client
+from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
-from numakube.kube.request_parts import list_request
+from numakube.kube.paged_lists import PAGE_SIZE, read_pages
+from numakube.kube.request_parts import Query, list_request
 from numakube.kube.resource_types import Resource
 from numakube.kube.served_topologies import served_topologies
 from numakube.values.times import format_time
@@ -88,11 +88,15 @@ async def list_raw(
 ) -> bytes:
     """Return the list of all objects, or of those in *namespace*, as the server would give it."""
     path = resource.collection_path(namespace=namespace)
-    try:
-        pages = await _pages(client, path, page_size)
-    except Expired:
-        # Too slow for the server's memory: one answer with everything in it cannot expire.
-        pages = await _pages(client, path, 0)
+
+    async def page(query: Query) -> _Page:
+        response = await client.request(list_request(path, query))
+        try:
+            return msgspec.json.decode(response.body, type=_Page)
+        except BROKEN_JSON as error:
+            raise MalformedObject(f"the list {path}", f"not readable: {error}") from None
+
+    pages = await read_pages(page, lambda one: one.metadata.continue_, page_size=page_size)
     first = pages[0]
     return msgspec.json.encode(
         {
@@ -102,23 +106,6 @@ async def list_raw(
             "items": [item for page in pages for item in page.items or ()],
         }
     )
-
-
-async def _pages(client: Client, path: str, page_size: int) -> list[_Page]:
-    limit = ("limit", str(page_size) if page_size else "")
-    pages = [await _page(client, path, limit)]
-    while pages[-1].metadata.continue_:
-        further = ("continue", pages[-1].metadata.continue_)
-        pages.append(await _page(client, path, limit, further))
-    return pages
-
-
-async def _page(client: Client, path: str, *query: tuple[str, str]) -> _Page:
-    response = await client.request(list_request(path, query))
-    try:
-        return msgspec.json.decode(response.body, type=_Page)
-    except BROKEN_JSON as error:
-        raise MalformedObject(f"the list {path}", f"not readable: {error}") from None
 
 
 async def look_inside(

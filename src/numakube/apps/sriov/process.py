@@ -20,7 +20,6 @@ from numakube.apps.host.common_settings import listen_of
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
-from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.host_scan import SurveyOptions, look
@@ -30,6 +29,7 @@ from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.read_config import read_config_file
 from numakube.apps.sriov.settings import SETTINGS, GoFlags
+from numakube.apps.sriov.sriov_loop import Agent, AgentOptions
 from numakube.node.device_plugin.device_choices import FOLDER
 from numakube.node.pci.device_links import DevicePaths
 from numakube.node.pci.devlink import Devlink

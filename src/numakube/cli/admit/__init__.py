@@ -104,7 +104,7 @@ def _read(pods: str) -> tuple[Pod, ...]:
 def _configured(files: tuple[str, ...], words: str, machine: Machine) -> KubeletConfiguration:
     """Return the configuration in *files*, or that of *words* as for nodes of the lab."""
     if not files:
-        from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
+        from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 
         return lab_configuration(machine, parse_kubelet_options(words))
     from numakube.api.kubelet_sources import merged, read_source

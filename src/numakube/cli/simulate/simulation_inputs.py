@@ -17,9 +17,9 @@ from numakube.cli.shared.pods_in_manifests import batches_of
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.insight.explain.explained_pod import manifest_subject
 from numakube.insight.facts import facts_of
-from numakube.simulation.arms import SCHEDULERS, Arm, Reports, scheduler_arm
 from numakube.simulation.cluster_changes import Changes, changed, kubelet_words
 from numakube.simulation.cluster_model import SimulatedCluster
+from numakube.simulation.compared_schedulers import SCHEDULERS, Arm, Reports, scheduler_arm
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
 from numakube.simulation.simulator import Options

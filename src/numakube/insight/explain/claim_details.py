@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from numakube.api.resource_claims import ALL
 from numakube.dra.allocator import SearchStopped
-from numakube.dra.candidate_checks import EFFECTS, tolerates
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_selectors import is_selected
+from numakube.dra.device_taints import repelling_taint
 from numakube.dra.extended_resources import (
     classes_by_resource,
     requests_and_mappings,
@@ -190,10 +190,9 @@ class _ClaimTrial:
             yield f"with {text}", lambda one, each=each: _selects((each,), one)  # type: ignore[misc]
 
     def _tolerates(self, body: ExactDeviceRequest, candidate: Candidate) -> bool:
-        return not self._allocator.features.device_taints or all(
-            taint.effect not in EFFECTS or any(tolerates(one, taint) for one in body.tolerations)
-            for taint in candidate.device.taints
-        )
+        if not self._allocator.features.device_taints:
+            return True
+        return repelling_taint(candidate.device, body.tolerations) is None
 
     def _holders(self, held: set[DeviceId]) -> Iterator[ClaimHolder]:
         """Yield the claims that hold some of *held*, those with the most devices first."""

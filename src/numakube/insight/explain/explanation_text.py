@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.insight.explain.explanation_words import folded_zones
+from numakube.insight.explain.kubelet_steps import folded_zones
 from numakube.values.display import (
     held_quantities_text,
     lack_text,

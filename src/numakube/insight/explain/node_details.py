@@ -8,9 +8,9 @@ import msgspec
 
 from numakube.insight.explain.container_amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.explanation import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
-from numakube.insight.explain.explanation_words import steps_of
 from numakube.insight.explain.holders import holders_on
 from numakube.insight.explain.koordinator_rules import scheduler_placement
+from numakube.insight.explain.kubelet_steps import steps_of
 from numakube.insight.explain.node_verdicts import counted_rejection, rejection_in
 from numakube.koordinator.vocabulary import Arbiter
 from numakube.kubelet.demand import DemandRules, demand_of

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.placement_rules import NAME_FIELD
+from numakube.api.affinity_and_taints import NAME_FIELD
 from numakube.api.selectors import IN, NOT_IN, Requirement, exactly, requirement
 from numakube.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.placement import (
+    from numakube.api.affinity_and_taints import (
         NodeSelector,
         NodeSelectorRequirement,
         NodeSelectorTerm,

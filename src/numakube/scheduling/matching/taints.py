@@ -1,16 +1,18 @@
-"""Which taints a pod puts up with."""
+"""Which taints of a node a pod tolerates, and which of them keep it away."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement import Taint
-from numakube.api.placement_rules import tolerates
+from numakube.api.affinity_and_taints import Taint, tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.placement import Toleration
+    from numakube.api.affinity_and_taints import Toleration
+    from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
+    from numakube.api.resource_slices import DeviceTaint
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -31,6 +33,21 @@ def keeps_away(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> 
     return any(
         taint.effect in FORBIDDING and not is_tolerated(taint, tolerations) for taint in taints
     )
+
+
+def untolerated(pod: Pod, node: Node) -> tuple[Taint, ...]:
+    """Return the taints of *node* that keep *pod* away."""
+    return tuple(
+        taint
+        for taint in node.spec.taints
+        if taint.effect in FORBIDDING and not is_tolerated(taint, pod.spec.tolerations)
+    )
+
+
+def taint_text(taint: Taint | DeviceTaint) -> str:
+    """Write a taint as kubectl does."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
 
 
 def taint_sets(snapshot: Snapshot) -> Column[tuple[Taint, ...]]:

@@ -17,7 +17,8 @@ from numakube.api.strictness import Leniency, Strictness
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
+from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
+from numakube.scheduling.numa.caches.overreserve import ResyncScope
 from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 from numakube.values.gotext import go_quote
 from numakube.values.resources import amounts_of

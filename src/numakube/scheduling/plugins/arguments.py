@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from numakube.api.affinity_and_taints import NodeAffinity, TopologySpreadConstraint
 from numakube.api.codec import convert
-from numakube.api.placement import NodeAffinity, TopologySpreadConstraint
 from numakube.api.wire import DurationText, Wire
 from numakube.dra.device_places import DriverAttributes
 from numakube.errors import ConfigError, InvalidValue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.placement_rules import NAME_FIELD
+from numakube.api.affinity_and_taints import NAME_FIELD
 from numakube.api.selectors import IN
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.events import EventKind
@@ -38,7 +38,7 @@ from numakube.scheduling.plugins.arguments import NodeAffinityArgs, read_args
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.placement import NodeSelectorTerm
+    from numakube.api.affinity_and_taints import NodeSelectorTerm
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement import Taint
+from numakube.api.affinity_and_taints import Taint
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import Filter, VectorFilter
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable

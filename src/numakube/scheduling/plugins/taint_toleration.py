@@ -27,7 +27,7 @@ from numakube.scheduling.matching.taints import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.placement import Taint, Toleration
+    from numakube.api.affinity_and_taints import Taint, Toleration
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState

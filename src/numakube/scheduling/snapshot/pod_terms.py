@@ -15,7 +15,7 @@ from numakube.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.placement import PodAffinityTerm, WeightedPodAffinityTerm
+    from numakube.api.affinity_and_taints import PodAffinityTerm, WeightedPodAffinityTerm
     from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.containers import Container, ResourceRequirements
-from numakube.api.meta import ObjectMeta
-from numakube.api.placement import (
+from numakube.api.affinity_and_taints import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
+from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse
-from numakube.kubelet.option_words import lab_configuration
 from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
 from numakube.simulation.traces.promotion import (
     DEFAULT,

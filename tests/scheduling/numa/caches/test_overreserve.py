@@ -19,8 +19,8 @@ from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
+from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
 from numakube.scheduling.numa.caches.overreserve import (
-    ForeignPods,
     OverReserve,
     OverReserveOptions,
     ResyncScope,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone, ZoneResource
     from numakube.apps.exporter.nrt_writer import Publisher, Written
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.wakeups import Cause
+    from numakube.apps.exporter.scan_wakeups import Cause
     from numakube.kube.clock import Clock
 
 

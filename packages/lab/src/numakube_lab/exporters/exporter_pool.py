@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client import CollectorRegistry
 
 from numakube.api.meta import Named
-from numakube.apps.exporter.exporter import Exporter
-from numakube.apps.exporter.inputs import ReportOptions
+from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher
+from numakube.apps.exporter.scan_inputs import ReportOptions
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
 from numakube.apps.exporter.surprises import Silence
-from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.reflector import Reflector

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import with_defaults
-from numakube.apps.exporter.hardware import hardware_of
+from numakube.apps.exporter.api_pods import KnownPods, uids_of
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.kubelet_config_sources import KnownConfig
 from numakube.apps.exporter.node_scan import NodeReader
-from numakube.apps.exporter.pod_book import KnownPods, uids_of
+from numakube.apps.exporter.numa_hardware import hardware_of
 from numakube.errors import KubeletUnavailable
 from numakube.kubelet.state_files import states_of
 from numakube.node.pci.device_links import UNKNOWN, Connected, connected_devices
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.apps.exporter.hardware import Hardware
-    from numakube.apps.exporter.inputs import NodeInputs, PodName
+    from numakube.apps.exporter.numa_hardware import Hardware
+    from numakube.apps.exporter.scan_inputs import NodeInputs, PodName
     from numakube.kube.store import Store
     from numakube.kubelet.machine import Machine
     from numakube.node.podresources import AllocatableResources, PodResources

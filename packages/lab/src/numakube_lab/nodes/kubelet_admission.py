@@ -28,7 +28,7 @@ from numakube_lab.nodes.node_object import Offer, base_offer, node_labels
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.placement import Taint
+    from numakube.api.affinity_and_taints import Taint
     from numakube.api.pod import Pod
     from numakube.kubelet.device_manager import PreferredAllocation
     from numakube.kubelet.machine import Device

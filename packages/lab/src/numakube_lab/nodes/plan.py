@@ -13,7 +13,7 @@ from numakube.kubelet.versions import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.placement import Taint
+    from numakube.api.affinity_and_taints import Taint
     from numakube.kubelet.machine import Device, Machine
 
 

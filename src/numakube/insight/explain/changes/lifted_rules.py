@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.api.placement import Affinity, Toleration
+from numakube.api.affinity_and_taints import Affinity, Toleration
 from numakube.insight.explain.changes.smaller_requests import smaller
 from numakube.insight.explain.explanation import Change
-from numakube.insight.explain.explanation_words import taint_text, untolerated
 from numakube.insight.explain.what_if import Bench
+from numakube.scheduling.matching.taints import taint_text, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numakube.api.affinity_and_taints import Taint
     from numakube.api.nodes import Node
-    from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.insight.explain.node_verdicts import Judgement
 

@@ -27,11 +27,12 @@ from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
+from numakube.scheduling.numa.caches.foreign_pods import ForeignPods, blocked_by, is_ours
 from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
 from numakube.scheduling.numa.caches.placements import holdings_of
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence, Finding
 from numakube.scheduling.numa.caches.reports import Reports
-from numakube.scheduling.numa.caches.zone_use import claim_on, everywhere
+from numakube.scheduling.numa.caches.zone_use import everywhere
 from numakube.values.resources import is_native
 
 if TYPE_CHECKING:
@@ -43,14 +44,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
-
-
-class ForeignPods(StrEnum):
-    """Which pods of other schedulers raise doubts; upstream's ``cache.foreignPodsDetect``."""
-
-    NONE = "None"
-    ALL = "All"
-    ONLY_EXCLUSIVE = "OnlyExclusiveResources"
 
 
 class ResyncScope(StrEnum):
@@ -235,12 +228,12 @@ class OverReserve:
         unknown = [pod for pod in pods if pod.uid not in held.accounted]
         ours = [pod for pod in unknown if pod.stage is not PodStage.ENDED and self._is_ours(pod)]
         charges = {pod.uid: everywhere(reserved_for(pod.info), topology) for pod in ours}
-        foreign = [pod.info.key for pod in unknown if self._is_foreign(pod, topology)]
+        foreign = [pod for pod in unknown if self._is_foreign(pod, topology)]
         known = [pod for pod in pods if pod.uid in held.accounted]
         return CountsBelief(
             held.report,
             charges=charges,
-            blocked=_blocked(foreign),
+            blocked=blocked_by(foreign),
             holdings=cache(lambda: holdings_of(held.report, known)),
         )
 
@@ -251,15 +244,12 @@ class OverReserve:
         return self._is_ours(pod) or self._is_foreign(pod, topology)
 
     def _is_ours(self, pod: KnownPod) -> bool:
-        if pod.first_stage is PodStage.RESERVED:
-            return True
-        return pod.info.pod.spec.scheduler_name in self._options.profiles
+        return is_ours(pod, self._options.profiles)
 
     def _is_foreign(self, pod: KnownPod, topology: NodeTopology) -> bool:
-        mode = self._options.foreign_pods
-        if mode is ForeignPods.NONE or pod.stage is PodStage.ENDED or self._is_ours(pod):
+        if pod.stage is PodStage.ENDED or self._is_ours(pod):
             return False
-        return mode is ForeignPods.ALL or bool(claim_on(pod.info, topology))
+        return self._options.foreign_pods.counts(pod, topology)
 
 
 def reserved_for(pod: PodInfo) -> Amounts:
@@ -276,10 +266,3 @@ def _reconfigured(latest: Report, held: Report) -> bool:
         old.scope,
         old.max_numa_nodes,
     )
-
-
-def _blocked(foreign: Sequence[str]) -> str:
-    if not foreign:
-        return ""
-    shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
-    return f"no report yet has the pods of other schedulers: {shown}"

@@ -8,7 +8,7 @@ together (`numakube.scheduling.framework.joint_allotment`).
 
 Where kubelet, node or pod insist on alignment (``single-numa-node`` and ``restricted``), a node
 without such devices is refused; where they do not, such devices are preferred. Every choice is one
-that the exact allocator has made, among fewer devices (`near_devices`).
+that the exact allocator has made, among fewer devices (`numa_allocation`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numakube.kubelet.device_pairs import certain_functions
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
-from numakube.scheduling.plugins.dynamic_resources.near_devices import NearDevices
+from numakube.scheduling.plugins.dynamic_resources.numa_allocation import NearDevices
 from numakube.scheduling.snapshot.belief import foresees
 from numakube.values.numamask import nodes_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         CycleClaims,
         NodeAllocation,
     )
-    from numakube.scheduling.plugins.dynamic_resources.near_devices import Near, Nodes
+    from numakube.scheduling.plugins.dynamic_resources.numa_allocation import Near, Nodes
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.device_ids import PoolId
+from numakube.dra.device_taints import with_taints
 from numakube.dra.node_kinds import NodeKinds
 from numakube.dra.pools import Inventory
-from numakube.dra.taint_rules import with_taints
 from numakube.scheduling.plugins.volumes.volume_claims import Assumed
 
 if TYPE_CHECKING:

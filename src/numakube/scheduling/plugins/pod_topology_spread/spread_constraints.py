@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement import TopologySpreadConstraint
+from numakube.api.affinity_and_taints import TopologySpreadConstraint
 from numakube.api.selectors import Selector, exactly, selector_of
 from numakube.errors import InvalidValue
 from numakube.scheduling.matching.node_terms import required_nodes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply, text_reply
 from numakube_lab.api.server.paths import NOT_FOUND_TEXT, answer_path
 from numakube_lab.api.subresources.eviction import evict
+from numakube_lab.api.subresources.log_requests import read_log, refuse_streaming
 from numakube_lab.api.subresources.pod_binding import bind
-from numakube_lab.api.subresources.pod_logs import read_log, refuse_streaming
 from numakube_lab.api.subresources.proxies import node_proxy, pod_proxy
 from numakube_lab.api.subresources.reviews import review
 from numakube_lab.api.subresources.scale import scale

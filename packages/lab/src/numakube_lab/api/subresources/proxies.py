@@ -15,7 +15,7 @@ from yarl import URL
 
 from numakube.api.kubelet_config import with_defaults
 from numakube_lab.api.handling.call import Awaited, Call, Reply
-from numakube_lab.api.subresources.pod_logs import refuse_streaming
+from numakube_lab.api.subresources.log_requests import refuse_streaming
 from numakube_lab.api.wire.refusals import Refusal, bad_request, not_found
 
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ def command(
 
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
-    from numakube.kubelet.option_words import UNALIGNED
+    from numakube.kubelet.config_from_words import UNALIGNED
     from numakube_lab.cluster import LabOptions
     from numakube_lab.processes.output import Routed
 
@@ -226,8 +226,8 @@ def _is_loopback(host: str) -> bool:
 
 def _with_roles(plans: tuple[NodePlan, ...], control_plane: int) -> Iterator[NodePlan]:
     """Yield *plans*, the first of them as kubeadm sets up a control plane."""
+    from numakube.api.affinity_and_taints import Taint
     from numakube.api.nodes import CONTROL_PLANE
-    from numakube.api.placement import Taint
 
     taint = Taint(key=CONTROL_PLANE, effect="NoSchedule")
     for number, plan in enumerate(plans):
@@ -241,7 +241,7 @@ def _with_roles(plans: tuple[NodePlan, ...], control_plane: int) -> Iterator[Nod
 def _plans(
     count: int, machine: str, dump: Dump | None, kubelet: str, kubernetes: str | None
 ) -> tuple[NodePlan, ...]:
-    from numakube.kubelet.option_words import parse_kubelet_options
+    from numakube.kubelet.config_from_words import parse_kubelet_options
     from numakube.kubelet.versions import DEFAULT
     from numakube_lab.cluster import uniform_plans
     from numakube_lab.dumps.dump import plans_of

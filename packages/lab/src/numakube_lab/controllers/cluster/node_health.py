@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import NodeCondition
-from numakube.api.placement import Taint
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from numakube.api.placement_rules import tolerates
+from numakube.api.affinity_and_taints import tolerates
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from numakube.api.affinity_and_taints import Taint, Toleration
     from numakube.api.nodes import Node
-    from numakube.api.placement import Taint, Toleration
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster

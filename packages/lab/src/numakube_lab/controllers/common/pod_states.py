@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.placement_rules import (
+from numakube.api.affinity_and_taints import (
     NAME_FIELD,
     allows_node,
     required_affinity,
@@ -19,12 +19,12 @@ from numakube.values.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.api.nodes import Node
-    from numakube.api.placement import (
+    from numakube.api.affinity_and_taints import (
         NodeSelectorRequirement,
         Taint,
         Toleration,
     )
+    from numakube.api.nodes import Node
     from numakube.api.pod import Pod, PodCondition, PodSpec
 
 

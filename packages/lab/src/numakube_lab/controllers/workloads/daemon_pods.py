@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.affinity_and_taints import NAME_FIELD
 from numakube.api.codec import convert
-from numakube.api.placement_rules import NAME_FIELD
 from numakube.api.pod import Pod
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.common.pod_states import (

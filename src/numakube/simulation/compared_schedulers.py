@@ -70,7 +70,7 @@ class Arm:
         scheduler: the scheduler's configuration; all pods are for its first profile.
         reports: what its nodes report; ``None`` if nothing is to be reported.
         kubelet: words that change the kubelets' configurations
-            (`numakube.kubelet.option_words`).
+            (`numakube.kubelet.config_from_words`).
     """
 
     name: str

@@ -5,10 +5,10 @@ from hypothesis import given
 from tests.kubelet.scenarios import machines
 
 from numakube.errors import ConfigError
+from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.settings_from_config import settings_of
 
 

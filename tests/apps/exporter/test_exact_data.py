@@ -13,15 +13,15 @@ from tests.kubelet.scenarios import workloads
 
 from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
-from numakube.apps.exporter.exact import Inexact, exact_report
-from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.exact_data import Inexact, exact_report
 from numakube.apps.exporter.kubelet_checkpoints import (
     Checkpoints,
     read_checkpoints,
     without_dropped_devices,
 )
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import Cause
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.machine import Device, Machine

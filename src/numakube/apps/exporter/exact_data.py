@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.checkpoints import DeviceManagerState
-    from numakube.apps.exporter.inputs import NodeInputs
+    from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.memory.memory_tables import MemoryBooks
     from numakube.kubelet.settings import KubeletSettings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.yamls import load_yaml
 from numakube.apps.exporter import settings
-from numakube.apps.exporter.inputs import Accounting, ContainerName, PodPattern, ReportOptions
+from numakube.apps.exporter.scan_inputs import Accounting, ContainerName, PodPattern, ReportOptions
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen

@@ -1,10 +1,26 @@
-"""Where a pod may run: node selectors, affinity, taints and tolerations, spreading."""
+"""Where a pod may run: node selectors, affinity, taints and tolerations, spreading.
+
+The types, and what they mean for one node; `numakube.scheduling.matching` has the forms that judge
+thousands of nodes at once. Follows Kubernetes 1.35 with its defaults: the toleration operators
+``Lt`` and ``Gt`` (alpha) tolerate nothing.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from numakube.api.meta import LabelSelector
+from numakube.api.selectors import accepts
 from numakube.api.wire import Timestamp, Wire
 
+if TYPE_CHECKING:
+    from numakube.api.pod import PodSpec
+    from numakube.api.resource_claims import DeviceToleration
+    from numakube.api.resource_slices import DeviceTaint
+
+NAME_FIELD: Final = "metadata.name"
+"""The only field of a node that a selector can ask for."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -107,3 +123,43 @@ class TopologySpreadConstraint(Wire, frozen=True):
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
+
+
+def tolerates(toleration: "Toleration | DeviceToleration", taint: "Taint | DeviceTaint") -> bool:
+    """Tell whether *toleration* covers *taint*, of a node or of a device."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case _:
+            return False
+
+
+def allows_node(spec: "PodSpec", labels: Mapping[str, str], name: str) -> bool:
+    """Tell whether the pod's node selector and required node affinity allow the node *name*."""
+    if not spec.node_selector.items() <= labels.items():
+        return False
+    required = required_affinity(spec)
+    if required is None:
+        return True
+    return any(_matches(term, labels, name) for term in required.node_selector_terms)
+
+
+def required_affinity(spec: "PodSpec") -> NodeSelector | None:
+    """Return the pod's required node affinity."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return affinity.required if affinity else None
+
+
+def _matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {NAME_FIELD: name}
+    return all(
+        accepts(one.operator, one.values, labels.get(one.key)) for one in term.match_expressions
+    ) and all(accepts(one.operator, one.values, fields.get(one.key)) for one in term.match_fields)

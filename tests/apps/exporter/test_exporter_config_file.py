@@ -9,9 +9,9 @@ from typing import Any
 import click
 import pytest
 
-from numakube.apps.exporter.configuration import ExporterOptions
-from numakube.apps.exporter.inputs import ContainerName, PodPattern
+from numakube.apps.exporter.exporter_config_file import ExporterOptions
 from numakube.apps.exporter.process import PROGRAM
+from numakube.apps.exporter.scan_inputs import ContainerName, PodPattern
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.pod import Pod
-    from numakube.apps.exporter.inputs import NodeInputs
+    from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.koordinator.node.node_facts import CpuLayout
 
 COPIED: Final = (keys.NODE_RESERVATION, keys.NODE_SYSTEM_QOS)

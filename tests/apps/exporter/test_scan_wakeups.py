@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from numakube.apps.exporter.wakeups import Trigger, Wakeup, Wakeups
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup, Wakeups
 from numakube.kube.clock import ManualClock
 
 

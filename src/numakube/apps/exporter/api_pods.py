@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.apps.exporter.inputs import PodName
+    from numakube.apps.exporter.scan_inputs import PodName
     from numakube.kube.client import Client
     from numakube.kube.store import Change
 

@@ -5,7 +5,7 @@ import pytest
 from numakube.errors import ConfigError
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.scheduling.assembly import all_plugins, assemble
-from numakube.simulation.arms import SCHEDULERS, scheduler_arm
+from numakube.simulation.compared_schedulers import SCHEDULERS, scheduler_arm
 
 
 @pytest.mark.parametrize("name", [*SCHEDULERS, "upstream-30s", "upstream-10s:LeastNUMANodes"])

@@ -7,8 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.apps.exporter.hardware import Hardware
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.numa_hardware import Hardware
 from numakube.errors import InvalidValue
 from numakube.node.pci.device_links import UNKNOWN, Connected
 from numakube.node.podresources import AllocatableResources
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube.apps.exporter.koordinator import KoordinatorInputs
+    from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs
     from numakube.node.podresources import PodResources
 
 PodName: TypeAlias = tuple[str, str]

@@ -34,14 +34,14 @@ from numakube.kube.backoff import growing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.node_scan import NodeSource
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+    from numakube.apps.exporter.scan_wakeups import Cause, Wakeup, Wakeups
     from numakube.apps.exporter.surprises import Silence
-    from numakube.apps.exporter.wakeups import Cause, Wakeup, Wakeups
     from numakube.kube.clock import Clock
 
 FIRST_RETRY_SECONDS: Final = 0.25

@@ -12,12 +12,12 @@ from tests.apps.exporter.build import inputs_of
 from tests.kubelet.build import admit, guaranteed, pod, start
 from tests.kubelet.conftest import dual_socket_ht
 
-from numakube.apps.exporter.exporter import Exporter
-from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
-from numakube.apps.exporter.wakeups import Trigger, Wakeups
+from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
 from numakube.errors import (
     ClusterUnreachable,
     KubeletUnavailable,

@@ -14,8 +14,8 @@ from numakube.api.checkpoints import (
     MemoryManagerState,
     PodDevices,
 )
+from numakube.apps.exporter.api_pods import MIRROR, WAIT_SECONDS, WatchedPods
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
-from numakube.apps.exporter.pod_book import MIRROR, WAIT_SECONDS, WatchedPods
 from numakube.apps.exporter.static_pods import held_uids, with_api_uids
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client

@@ -1,20 +1,38 @@
-"""DeviceTaintRules: taints that an administrator puts on devices of others."""
+"""Taints of devices: which of them keep a request away, and the DeviceTaintRules that add some."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
+
+from numakube.api.affinity_and_taints import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numakube.api.resource_claims import DeviceToleration
     from numakube.api.resource_slices import (
         Device,
+        DeviceTaint,
         DeviceTaintRule,
         DeviceTaintSelector,
         ResourceSlice,
     )
+
+
+_EFFECTS: Final = ("NoSchedule", "NoExecute")
+"""Of taints, those that keep requests away."""
+
+
+def repelling_taint(
+    device: Device, tolerations: Iterable[DeviceToleration] = ()
+) -> DeviceTaint | None:
+    """Return the first taint of *device* that keeps away a request with *tolerations*."""
+    for taint in device.taints:
+        if taint.effect in _EFFECTS and not any(tolerates(one, taint) for one in tolerations):
+            return taint
+    return None
 
 
 def with_taints(

@@ -1,0 +1,81 @@
+"""What a refusal means, in a sentence for readers who do not know the plugin that refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
+from numakube.kubelet.outcome import NO_ANSWER
+from numakube.scheduling.numa.rejection import Kind
+from numakube.values.resources import is_hugepages
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.numa.rejection import Rejection
+
+_MEANINGS: Final = {
+    "NodeName": "The pod names another node in spec.nodeName.",
+    "NodeUnschedulable": "The node is cordoned.",
+    "TaintToleration": "The node has a taint that the pod does not tolerate.",
+    "NodeAffinity": "The labels of the node do not match the pod's nodeSelector or node affinity.",
+    "NodePorts": "Another pod on the node has the host port.",
+    "NodeResourcesFit": "The requests of all pods on the node leave too little, aligned or not.",
+    "VolumeRestrictions": "A volume of the pod is in use by a pod that does not share it.",
+    "NodeVolumeLimits": "The node cannot attach more volumes of that kind.",
+    "VolumeBinding": "A claim of the pod has no volume that can be used from the node.",
+    "VolumeZone": "A volume of the pod is in another zone of the cloud.",
+    "PodTopologySpread": "There are too many pods like it in that domain already.",
+    "InterPodAffinity": "A rule about the pods it should be near to, or far from, forbids it.",
+    "DynamicResources": "The devices that the pod claims (DRA) are not to be had.",
+    "NodeDeclaredFeatures": "Its kubelet does not declare a feature that the pod's spec uses.",
+    "NodeShards": "Another scheduler, which shares the cluster with this one, owns the node.",
+    "RejectionGuard": "Its kubelet has just rejected a pod like this; it is left alone.",
+    "SchedulingGates": "The pod has scheduling gates; their owner has to remove them.",
+}
+
+_NUMA_MEANINGS: Final = {
+    Kind.BLOCKED: "What is known of its zones is too old to be trusted.",
+    Kind.ANNOTATION: "An annotation of the pod cannot be understood; correct it.",
+    Kind.MISSING_DATA: "Its zones are not known, and missingData is Refuse; see its exporter.",
+    Kind.WEAKER_POLICY: "Its kubelet need not align the pod, and weakerPolicy is Refuse.",
+    Kind.CLOSENESS: "The devices that its kubelet would give are farther apart than allowed.",
+    Kind.UNREPORTED: "Its kubelet aligns a resource of which no zone is known; see its exporter.",
+    Kind.NODE: "All NUMA zones together have too little.",
+    Kind.SIZES: "Resources need different numbers of zones, which policy restricted never accepts.",
+    Kind.ALIGN: "There is enough on the node, but not in one place: the kubelet would reject it.",
+    Kind.WHOLE_CORES: "The kubelet gives out whole cores only (full-pcpus-only).",
+    Kind.KUBELET: "Counts suffice, but the CPUs, memory or devices that are left do not match.",
+}
+
+
+def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collection[str] = ()) -> str:
+    """Say what a refusal means, for readers who do not know the plugin.
+
+    No node gives *unoffered* resources to anybody.
+    """
+    missing = [name for name in unoffered if f"Insufficient {name}" in status.reasons]
+    if missing:
+        return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing)}?"
+    if rejection is None and "not found" in status.message:
+        return "Something that the pod refers to does not exist; the pod waits until it is created."
+    refusal = refusal_in(status)
+    if refusal is not None:
+        return meaning_of_refusal(refusal)
+    if rejection is None:
+        return _MEANINGS.get(status.plugin, "")
+    if rejection.kind is Kind.ALIGN and rejection.hopeless:
+        return "Not even an idle node of this kind has that much in one place."
+    if rejection.kind is Kind.NODE and rejection.hopeless:
+        return "Not even an idle node of this kind has that much."
+    if rejection.reason == NO_ANSWER:
+        return f"{rejection.detail[:1].upper()}{rejection.detail[1:]}."
+    return _NUMA_MEANINGS[rejection.kind]
+
+
+def _why_unoffered(resources: Sequence[str]) -> str:
+    pages = any(map(is_hugepages, resources))
+    devices = not all(map(is_hugepages, resources))
+    asked = ["are such pages set aside on the machines"] * pages
+    return ", ".join([*asked, *["does its device plugin run"] * devices])
