@@ -81,6 +81,19 @@ async def test_a_claim_is_made_from_the_template_of_a_pod() -> None:
         assert (owner.kind, owner.uid) == ("Pod", made.metadata.uid)
 
 
+async def test_a_pod_hears_of_its_claim_before_all_other_pods_have_theirs() -> None:
+    """A scheduler need not wait for the claims of a whole burst until it can begin."""
+    names = [f"p{number}" for number in range(3 * PodClaims.workers)]
+    async with bench(*BOTH, assign="") as world:
+        for name in names:
+            await world.apply(PODS, pod(name))
+        await world.apply(RESOURCE_CLAIM_TEMPLATES, claim_template())
+        claims = [await claimed(world, name) for name in names]
+        told = [await world.sees(PODS, name) for name in names]
+        first = min(int(one.metadata.resource_version) for one in told)
+        assert first < max(int(claim.metadata.resource_version) for claim in claims)
+
+
 async def test_a_pod_waits_for_its_template_and_says_so() -> None:
     """An event says which template is missing; the claim is made when the template is there."""
     async with bench(*BOTH, assign="", also=(CORE_EVENTS,)) as world:

@@ -43,7 +43,7 @@ from numakube_lab.controllers.types.claim_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.pod import Pod, PodResourceClaim
     from numakube.kube.event_recorder import EventRecorder
@@ -82,20 +82,25 @@ def reconcile_pod(
         return NOTHING
     mine = _made_for(pod, claims.values())
     made: dict[str, str] = {}
+    missing: list[str] = []
     actions: list[Action] = []
     for wanted, name in named_claims(pod):
         if wanted.resource_claim_template_name is None or _is_there(name, mine):
             continue
         if found := mine.get(wanted.name):
             made[wanted.name] = found.metadata.name
-            continue
-        template = templates.get(wanted.resource_claim_template_name)
-        actions.append(
-            _missing_template(pod, wanted) if template is None else _creation(pod, wanted, template)
-        )
-    if made:
-        actions.append(_claim_statuses(pod, made))
-    return Plan((*actions, *_reservations(pod, claims)))
+        elif template := templates.get(wanted.resource_claim_template_name):
+            missing.append(wanted.name)
+            actions.append(_creation(pod, wanted, template))
+        else:
+            actions.append(_missing_template(pod, wanted))
+
+    def then(created: Sequence[ResourceClaim | None]) -> Iterator[Action]:
+        names = {n: one.metadata.name for n, one in zip(missing, created, strict=True) if one}
+        yield from _claim_statuses(pod, made | names)
+        yield from _reservations(pod, claims)
+
+    return Plan(tuple(actions), then=then)
 
 
 def reconcile_claim(
@@ -185,13 +190,16 @@ def _missing_template(pod: Pod, wanted: PodResourceClaim) -> Note:
     )
 
 
-def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Change:
+def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[Change]:
+    """Yield what tells the pod the names of the claims that were *made* for it."""
+    if not made:
+        return
     known = pod.status.resource_claim_statuses if pod.status else ()
     statuses = {one.name: one for one in known}
     for name, claim in made.items():
         statuses[name] = PodResourceClaimStatus(name=name, resource_claim_name=claim)
     listed = msgspec.to_builtins(tuple(statuses.values()))
-    return Change(
+    yield Change(
         resource=PODS,
         key=key_of(pod),
         patch={"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": listed}},
@@ -248,6 +256,7 @@ class PodClaims(Controller):
     """Makes the claims of pods from their templates."""
 
     name: ClassVar[str] = "resource_claim"
+    workers: ClassVar[int] = 50  # as kube-controller-manager has
 
     def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numakube.api.meta import ObjectReference
     from numakube.kube.object_keys import ObjectKey
@@ -78,10 +78,12 @@ class Plan:
 
     Attributes:
         again_after: seconds after which to look again, although nothing may have changed.
+        then: says what to do after that, given the objects that were created.
     """
 
     actions: tuple[Action, ...] = ()
     again_after: float | None = None
+    then: Callable[[Sequence[Any]], Iterable[Action]] | None = None
 
 
 NOTHING = Plan()

@@ -11,7 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import structlog
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Owned")
 
+_Done: TypeAlias = "tuple[Action, Owned | None]"
+"""What was done, and the object as it is then."""
+
 WORKERS = 4
 STALE_TRIES = 3
 """How often in a row an outdated plan is made again at once; after that with pauses."""
@@ -47,6 +50,7 @@ class Controller(ABC):
     """Looks after the objects of one kind."""
 
     name: ClassVar[str]
+    workers: ClassVar[int] = WORKERS
 
     def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
         self.cluster = cluster
@@ -71,7 +75,7 @@ class Controller(ABC):
         await self.cluster.synced()
         self.watch()
         try:
-            await run_workers(self.queue, self._work, workers=WORKERS)
+            await run_workers(self.queue, self._work, workers=self.workers)
         finally:
             for stop in self._unsubscribe:
                 stop()
@@ -99,7 +103,7 @@ class Controller(ABC):
         else:
             self._reported.pop(key, None)
         try:
-            await self._perform(plan.actions)
+            await self._perform(plan)
         except (AlreadyExists, Conflict, NotFound) as stale:
             self._stale[key] += 1
             if self._stale[key] > STALE_TRIES:
@@ -131,44 +135,45 @@ class Controller(ABC):
         self._held.discard(key)
         self.queue.add(key)
 
-    async def _perform(self, actions: Iterable[Action]) -> None:
+    async def _perform(self, plan: Plan) -> None:
         """Act, then wait until the mirrors show it."""
-        latest: dict[Resource[Any], str] = {}
-        gone: list[Delete] = []
+        done: list[_Done] = []
         try:
-            for action in actions:
-                if isinstance(action, Patch) and action.chained:
-                    action = _at_version(action, latest[action.resource])
-                written = await self._act(action)
-                if isinstance(action, Delete):
-                    gone.append(action)
-                elif written is not None and not isinstance(action, Note):
-                    latest[action.resource] = written
+            await self._act_on(plan.actions, done)
+            if plan.then is not None:
+                created = [obj for action, obj in done if isinstance(action, Create)]
+                await self._act_on(plan.then(created), done)
         finally:
-            await self._settle(latest, gone)
+            await self._settle(done)
 
-    async def _settle(self, latest: dict[Resource[Any], str], gone: Iterable[Delete]) -> None:
-        for resource, version in latest.items():
+    async def _act_on(self, actions: Iterable[Action], done: list[_Done]) -> None:
+        for action in actions:
+            if isinstance(action, Patch) and action.chained:
+                action = _at_version(action, _latest(done)[action.resource])
+            done.append((action, await self._act(action)))
+
+    async def _settle(self, done: Iterable[_Done]) -> None:
+        for resource, version in _latest(done).items():
             if mirror := self.cluster.find(resource):
                 await mirror.shows(version)
-        for deletion in gone:
-            if mirror := self.cluster.find(deletion.resource):
-                await mirror.lost(deletion.key, deletion.uid)
+        for action, _ in done:
+            if isinstance(action, Delete) and (mirror := self.cluster.find(action.resource)):
+                await mirror.lost(action.key, action.uid)
 
-    async def _act(self, action: Action) -> str | None:
-        """Perform *action*; return the version that it made of an object."""
+    async def _act(self, action: Action) -> Owned | None:
+        """Perform *action*; return the object as it is then, if there is one."""
         match action:
             case Create():
                 return await self._create(action)
             case Patch(resource=resource, key=key, patch=patch, subresource=subresource):
-                changed = await self.cluster.client.patch(
+                changed: Owned = await self.cluster.client.patch(
                     resource,
                     key.name,
                     merge_patch(patch),
                     namespace=key.namespace,
                     subresource=subresource,
                 )
-                return str(changed.metadata.resource_version)
+                return changed
             case Delete():
                 await self._delete(action)
                 return None
@@ -176,10 +181,10 @@ class Controller(ABC):
                 self._note(action)
                 return None
 
-    async def _create(self, action: Create) -> str | None:
+    async def _create(self, action: Create) -> Owned | None:
         kind = action.resource.kind.lower()
         try:
-            created = await self.cluster.client.create(action.resource, action.document)
+            created: Owned = await self.cluster.client.create(action.resource, action.document)
         except ApiError as refusal:
             if any(cause.reason == NAMESPACE_TERMINATING for cause in refusal.causes):
                 return None
@@ -189,11 +194,10 @@ class Controller(ABC):
                     Note(about=action.told, reason="FailedCreate", message=message, warning=True)
                 )
             raise
-        metadata = created.metadata
         if action.told is not None:
-            message = f"Created {kind}: {metadata.name}"
+            message = f"Created {kind}: {created.metadata.name}"
             self._note(Note(about=action.told, reason="SuccessfulCreate", message=message))
-        return str(metadata.resource_version)
+        return created
 
     async def _delete(self, action: Delete) -> None:
         try:
@@ -217,6 +221,15 @@ class Controller(ABC):
             return
         record = self._recorder.warning if note.warning else self._recorder.normal
         record(note.about, note.reason, note.message)
+
+
+def _latest(done: Iterable[_Done]) -> dict[Resource[Any], str]:
+    """Return the last version that was written of each resource."""
+    return {
+        action.resource: obj.metadata.resource_version
+        for action, obj in done
+        if obj is not None and isinstance(action, Create | Patch)
+    }
 
 
 def _at_version(action: Patch, version: str) -> Patch:
