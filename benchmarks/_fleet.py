@@ -10,9 +10,9 @@ import msgspec
 
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import uniform_plans

@@ -16,11 +16,11 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.pod_annotations import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.koordinator.admission import admit, rate
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts
+from numakube.koordinator.placement_on_node import admit, rate
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.placement_rule import rule_for
-from numakube.koordinator.refusals import Refusal
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.resources import CPU, MEMORY
 from numakube.values.topology_policy import TopologyScope

@@ -30,18 +30,18 @@ from numakube.api.koordinator.devices import GPU_CORE, GPU_MEMORY_RATIO, RDMA, R
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod, PodSpec
-from numakube.koordinator.devices.choose import allot_devices
+from numakube.koordinator.devices.device_choice import allot_devices
 from numakube.koordinator.ledger.holdings import Allotment, Share
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
-from numakube.koordinator.refusals import Refusal
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.wish.pod_wish import DeviceWish
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.profile import profile_of

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import SiteOptions, lab_site
 

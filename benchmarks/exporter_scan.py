@@ -28,9 +28,9 @@ from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.podresources import PodResourcesClient

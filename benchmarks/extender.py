@@ -39,7 +39,7 @@ from numakube.apps.extender.protocol import (
     read,
     write,
 )
-from numakube.apps.host.serving import Listen
+from numakube.apps.host.http_serving import Listen
 from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect

@@ -14,11 +14,11 @@ import msgspec
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.kubelet_replay import answer, read_settings
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

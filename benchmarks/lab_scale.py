@@ -16,7 +16,7 @@ from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.apps.host.process_memory import quiet_collector
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -25,9 +25,9 @@ from numakube.api.koordinator import keys
 from numakube.api.pod import Pod, PodResourceClaim
 from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
-from numakube.koordinator.ledger.annotations import allotment_of
-from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.settings import KubeletSettings
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
+from numakube.kubelet.admission_outcome import Rejected
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.dra_replay_api import ReplayedApi, finished
 from numakube.scheduling.framework.bind_annotations import as_bound
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.kubelet.admission_outcome import Admitted
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.outcome import Admitted
     from numakube.scheduling.framework.registry import Handle
 
 PLACEMENTS: Final = 1000

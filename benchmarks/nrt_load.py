@@ -29,8 +29,8 @@ from benchmarks.lab_api import SERVER, cpu_seconds
 from numakube.api.crds import crd
 from numakube.apps.exporter.nrt_writer import difference
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.testing.pods import pod
 from numakube.topology.model_report import nrt_of

@@ -15,14 +15,14 @@ from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod, PodSpec
 from numakube.apps.host.process_memory import keep_freed_memory
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.model_from_report import report_of
+from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy

@@ -12,9 +12,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from benchmarks.kubelet_model import GPU, guaranteed_pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

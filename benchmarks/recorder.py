@@ -22,7 +22,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.apps.recording import Recording
+from numakube.apps.flight_recording import Recording
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.extender.allotting_engine import AllottingEngine
 from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.virtual_nodes import KEY, ConfigMap, VirtualNodes
 from numakube.errors import ConfigError
 from numakube.kube.store import Added
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
-from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.host_scan import SurveyOptions, look
 from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.sriov.plugin import Places
+from numakube.apps.sriov.pci_discovery import Host
+from numakube.apps.sriov.pool_plugin import Places
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.read_config import read_config_file
 from numakube.apps.sriov.sriov_loop import Agent, AgentOptions

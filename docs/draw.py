@@ -18,14 +18,14 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.cli.admit import admit_tables, run_example
 from numakube.cli.admit.admit_tables import picture_after
 from numakube.cli.shared.terminal import name_styles, print_drawing
-from numakube.insight.drawing.from_report import picture_of_report
+from numakube.insight.drawing.picture_from_report import picture_of_report
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import zone_lines
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.rebuild import report_of
+from numakube.topology.model_from_report import report_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.manifests.packages.chart import chart
 from numakube.manifests.packages.sbom import sbom

@@ -15,7 +15,7 @@ from numakube.api.codec import (
 from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.api.yamls import dump_yaml, load_yaml
+from numakube.api.yaml_text import dump_yaml, load_yaml
 from numakube.errors import MalformedObject
 
 

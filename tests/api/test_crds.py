@@ -8,7 +8,7 @@ import pytest
 from numakube.api.codec import to_tree
 from numakube.api.crds import crd, crd_text
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 
 QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"

@@ -10,7 +10,7 @@ import pytest
 
 import numakube.api
 from numakube.api.affinity_and_taints import NodeAffinity
-from numakube.api.checkpoints import cpu_file
+from numakube.api.checkpoints import cpu_state_structs
 from numakube.api.codec import convert, decode, encode
 from numakube.api.containers import ContainerPort, ContainerStatus
 from numakube.api.events import CoreEvent, Event
@@ -46,8 +46,8 @@ EXCEPTIONS = {
     (PodStatus, "qos_class"): "qosClass",
     (ListMeta, "continue_"): "continue",
     (DaemonEndpoint, "port"): "Port",
-    (cpu_file.FileV1, "default_cpu_set"): "defaultCpuSet",
-    (cpu_file.File, "default_cpu_set"): "defaultCpuSet",
+    (cpu_state_structs.FileV1, "default_cpu_set"): "defaultCpuSet",
+    (cpu_state_structs.File, "default_cpu_set"): "defaultCpuSet",
     (DeviceAttribute, "integer"): "int",
     (DeviceAttribute, "integers"): "ints",
     (DeviceAttribute, "boolean"): "bool",

@@ -19,9 +19,9 @@ from tests.sites.bare import BareServer, bare_lab, bare_real
 
 from numakube.apps.debug_client import Reached, reach_schedulers
 from numakube.apps.debugging.documents import Speaker, json_answer
-from numakube.apps.host.access import AUDIENCE, Access
-from numakube.apps.host.metrics import new_registry
-from numakube.apps.host.serving import Health, Listen, Serving
+from numakube.apps.host.endpoint_access import AUDIENCE, Access
+from numakube.apps.host.http_serving import Health, Listen, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.errors import Forbidden
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

@@ -17,9 +17,9 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
 
+from numakube.apps.host.http_serving import Elsewhere
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.host.program import load_program
-from numakube.apps.host.serving import Elsewhere
-from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NAMESPACES
 from numakube.testing import until
 from numakube_lab.api.access.certificate_authority import Authority

@@ -19,7 +19,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.kube.testing import ScriptedServer, status_document
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube_lab.testing import lab_cluster
 
 pytestmark = pytest.mark.timeout(240)

@@ -11,7 +11,7 @@ from tests.topology.producers import document, golden
 from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
+from numakube.api.volcano_numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
 from numakube.apps.anonymising import anonymise
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
@@ -20,7 +20,7 @@ from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Store
-from numakube.topology.view import NodeTopology, Producer, view_of
+from numakube.topology.topology_view import NodeTopology, Producer, view_of
 from numakube_lab.testing import Opener, lab_cluster
 
 KEY = ObjectKey("", "worker-0")

@@ -11,7 +11,7 @@ from tests.cli.conftest import Ended
 from tests.insight.drawing import nodes
 from tests.topology.producers import document
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 
 Run = Callable[..., Ended]
 

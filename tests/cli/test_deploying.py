@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.apps.deployer.test_engine import agent
+from tests.apps.deployer.test_apply_and_remove import agent
 from tests.cli.conftest import Ended
 
-from numakube.api.yamls import dump_yaml, load_yaml
+from numakube.api.yaml_text import dump_yaml, load_yaml
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import LabSite, SiteOptions, lab_site

@@ -12,7 +12,7 @@ from tests.insight.explain.bundling import collected_of
 
 from numakube.apps.bundle import pack
 from numakube.cli.command_table import COMMANDS
-from numakube.cli.lazy import Contributed, Hosted, Lazy
+from numakube.cli.lazy_commands import Contributed, Hosted, Lazy
 from numakube.cli.main import EXTRAS, OPTIONAL
 from numakube.testing import World, pod
 

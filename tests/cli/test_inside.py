@@ -150,11 +150,11 @@ async def test_levels_are_changed_while_it_runs(
     assert "everything" in (await ask("loglevel")).out
     told = await ask("loglevel", "debug", "--pod", "default/late", "--for", "5m")
     assert "pod default/late" in told.out
-    told = await ask("loglevel", "4", "--module", "numakube.apps.mirror")
-    assert "numakube.apps.mirror" in told.out
+    told = await ask("loglevel", "4", "--module", "numakube.apps.cluster_mirror")
+    assert "numakube.apps.cluster_mirror" in told.out
     told = await ask("loglevel", "--reset", "--pod", "default/late")
     assert "default/late" not in told.out
-    told = await ask("loglevel", "--reset", "--module", "numakube.apps.mirror")
+    told = await ask("loglevel", "--reset", "--module", "numakube.apps.cluster_mirror")
     assert told.code == 0
     assert (await ask("loglevel", "loud")).code == 1
     assert (await ask("loglevel", "--for", "5m")).code == 2

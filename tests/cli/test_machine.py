@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

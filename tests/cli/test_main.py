@@ -12,7 +12,7 @@ import pytest
 
 import numakube as package
 from numakube.cli.command_table import COMMANDS
-from numakube.cli.lazy import Lazy
+from numakube.cli.lazy_commands import Lazy
 from numakube.cli.main import cli, run
 from numakube.errors import ClusterUnreachable, InvalidValue
 

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.insight.drawing import nodes
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 
 Run = Callable[..., Ended]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.cli.test_inside_everywhere import IMAGE, NAME
 
-from numakube.api.yamls import dump_yaml, load_yaml
+from numakube.api.yaml_text import dump_yaml, load_yaml
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.insight.explain.bundling import collected_of
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.bundle import pack
 from numakube.testing import World, pod
 

@@ -15,7 +15,7 @@ from tests.insight.drawing.nodes import bundle
 from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import Node, NodeCondition
 from numakube.apps.bundle import unpack
-from numakube.apps.dashboard.explaining import Explainer
+from numakube.apps.dashboard.explain_view import Explainer
 from numakube.apps.dashboard.process import source_of_facts
 from numakube.insight.facts import facts_of
 from numakube.kube.clock import SystemClock

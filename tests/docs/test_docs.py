@@ -13,11 +13,11 @@ import click
 import pytest
 from tests.docs.pages import ROOT, run_page
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.cli.command_table import COMMANDS
 from numakube.cli.main import cli
 from numakube.kubelet.machines.presets import PRESETS
-from numakube.values import limits
+from numakube.values import size_limits
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]*)(?:#(?P<anchor>[^)]*))?\)")
@@ -155,5 +155,9 @@ def test_every_limit_stands_in_the_table() -> None:
     """With the value that decoders stop at."""
     text = (ROOT / "docs/reference/decoder-limits.md").read_text()
     told = dict(re.findall(r"^\| `(MAX_[A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
-    real = {name: str(getattr(limits, name)) for name in dir(limits) if name.startswith("MAX_")}
+    real = {
+        name: str(getattr(size_limits, name))
+        for name in dir(size_limits)
+        if name.startswith("MAX_")
+    }
     assert told == real

@@ -25,11 +25,11 @@ from numakube.api.kubelet_flags import configuration, read_flags
 from numakube.api.kubelet_sources import merged, read_source
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import Node
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.deployer.kubelet_validation import validate
 from numakube.insight.facts import ClusterFacts
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans

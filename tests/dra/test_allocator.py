@@ -13,11 +13,11 @@ from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.dra.alike_nodes import OWN, NodeKinds
 from numakube.dra.allocated_state import AllocatedState, state_of
 from numakube.dra.allocator import Allocator, SearchStopped
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.features import Features, features_of
-from numakube.dra.node_kinds import OWN, NodeKinds
 from numakube.dra.pools import Inventory
 from numakube.errors import InvalidValue
 

@@ -31,7 +31,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.patches import merge_patch
 from numakube.testing import until
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube_lab.testing import LabCluster, lab_cluster, without_election
 
 DEVICES = (

@@ -16,12 +16,12 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_scheduler,
 )
 
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest
 from numakube.testing import until
 from numakube_lab.testing import SiteOptions, lab_site, uniform_plans

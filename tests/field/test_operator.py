@@ -25,7 +25,7 @@ from tests.field.operated import (
 )
 
 from numakube.api.pod import Pod
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.errors import ServiceUnavailable
 from numakube.kube.catalog import (
     CONFIG_MAPS,
@@ -40,7 +40,7 @@ from numakube.kube.connection.transport import Request
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
 from numakube.testing import refusal_of, until
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 OTHER_IMAGE = "registry.example/numakube:other"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.model_report import nrt_of
 from numakube.values.cpuset import CpuSet
 

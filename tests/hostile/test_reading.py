@@ -20,19 +20,19 @@ from tests.hostile.pieces import (
     spoiled_bytes,
 )
 
-from numakube.api.checkpoints.cpu import (
+from numakube.api.checkpoints.cpu_manager_state import (
     CpuManagerState,
     peek_cpu_manager_state,
     read_cpu_manager_state,
     write_cpu_manager_state,
 )
-from numakube.api.checkpoints.devices import (
+from numakube.api.checkpoints.device_checkpoint import (
     DeviceManagerState,
     peek_device_manager_state,
     read_device_manager_state,
     write_device_manager_state,
 )
-from numakube.api.checkpoints.memory import (
+from numakube.api.checkpoints.memory_manager_state import (
     MemoryManagerState,
     peek_memory_manager_state,
     read_memory_manager_state,
@@ -46,16 +46,16 @@ from numakube.api.nrt import convert_nrt
 from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read
-from numakube.apps.webhook.review import judge, read_review, write_review
+from numakube.apps.webhook.admission_review import judge, read_review, write_review
 from numakube.errors import NumakubeError
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.node.read_node import facts_of
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.node.podresources import allocatable_from_json, pods_from_json
-from numakube.topology.view import view_of
+from numakube.topology.topology_view import view_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from numakube.insight.advice.advice_document import Advice, RequestAdvice, advic
 from numakube.insight.advice.request_advice import advice_on
 from numakube.insight.explain.container_amounts import with_amounts
 from numakube.insight.scheduler_engine import engine_of
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen
 from numakube.testing import World, kubelet_settings, pod
 from numakube.values.cpuset import CpuSet

@@ -10,14 +10,14 @@ from tests.insight.drawing import nodes
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
-from numakube.insight.drawing.from_facts import node_picture
+from numakube.insight.drawing.picture_from_facts import node_picture
 from numakube.insight.drawing.planned_picture import Plan, planned
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 
 GIB = 1 << 30
 STATUS = {

@@ -16,7 +16,7 @@ from numakube.insight.audit.misalignment import Cause, judged
 from numakube.insight.facts import ClusterFacts, SchedulerFacts
 from numakube.kubelet.machine import Device
 from numakube.testing import World, kubelet_settings, pod
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.topology_policy import TopologyPolicy
 
 GPU = "vendor.example/gpu"

@@ -15,9 +15,9 @@ from tests.insight.claim_world import (
 
 from numakube.api.codec import convert
 from numakube.api.resource_slices import DeviceTaintRule
-from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.map_json import picture_document
 from numakube.insight.drawing.map_words import device_words
+from numakube.insight.drawing.picture_from_facts import node_picture
 from numakube.insight.drawing.planned_picture import Plan, planned
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of

@@ -10,7 +10,7 @@ from numakube.insight.collected import Collected, configz_file, list_file, sched
 from numakube.insight.facts import facts_of, model_of
 from numakube.insight.list_reading import Unreadable
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
 TOPOLOGY = {

@@ -21,8 +21,8 @@ from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import alike, copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo

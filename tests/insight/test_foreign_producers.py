@@ -7,7 +7,7 @@ from tests.topology.producers import golden
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
-from numakube.api.numatopology import CpuDetail, Numatopology, NumatopologySpec
+from numakube.api.volcano_numatopology import CpuDetail, Numatopology, NumatopologySpec
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import room_for

@@ -8,11 +8,11 @@ from tests.strategies.nodes import (
     layout_of,
 )
 
-from numakube.koordinator.admission import admit
 from numakube.koordinator.ledger.holdings import Allotment
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
+from numakube.koordinator.placement_on_node import admit
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.placement_rule import Rule
-from numakube.koordinator.refusals import Refusal
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

@@ -22,11 +22,11 @@ from tests.strategies.nodes import (
 from tests.strategies.wishes import FULL, container, pod, rule
 
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace
-from numakube.koordinator.refusals import Why
+from numakube.koordinator.placement_refusals import Why
 from numakube.koordinator.wish.pod_wish import DeviceWish, PodWish
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.topology_policy import TopologyPolicy
 
 

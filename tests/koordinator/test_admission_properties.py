@@ -16,16 +16,16 @@ from tests.strategies.nodes import (
 )
 from tests.strategies.wishes import FULL, SPREAD, pods, rule
 
-from numakube.koordinator.admission import admit, rate
+from numakube.koordinator.annotation_values import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.cpus.bind_policy import meets
 from numakube.koordinator.ledger.holdings import Allotment, Share
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, DevicePlace, NodeFacts
+from numakube.koordinator.placement_on_node import admit, rate
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.placement_rule import Rule
-from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import DeviceWish, PodWish
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.cpuset import CpuMask
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import MILLI_PER_CPU, add_amounts

@@ -6,17 +6,17 @@ import pytest
 from tests.strategies.nodes import GIB, cpus, facts_of_layout, layout_of, unbound
 from tests.strategies.wishes import FULL, SPREAD, pod, rule
 
-from numakube.koordinator.admission import admit
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.ledger.holdings import Allotment, Share
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import NodeFacts
-from numakube.koordinator.refusals import Refusal, Why
+from numakube.koordinator.placement_on_node import admit
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.search.device_offer import DeviceOffer
 from numakube.koordinator.search.grant import Grant
 from numakube.koordinator.search.holder_demand import demand_of_pod
+from numakube.koordinator.search.numa_supply import Supply
 from numakube.koordinator.search.remaining import Remaining
-from numakube.koordinator.search.supply import Supply
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from numakube.koordinator.annotation_values import Arbiter, BindPolicy, Exclusive, Strategy
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.placement_rule import Rule, rule_for
-from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.vocabulary import Arbiter, BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 NONE, BEST, RESTRICTED, SINGLE = TopologyPolicy

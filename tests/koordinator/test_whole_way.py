@@ -13,14 +13,14 @@ from tests.strategies.nodes import facts_of_layout, layout_of
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
-from numakube.koordinator.admission import admit
-from numakube.koordinator.ledger.annotations import allotment_of, annotations_for
+from numakube.koordinator.annotation_values import Arbiter
+from numakube.koordinator.ledger.allotment_annotations import allotment_of, annotations_for
 from numakube.koordinator.ledger.holdings import Allotment
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
+from numakube.koordinator.placement_on_node import admit
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.placement_rule import rule_for
-from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.vocabulary import Arbiter
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope
 

@@ -35,7 +35,7 @@ from numakube.kube.served_topologies import (
 from numakube.kube.store import Removed
 from numakube.kube.testing import ScriptedServer, status_document
 from numakube.testing import until
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 QUICK = ReflectorTiming(backoff=0.05, longest_backoff=0.2, denial=0.3)
 OLD = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1").raw

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, Rejected
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.admission_outcome import Admitted, Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.kubelet.build import container
 from numakube.api.containers import Container
 from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 
 GPU, NIC = "vendor.example/gpu", "vendor.example/nic"
 

@@ -8,9 +8,9 @@ from tests.kubelet.conftest import GIB, build_machine
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, HugePages, Machine
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 

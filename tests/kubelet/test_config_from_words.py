@@ -6,9 +6,9 @@ from tests.kubelet.scenarios import machines
 
 from numakube.errors import ConfigError
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 
 

@@ -8,8 +8,8 @@ from tests.kubelet.conftest import GIB, build_machine, dual_socket_ht
 
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.errors import KubeletStartError
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, HugePages, Machine
-from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 

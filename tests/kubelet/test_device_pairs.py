@@ -12,11 +12,11 @@ from tests.kubelet.build import pod, start, static_settings
 from tests.kubelet.connected import GPU, NIC, asks, gpu_server
 
 from numakube.api.containers import Container
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath, tree_of
 from numakube.kubelet.device_pairs import Prospect, foresee, pairing
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.preferred_allocation import Preference, chooser_of
 
 

@@ -12,10 +12,10 @@ from numakube.api.pod import (
     PodExtendedResourceClaimStatus,
     PodStatus,
 )
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.resource_fit import check_fit
-from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.kubelet.wide_hints import WideHints
 from numakube.values.numamask import mask_of

@@ -6,10 +6,10 @@ import pytest
 from tests.kubelet.build import guaranteed, pod
 
 from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.feature_gates import gate_is_on
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 
 MANAGERS = "PodLevelResourceManagers"

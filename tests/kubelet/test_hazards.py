@@ -6,8 +6,8 @@ import pytest
 from tests.kubelet.build import start
 
 from numakube.kubelet.hazards import hazards_of
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 
 SMALL = "2 sockets, 4 cores, 8Gi"

@@ -9,9 +9,9 @@ from hypothesis import given
 from tests.kubelet.scenarios import nodes, pods, workloads
 
 from numakube.api.pod import Pod
+from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
 
 
 def run(node: KubeletNode, steps: list[Pod | str]) -> bool:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.sriov.config import Selector
-from numakube.apps.sriov.discovery import Candidate
+from numakube.apps.sriov.config_types import Selector
+from numakube.apps.sriov.pci_discovery import Candidate
 from numakube.apps.sriov.pool_assignment import Member
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.preferred_allocation import (
     Chooser,
     Preference,

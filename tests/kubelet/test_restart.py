@@ -7,8 +7,8 @@ from tests.kubelet.build import admit, guaranteed, pod, reject, start, static_se
 from tests.kubelet.conftest import GIB, dual_socket_ht
 
 from numakube.api.pod import Pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.state_files import restore, save
 
 MIB = 1024**2

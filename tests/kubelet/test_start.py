@@ -8,7 +8,7 @@ from tests.kubelet.conftest import GIB, build_machine, dual_socket_ht
 
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.versions import Maturity, behaviour_of
 from numakube.values.cpuset import CpuSet
 

@@ -14,9 +14,9 @@ from tests.kubelet.scenarios import workloads
 from numakube.api.checkpoints import peek_memory_manager_state
 from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint, KubeletStartError
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube.values.cpuset import CpuSet
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from numakube.kubelet.admission_outcome import NO_ANSWER
 from numakube.kubelet.kubelet_replay import answer
-from numakube.kubelet.outcome import NO_ANSWER
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

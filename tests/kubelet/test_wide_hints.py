@@ -11,26 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kubelet.build import guaranteed, pod, start
-from tests.kubelet.test_merge import numa_of
+from tests.kubelet.test_hint_merge import numa_of
 
-from numakube.kubelet import reference_merge
+from numakube.kubelet import reference_hint_merge
+from numakube.kubelet.admission_outcome import NO_ANSWER, Admitted, Rejected
 from numakube.kubelet.cpus.cpu_hints import listed_cpu_hints, wide_cpu_hints
 from numakube.kubelet.device_hints import listed_device_hints, wide_device_hints
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.memory.memory_hints import (
     best_hint,
     listed_memory_hints,
     wide_memory_hints,
 )
 from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory
-from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.numa_ranking import NumaInfo
-from numakube.kubelet.outcome import NO_ANSWER, Admitted, Rejected
 from numakube.kubelet.policies import decide
-from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint, ProviderHints
+from numakube.kubelet.wide_hint_merge import merge_wide
 from numakube.kubelet.wide_hints import Cover, WideHints
-from numakube.kubelet.wide_merge import merge_wide
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet
 from numakube.values.numamask import mask_of, masks_over
 from numakube.values.topology_policy import TopologyPolicy
@@ -96,7 +96,7 @@ def test_described_hints_merge_as_listed_ones(random: Random) -> None:
     others.append([Hint(random.choice(masks_over(numa.nodes)), preferred=True)])
     listed = random.sample(others, random.randint(0, 1))
     plain = [*(one.listing() for one in axes), *listed]
-    assert merge_wide([*axes, *listed], numa) == reference_merge.merge(plain, numa)
+    assert merge_wide([*axes, *listed], numa) == reference_hint_merge.merge(plain, numa)
     described: list[ProviderHints] = [{"r": one} for one in axes]
     described += [{"r": one} for one in listed]
     expected = decide(TopologyPolicy.SINGLE_NUMA_NODE, [{"r": one} for one in plain], numa)
@@ -112,7 +112,7 @@ def test_one_resource_alone_gets_its_own_best_hint_on_wide_machines(random: Rand
     numa = numa_of(*nodes, distances=rows, closest=random.random() < 0.5)
     hints = some_hints(random, nodes)
     if hints:
-        assert merge_wide([hints], numa) == reference_merge.merge([hints.listing()], numa)
+        assert merge_wide([hints], numa) == reference_hint_merge.merge([hints.listing()], numa)
 
 
 @given(SEEDS)
@@ -129,7 +129,7 @@ def test_two_resources_on_a_wide_machine_agree_on_what_both_prefer(random: Rando
         smallest, listed = random.choice((1, 2, 7, 8)), random.sample(some, random.randint(0, 30))
         axes.append(WideHints(numa.nodes, (cover,), smallest, listed=frozenset(listed)))
     plain = [one.listing() for one in axes]
-    assert merge_wide(axes, numa) == reference_merge.merge(plain, numa)
+    assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
 
 
 @given(SEEDS)
@@ -140,7 +140,7 @@ def test_two_resources_on_a_wide_machine_are_listed(random: Random) -> None:
     amounts = [{1 << node: random.randint(1, 2) for node in numa.nodes} for _ in range(2)]
     axes = [WideHints(numa.nodes, (Cover(one, sum(one.values()) - 2),), 8) for one in amounts]
     plain = [one.listing() for one in axes]
-    assert merge_wide(axes, numa) == reference_merge.merge(plain, numa)
+    assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
 
 
 def some_books(random: Random) -> MemoryBooks:

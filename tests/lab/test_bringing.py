@@ -13,10 +13,10 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import Lab, LabOptions

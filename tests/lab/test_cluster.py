@@ -12,14 +12,14 @@ import aiohttp
 import msgspec
 import pytest
 
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.errors import ConfigError
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube.topology.tree_text import write_tree
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans

@@ -10,17 +10,17 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from tests.strategies.machines import regular_machines
 
-from numakube.api.yamls import dump_yaml, load_manifests
+from numakube.api.yaml_text import dump_yaml, load_manifests
 from numakube.apps.bundle import pack
 from numakube.errors import KubeletStartError, MalformedObject
 from numakube.insight.collected import Collected
 from numakube.kubelet.config_from_words import lab_configuration
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
+from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.rebuild import report_of
 from numakube.values.resources import quantities_of
 from numakube_lab.dumps.dump import dump_of, plans_of, read_dump
 

@@ -21,7 +21,7 @@ from tests.real.kube_scheduler import (
 )
 
 from numakube.kube.catalog import RESOURCE_CLAIMS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.server.api_server import ApiServer

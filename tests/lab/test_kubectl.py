@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans

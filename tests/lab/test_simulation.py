@@ -20,7 +20,7 @@ from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER
 from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
 from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.simulator import DEFAULTS, Run

@@ -16,7 +16,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.object_keys import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resource_types import Resource
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule

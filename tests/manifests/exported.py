@@ -10,7 +10,7 @@ from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.gc.collector import GcMetrics
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.rebalancer.process import RebalancerMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.manifests.helm_rendering import render
 
-from numakube.api.yamls import load_manifests, load_yaml
+from numakube.api.yaml_text import load_manifests, load_yaml
 from numakube.insight.scheduler_engine import tried
 from numakube.manifests.components import COMPONENTS, Choices, objects_of
 from numakube.manifests.monitoring.alerts import prometheus_rule

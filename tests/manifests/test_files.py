@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from numakube.api.crds import crd
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.sriov.read_config import read_config
 from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.enforcer import EnforcerManifest

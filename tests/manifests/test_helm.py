@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.manifests.test_chart import FOLDER, by_key, rendered
 
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.manifests.packages.chart_values import CHART_COMPONENTS, default_values
 
 HELM = shutil.which("helm")

@@ -12,7 +12,7 @@ import pytest
 from tests.manifests.exported import exported
 from tests.manifests.promql import Use, use_of
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.monitoring.alerts import ALERTS, Alert, prometheus_rule, rule_file
 from numakube.manifests.monitoring.grafana_dashboard import (
     NODE_QUERY,

@@ -13,7 +13,7 @@ import pytest
 from tests.manifests.test_chart import unhashed
 from tests.real.api_server import assets
 
-from numakube.api.yamls import dump_yaml, load_manifests
+from numakube.api.yaml_text import dump_yaml, load_manifests
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.packages.kustomize import bases

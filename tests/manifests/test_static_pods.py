@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.insight.scheduler_engine import tried
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.static_pods import MANIFEST, PATCH, StaticPods

@@ -21,7 +21,7 @@ from numakube.api.pod import Pod
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.config_from_words import UNALIGNED, lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices
 from numakube.testing import refusal_of, until
 from numakube.values.cpuset import CpuSet

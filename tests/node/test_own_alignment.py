@@ -12,7 +12,7 @@ from numakube.cli.align import NOT_ALIGNED, UNKNOWN, answer
 from numakube.cli.main import cli
 from numakube.cli.shared.output_option import Output
 from numakube.errors import ConfigError
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.own_alignment import read_own_place
 from numakube.node.sysfs_machine import write_tree
 

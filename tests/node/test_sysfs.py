@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numakube.errors import MalformedObject
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.sysfs_machine import read_machine, write_tree
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.testing import until_blocking
 from numakube_lab.replay.run import TOKENS, USERS
 

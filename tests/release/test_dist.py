@@ -15,7 +15,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 from release.build import ROOT, SUMS, build
 
-from numakube.api.yamls import load_manifests, load_yaml
+from numakube.api.yaml_text import load_manifests, load_yaml
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.manifests.release_image import VERSION
 

@@ -13,7 +13,7 @@ from numakube.api.meta import OwnerReference
 from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.facts import facts_of
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.cluster_changes import Changes, changed, kubelet_words
 from numakube.simulation.compared_schedulers import scheduler_arm
@@ -26,8 +26,8 @@ from numakube.simulation.workload import Arrival, OwnerKind, Workload, check_sim
 from numakube.simulation.workload_mix import workload_of_mix
 from numakube.testing import World, pod
 from numakube.testing.pods import running
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.model_from_report import report_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.zone_amounts import zones_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import Pod
 from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.simulation.cluster_model import RunningPod, SimulatedCluster, SimulatedNode
 from numakube.simulation.compared_schedulers import SCHEDULERS, Arm, scheduler_arm
 from numakube.simulation.run_result import RunResult

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tests.real.api_server import RealServer
 from tests.sites.sweeping import Sweeper
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from numakube.koordinator.annotation_values import CpuExclusive
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
-from numakube.koordinator.vocabulary import CpuExclusive
 from numakube.values.cpuset import CpuMask
 from numakube.values.numamask import mask_of
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from numakube.koordinator.annotation_values import CpuExclusive
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
-from numakube.koordinator.vocabulary import CpuExclusive
 from numakube.values.cpuset import CpuMask, CpuSet
 from numakube.values.numamask import nodes_of
 

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from numakube.koordinator.annotation_values import (
+    Arbiter,
+    BindPolicy,
+    CpuExclusive,
+    Exclusive,
+    Strategy,
+)
 from numakube.koordinator.placement_rule import Rule
-from numakube.koordinator.vocabulary import Arbiter, BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.resources import add_amounts, amounts_of, largest_amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

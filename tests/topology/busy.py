@@ -9,11 +9,11 @@ from tests.kubelet.build import container, pod
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 
 GIB = 1 << 30

@@ -20,10 +20,10 @@ from tests.topology.busy import PODS, fill, large_node, random_pod
 from tests.topology.reports import run
 
 from numakube.api.pod import Pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.preferred_allocation import Preference
-from numakube.kubelet.settings import KubeletSettings
 from numakube.topology.exact_report import (
     BadReport,
     DeviceChoice,
@@ -32,7 +32,7 @@ from numakube.topology.exact_report import (
     uid_hash,
 )
 from numakube.topology.machine_text import as_the_kubelet_sees_it
-from numakube.topology.rebuild import node_of, report_of
+from numakube.topology.model_from_report import node_of, report_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube.values.cpuset import CpuSet
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.topology.producers import document
 
 from numakube.api.codec import to_tree
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
 from numakube.topology.conformance import Severity
 from numakube.topology.conformance_rules import RULES, findings_in

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
+from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
 

@@ -15,7 +15,7 @@ from numakube.errors import MalformedObject
 from numakube.topology import nrt_names
 from numakube.topology.nrt_conversion import KEPT_PREFIX, VERSIONS, convert_version
 from numakube.topology.nrt_v1beta1 import V1BETA1
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 Tree = dict[str, Any]
 

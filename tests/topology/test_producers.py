@@ -10,14 +10,14 @@ from tests.kubelet.build import guaranteed, pod
 from tests.topology.producers import NAMES, golden
 
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.numatopology import CpuDetail, FreeCpus, Numatopology, NumatopologySpec
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings import KubeletSettings
+from numakube.api.volcano_numatopology import CpuDetail, FreeCpus, Numatopology, NumatopologySpec
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.hierarchy import Level, Part, in_order, within
 from numakube.topology.model_report import nrt_of
-from numakube.topology.view import NodeTopology, Producer, Unusable, view_of
+from numakube.topology.topology_view import NodeTopology, Producer, Unusable, view_of
 from numakube.topology.volcano import as_nrt
 from numakube.values.cpuset import CpuSet
 

@@ -13,10 +13,10 @@ from tests.topology.reports import by_position, through_text
 
 from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.kubelet_replay import read_settings
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
-from numakube.kubelet.node import KubeletNode
-from numakube.topology.rebuild import remove_pod
+from numakube.topology.model_from_report import remove_pod
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kubelet.jsonl.gz"
 # A fifth of the scenarios, in parts that run side by side.

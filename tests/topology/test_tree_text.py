@@ -13,10 +13,10 @@ from tests.kubelet.build import start, static_settings
 from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.kubelet.device_connections import DeviceTree, PciPath, tree_of
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.node import KubeletNode
 from numakube.topology.exact_report import BadReport, ExactReport
-from numakube.topology.rebuild import node_of, report_of
+from numakube.topology.model_from_report import node_of, report_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube.values.cpuset import CpuSet
 

@@ -9,9 +9,9 @@ from tests.kubelet.scenarios import workloads
 from tests.topology.reports import run, through_text
 
 from numakube.api.pod import Pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.zone_amounts import ZoneAmounts, zones_of
 
 GPU = "vendor.example/gpu"

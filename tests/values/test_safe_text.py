@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.values.limits import MAX_REASON
 from numakube.values.safe_text import (
     printable,
     printable_lines,
@@ -12,6 +11,7 @@ from numakube.values.safe_text import (
     reason_of,
     without_secrets,
 )
+from numakube.values.size_limits import MAX_REASON
 
 
 @given(st.text())

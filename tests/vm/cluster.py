@@ -26,7 +26,7 @@ from tests.vm.truth import Truth, listing_differences, truth_of
 
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.pod import Pod
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
 from numakube.kube.client import Client

@@ -28,10 +28,10 @@ from tests.vm.programs import Program, asset
 from tests.vm.truth import truth_of
 
 from numakube.api.kubelet_config import read_kubelet_config
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.errors import InvalidValue, KubeletStartError
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore
 from numakube.node.podresources import PodResources, PodResourcesClient

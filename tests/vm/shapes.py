@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 
 SHAPES: Final[Mapping[str, str]] = MappingProxyType(
     {

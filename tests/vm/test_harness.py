@@ -18,9 +18,9 @@ from tests.vm.truth import Held, Truth
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import config_problems, read_kubelet_config
 from numakube.api.pod import Pod
-from numakube.api.yamls import dump_yaml
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.api.yaml_text import dump_yaml
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_report import nrt_of

@@ -32,7 +32,7 @@ from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset, search_path
 from tests.vm.qemu import NIC, VF, accelerator_of, command
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.sysfs_read import from_sysfs

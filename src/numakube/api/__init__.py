@@ -16,6 +16,6 @@
 | `kubelet_config`, `kubelet_fields`, `kubelet_flags` | the kubelet's file and command line |
 | `checkpoints`, `cadvisor` | the kubelet's state files, and MachineInfo |
 | `field_errors`, `resource_*`, `decode_errors` | what is wrong with a field or a document |
-| `codec`, `yamls`, `sharing` | between bytes and types; equal parts kept once |
+| `codec`, `yaml_text`, `interning` | between bytes and types; equal parts kept once |
 | `replay` | our answers to the recorded rows about values |
 """

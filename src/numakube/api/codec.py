@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 
 from numakube.errors import MalformedObject
-from numakube.values.limits import MAX_DEPTH
+from numakube.values.size_limits import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -11,7 +11,7 @@ import msgspec
 
 from numakube.api.codec import convert, decode
 from numakube.api.wire import DurationText, QuantityText, ResourceList, Wire, always
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import InvalidValue
 from numakube.values.cpuset import parse_cpu_list
 from numakube.values.durations import parse_duration

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.kubelet_flags import arguments_in, configuration, read_flags
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import MalformedObject
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@
 Without anything else being said they are found by their labels and asked through the API server
 (``pods/proxy``), so anyone who can use kubectl can look inside. The API server keeps the caller's
 own credentials to itself; a token for this purpose alone, made by TokenRequest for an account next
-to the pod, is sent instead (`numakube.apps.host.access`). A URL is asked directly.
+to the pod, is sent instead (`numakube.apps.host.endpoint_access`). A URL is asked directly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.apps.host.access import AUDIENCE, HEADER
+from numakube.apps.host.endpoint_access import AUDIENCE, HEADER
 from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import numatopology as names
-from numakube.api.numatopology import Numatopology
+from numakube.api import volcano_numatopology as names
+from numakube.api.volcano_numatopology import Numatopology
 from numakube.kube.object_keys import key_of
 from numakube.kube.resource_types import Resource
 from numakube.kube.served_topologies import TopologyStore

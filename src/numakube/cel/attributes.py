@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from numakube.cel.cel_errors import CostLimitExceeded, EvaluationError
-from numakube.cel.conversions import to_string
+from numakube.cel.type_conversions import to_string
 from numakube.cel.values import NONE, CelValue, Optional, find, is_number, type_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.cel.cel_errors import Issue
-from numakube.cel.signatures import OVERLOADS, Overload
+from numakube.cel.function_signatures import OVERLOADS, Overload
 from numakube.cel.syntax import (
     Call,
     Expr,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.cel.cel_errors import EvaluationError, Issue
-from numakube.cel.conversions import to_duration, to_timestamp
 from numakube.cel.regular_expressions import compiled
+from numakube.cel.string_format import Clause, template_pieces
 from numakube.cel.syntax import Call, ListLiteral, Literal, MapLiteral, children
-from numakube.cel.text_format import Clause, template_pieces
+from numakube.cel.type_conversions import to_duration, to_timestamp
 from numakube.cel.value_types import is_dyn
 from numakube.errors import InvalidValue
 

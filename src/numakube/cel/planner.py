@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.cel.attributes import Attribute, Constant, Frame, Step, conditional
 from numakube.cel.cel_errors import EvaluationError
 from numakube.cel.costs import call_cost
-from numakube.cel.functions import CONVERSIONS, LAZY, function_of
+from numakube.cel.function_table import CONVERSIONS, LAZY, function_of
 from numakube.cel.syntax import (
     Call,
     Expr,

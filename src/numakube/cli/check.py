@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.cli.shared.machine_argument import read_text
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import say
 from numakube.errors import MalformedObject
-from numakube.koordinator.validation import findings_in
+from numakube.koordinator.annotation_checks import findings_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.cli.lazy import LAB, Contributed, Hosted, Lazy
+from numakube.cli.lazy_commands import LAB, Contributed, Hosted, Lazy
 from numakube.programs import PROGRAMS
 
 _LOOK: Final[dict[str, Lazy | Hosted]] = {

@@ -83,7 +83,7 @@ def command(
 
 
 def _in_files(files: Sequence[str]) -> list[dict[str, Any]]:
-    from numakube.api.yamls import load_manifests
+    from numakube.api.yaml_text import load_manifests
     from numakube.cli.shared.machine_argument import read_text
 
     trees: list[dict[str, Any]] = []

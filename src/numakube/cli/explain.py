@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.cli.explain_workload import explained_workload, planned
-from numakube.cli.lazy import Lazy
+from numakube.cli.lazy_commands import Lazy
 from numakube.cli.shared.cluster_options import (
     ClusterOptions,
     cluster_options,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.explain import Explanation, Subject, Workload
-    from numakube.insight.explain.explanation import WorkloadExplanation
+    from numakube.insight.explain.explanation_document import WorkloadExplanation
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine

@@ -20,7 +20,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.pods_in_manifests import Batch
-    from numakube.insight.explain.explanation import WorkloadExplanation
+    from numakube.insight.explain.explanation_document import WorkloadExplanation
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.explain.workload_explanation import Workload
     from numakube.insight.facts import ClusterFacts

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.extender.process import PROGRAM
-from numakube.cli.lazy import LazyGroup
+from numakube.cli.lazy_commands import LazyGroup
 from numakube.cli.program_commands import run_program
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest, as_comment
 

@@ -67,7 +67,7 @@ def command(
     from numakube.cli.shared.wanted_pod import wanted_pod
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube.insight.explain.explained_pod import manifest_subject
-    from numakube.insight.explain.how_many_more import how_many_more, room_lines
+    from numakube.insight.explain.fits_answer import how_many_more, room_lines
     from numakube.insight.scheduler_engine import engine_of
     from numakube.simulation.node_groups import with_new_nodes
 

@@ -73,7 +73,7 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
 
         write_tree(machine, directory)
     elif output == "shape":
-        from numakube.kubelet.machines.synthetic import to_shape
+        from numakube.kubelet.machines.shape_text import to_shape
 
         click.echo(to_shape(machine))
     elif output == "cadvisor":
@@ -87,7 +87,7 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
 
 
 def _draw(machine: Machine, output: str) -> None:
-    from numakube.insight.drawing.from_report import picture_of_machine
+    from numakube.insight.drawing.picture_from_report import picture_of_machine
 
     picture = picture_of_machine("", machine)
     if output == "svg":

@@ -15,7 +15,7 @@ import click
 
 import numakube
 from numakube.cli.command_table import COMMANDS, SECTIONS
-from numakube.cli.lazy import LAB, LazyGroup
+from numakube.cli.lazy_commands import LAB, LazyGroup
 from numakube.cli.shared.connection_options import connection_options, current_cluster
 from numakube.errors import ClusterUnreachable, NumakubeError
 from numakube.programs import PROGRAMS

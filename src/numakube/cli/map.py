@@ -211,7 +211,7 @@ class _Drawing:
 
     def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
         """Return the node as it is, or as the plan would leave it."""
-        from numakube.insight.drawing.from_facts import node_picture
+        from numakube.insight.drawing.picture_from_facts import node_picture
         from numakube.insight.drawing.planned_picture import Plan, planned
 
         if not self._arriving and not self._leaving:
@@ -256,7 +256,7 @@ class _Drawing:
         if self._form == "json":
             return (json.dumps(_document(pictures), indent=2, ensure_ascii=False) + "\n").encode()
         if self._form == "yaml":
-            from numakube.api.yamls import dump_yaml
+            from numakube.api.yaml_text import dump_yaml
 
             return dump_yaml(_document(pictures)).encode()
         from numakube.insight.drawing.terminal_map import plain_text

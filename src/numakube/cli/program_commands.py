@@ -7,10 +7,10 @@ import signal
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.host.process_memory import keep_freed_memory, quiet_collector
 from numakube.apps.host.program import load_program
-from numakube.apps.host.running import run_until_stopped
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.run_until_signal import run_until_stopped
 from numakube.cli.shared.log_options import configure_logs
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import click
 
     from numakube.apps.host.program import Program
-    from numakube.apps.host.settings import Values
+    from numakube.apps.host.settings_sources import Values
 
 
 def command_of(name: str) -> click.Command:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.pci_places import PciPlaces
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

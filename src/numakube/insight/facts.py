@@ -24,11 +24,11 @@ from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion, release_of
 from numakube.api.nodes import Node
 from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
-from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
-from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
 from numakube.api.resource_claims import ResourceClaimTemplate
+from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
+from numakube.api.volcano_numatopology import Numatopology
 from numakube.api.workloads import (
     Namespace,
     PriorityClass,
@@ -42,10 +42,10 @@ from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.snapshot.objects import ClusterObjects
-from numakube.topology.foreseen import current_view
+from numakube.topology.foreseen_holdings import current_view
+from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import node_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.volcano import as_nrt
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.collected import Collected
     from numakube.insight.dra_devices import DraDevice
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.topology.pci_places import PciPlaces
 
 NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"

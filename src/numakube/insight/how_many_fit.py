@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 
 MOST: Final = 10_000

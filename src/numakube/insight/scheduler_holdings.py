@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.ledger.annotations import allotment_of
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.read_node import facts_of
-from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import is_memory
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.koordinator.ledger.holdings import Share
     from numakube.topology.exact_report import ExactReport, UidHash
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 
 def allotted_holding(pod: Pod) -> Holding | None:

@@ -5,7 +5,7 @@ scheduler decides, writes the decision in annotations of the pod (Koordinator's;
 well), and an agent on the node enforces it. This is for nodes whose kubelet aligns nothing.
 
 `wish` reads what a pod asks for, `node` what a node has. `placement_rule` says what holds for the
-pod there, `ledger` what other pods already hold, and `admission` turns all of it into an allotment
-or a refusal, by means of `search` (NUMA nodes), `cpus` (logical CPUs) and `devices`. Nothing is
-state: a ledger follows from the pods on a node.
+pod there, `ledger` what other pods already hold, and `placement_on_node` turns all of it into an
+allotment or a refusal, by means of `search` (NUMA nodes), `cpus` (logical CPUs) and `devices`.
+Nothing is state: a ledger follows from the pods on a node.
 """

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.vocabulary import Arbiter, BindPolicy, Exclusive, Strategy
+from numakube.koordinator.annotation_values import Arbiter, BindPolicy, Exclusive, Strategy
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.wish.read_cpu_binding import NOT_WHOLE
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

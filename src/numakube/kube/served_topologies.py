@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.interning import shared_nrt
 from numakube.api.nrt import GROUP, PLURAL, NodeResourceTopology, by_node
-from numakube.api.sharing import shared_nrt
 from numakube.api.wire import Wire
 from numakube.errors import Forbidden, MalformedObject, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES

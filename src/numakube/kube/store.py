@@ -74,7 +74,7 @@ class Store(Generic[T]):
         Args:
             on_failure: told when a handler or an index function raises.
             transform: applied to each object before it is kept, to make it smaller; must keep its
-                key, uid and version. See `numakube.api.sharing`.
+                key, uid and version. See `numakube.api.interning`.
         """
         self.failures = 0
         self._transform = transform

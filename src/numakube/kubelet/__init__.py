@@ -7,14 +7,14 @@
 What `__all__` names is public; the modules themselves may change.
 """
 
+from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement, MemoryBlock, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
 from numakube.kubelet.machines.presets import PRESETS
-from numakube.kubelet.machines.synthetic import from_shape, to_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, ContainerPlacement, MemoryBlock, Rejected
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape, to_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 
 __all__ = [

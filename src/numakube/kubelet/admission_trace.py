@@ -18,7 +18,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.policies import Decision
     from numakube.kubelet.topology_hints import Hint, HintProvider, ProviderHints
     from numakube.values.numamask import NumaMask

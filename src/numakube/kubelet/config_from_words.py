@@ -16,7 +16,7 @@ from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kubelet.feature_gates import KNOWN as KNOWN_GATES
 from numakube.kubelet.kubelet_effort import can_try_sets
-from numakube.kubelet.settings import read_bool
+from numakube.kubelet.manager_settings import read_bool
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.topology_manager import MOST_NUMA_NODES
 from numakube.kubelet.versions import behaviour_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
 
 DEFAULTS: Final = {
     "policy": TopologyPolicy.SINGLE_NUMA_NODE.value,

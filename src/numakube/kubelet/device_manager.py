@@ -11,19 +11,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from numakube.kubelet.demand import Role
+from numakube.kubelet.admission_outcome import Failure, unexpected
 from numakube.kubelet.device_connections import NO_TREE, DeviceTree
 from numakube.kubelet.device_hints import device_hints
 from numakube.kubelet.machine import Device
-from numakube.kubelet.outcome import Failure, unexpected
+from numakube.kubelet.pod_demand import Role
 from numakube.kubelet.preferred_allocation import Chooser, Surroundings, Wish
 from numakube.values.numamask import mask_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.numa_ranking import NumaInfo
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import Hint, ProviderHints
     from numakube.kubelet.versions import Behaviour
     from numakube.kubelet.wide_hints import WideHints

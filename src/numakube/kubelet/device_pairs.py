@@ -22,18 +22,18 @@ from math import comb, prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.strictness import RequiredCloseness
-from numakube.kubelet.demand import Role
 from numakube.kubelet.device_connections import Closeness
+from numakube.kubelet.pod_demand import Role
 from numakube.values.numamask import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement
     from numakube.kubelet.device_connections import DeviceTree
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Device
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import Admitted, ContainerPlacement
+    from numakube.kubelet.pod_demand import PodDemand
 
 WITHIN: Final = {
     RequiredCloseness.SAME_SWITCH: Closeness.PXB,

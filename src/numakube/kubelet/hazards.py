@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.kubelet.admission_outcome import NoAnswer
 from numakube.kubelet.kubelet_effort import check_sets
-from numakube.kubelet.outcome import NoAnswer
-from numakube.kubelet.settings import is_true
+from numakube.kubelet.manager_settings import is_true
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import hugepage_name
 from numakube.values.topology_policy import TopologyPolicy
@@ -21,9 +21,9 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
 
 _CLOSEST: Final = "prefer-closest-numa-nodes"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.outcome import NoAnswer
+from numakube.kubelet.admission_outcome import NoAnswer
 from numakube.kubelet.wide_hints import WideHints
 from numakube.values.display import age_words
 

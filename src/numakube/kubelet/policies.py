@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from numakube.kubelet.merge import merge
+from numakube.kubelet.hint_merge import merge
 from numakube.kubelet.topology_hints import Hint, ProviderHints, axes_of
+from numakube.kubelet.wide_hint_merge import AnyAxis, merge_wide
 from numakube.kubelet.wide_hints import WideHints
-from numakube.kubelet.wide_merge import AnyAxis, merge_wide
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:

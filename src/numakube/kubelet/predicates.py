@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.affinity_and_taints import allows_node, tolerates
 from numakube.api.pod_resources import is_sidecar
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from numakube.api.pod_resources import GUARANTEED, is_sidecar, qos_class
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.resource_fit import check_fit, requested_amounts
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 
 INFEASIBLE: Final = "Infeasible"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import effective_requests, resources_by_claim
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.values.resources import (
     CPU,
     EPHEMERAL_STORAGE,

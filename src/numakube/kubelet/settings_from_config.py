@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import config_problems, with_defaults
 from numakube.errors import InvalidValue, KubeletStartError
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import Quantity, milli_value, parse_quantity, value
 from numakube.values.resources import (

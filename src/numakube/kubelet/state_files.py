@@ -13,18 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.api.checkpoints import cpu, devices, memory
+from numakube.api.checkpoints import cpu_manager_state as cpu
+from numakube.api.checkpoints import device_checkpoint as devices
+from numakube.api.checkpoints import memory_manager_state as memory
 from numakube.errors import KubeletStartError
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, charge
-from numakube.kubelet.outcome import MemoryBlock
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.cpus.cpu_manager import CpuManager
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.memory.memory_manager import MemoryManager
-    from numakube.kubelet.node import KubeletNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from numakube.values.numamask import NumaMask, masks_over, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
-    from numakube.kubelet.outcome import Failure
+    from numakube.kubelet.admission_outcome import Failure
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.wide_hints import WideHints
 
 Axis: TypeAlias = "Sequence[Hint]"

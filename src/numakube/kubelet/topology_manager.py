@@ -10,21 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
+from numakube.kubelet.admission_outcome import Rejected
+from numakube.kubelet.manager_settings import OptionGates, read_bool, read_options
 from numakube.kubelet.numa_ranking import NumaInfo
-from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.policies import decide
-from numakube.kubelet.settings import OptionGates, read_bool, read_options
 from numakube.kubelet.topology_hints import NOWHERE, Hint
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numakube.kubelet.admission_outcome import Failure
     from numakube.kubelet.admission_trace import AdmissionTrace
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.outcome import Failure
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import HintProvider, ProviderHints
     from numakube.kubelet.versions import Behaviour
 

@@ -14,7 +14,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.kubelet.outcome import NoAnswer
+from numakube.kubelet.admission_outcome import NoAnswer
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import NumaMask, mask_of, masks_over, narrowness, nodes_of
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.certificate_commands import authority, issued, secret
 from numakube.manifests.debug_access import EXTENDER, debugging_access
 from numakube.manifests.pod_template_parts import on_control_plane, spread

@@ -13,7 +13,7 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_configuration,
 )
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
 from numakube.manifests.rbac_rules import (

@@ -13,7 +13,7 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_profile,
 )
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.network_policies import (
     API_PORTS,

@@ -18,7 +18,7 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_configuration,
 )
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.extender import MAIN_KUBECONFIG, TLS_FOLDER, ExtenderManifest
 from numakube.manifests.rbac_rules import cluster_role, role
 from numakube.manifests.release_image import IMAGE

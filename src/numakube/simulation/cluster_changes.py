@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import ConfigError
 from numakube.kubelet.config_from_words import overridden, parse_kubelet_options
 from numakube.simulation.node_kinds import nodes_of_kinds
-from numakube.simulation.owners import kind_of_owner
+from numakube.simulation.pod_owners import kind_of_owner
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from numakube.simulation.virtual_node import NodeFactory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numakube.api.fit import NewNodes
+    from numakube.api.fit_question import NewNodes
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.insight.facts import ClusterFacts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError, InvalidValue
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.simulation.cluster_model import SimulatedNode
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from numakube.insight.collected import (
 )
 from numakube.simulation.cluster_model import RunningPod, SimulatedCluster, SimulatedNode
 from numakube.simulation.observed_node import observed_node
-from numakube.simulation.owners import kind_of_owner
+from numakube.simulation.pod_owners import kind_of_owner
 from numakube.simulation.workload import Arrival, Workload
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -26,7 +26,7 @@ from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.settings_from_config import allocatable_of
 from numakube.kubelet.versions import DEFAULT
 from numakube.simulation.cluster_model import SimulatedNode
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
 from numakube.values.resources import (

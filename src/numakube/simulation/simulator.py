@@ -17,10 +17,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from numakube.api.pod import PodStatus
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.simulation.measuring import Measures
-from numakube.simulation.owners import Owners
+from numakube.simulation.pod_owners import Owners
+from numakube.simulation.run_measures import Measures
 from numakube.simulation.virtual_node import NodeFactory
 from numakube.simulation.virtual_scheduler import VirtualScheduler
 from numakube.simulation.virtual_time import Timeline
@@ -28,7 +28,7 @@ from numakube.simulation.virtual_time import Timeline
 if TYPE_CHECKING:
     from numakube.simulation.cluster_model import RunningPod, SimulatedCluster
     from numakube.simulation.compared_schedulers import Arm
-    from numakube.simulation.owners import Owner, Replica
+    from numakube.simulation.pod_owners import Owner, Replica
     from numakube.simulation.run_result import RunResult
     from numakube.simulation.virtual_node import VirtualNode
     from numakube.simulation.workload import Arrival, Workload

@@ -13,24 +13,24 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.errors import ConfigError
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.config_from_words import overridden
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resource_fit import fit_refusal
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.model_from_report import node_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.rebuild import node_of
 from numakube.values.resources import quantities_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.outcome import Admitted
+    from numakube.kubelet.admission_outcome import Admitted
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.simulation.cluster_model import SimulatedNode

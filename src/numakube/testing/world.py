@@ -19,11 +19,11 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.insight.facts import ClusterFacts
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.config_from_words import configuration_of
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.testing.pods import running

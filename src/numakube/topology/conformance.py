@@ -3,10 +3,10 @@
     for finding in findings_in(tree):
         print(finding.field, finding.severity, finding.message)
 
-Unlike `numakube.topology.view`, which makes the best of an object, this looks at what was written,
-field by field: first that it has the shape of the API, then what it says. What the Go plugin
-NodeResourceTopologyMatch (scheduler-plugins, August 2026) would pass over counts as wrong too,
-even if we read it.
+Unlike `numakube.topology.topology_view`, which makes the best of an object, this looks at what was
+written, field by field: first that it has the shape of the API, then what it says. What the Go
+plugin NodeResourceTopologyMatch (scheduler-plugins, August 2026) would pass over counts as wrong
+too, even if we read it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from numakube.topology.fingerprint import PREFIX, VERSION
 from numakube.topology.hierarchy import LEVELS, Level, in_circles
 from numakube.topology.kubelet_attributes import kubelet_config
 from numakube.topology.report_codec import decode_report
-from numakube.topology.view import FingerprintMethod, Unusable, view_of
+from numakube.topology.topology_view import FingerprintMethod, Unusable, view_of
 from numakube.values.quantity import parse_quantity
 from numakube.values.resources import CPU
 

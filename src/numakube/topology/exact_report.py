@@ -2,7 +2,8 @@
 
 Counts by zone cannot say whether whole cores are free, which memory group a node is in, or which
 devices are left where. A report can: it holds the machine, the kubelet's settings and what each pod
-holds, and `numakube.topology.rebuild` makes the kubelet model of it in exactly that state.
+holds, and `numakube.topology.model_from_report` makes the kubelet model of it in exactly that
+state.
 
 Pods are known by `uid_hash`, devices by their position among the sorted ids of their resource:
 the ids themselves are long, and the kubelet model looks at nothing but their order. What our own
@@ -25,10 +26,10 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.kubelet.admission_outcome import MemoryBlock
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.outcome import MemoryBlock
+    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.preferred_allocation import Preference
-    from numakube.kubelet.settings import KubeletSettings
 
 UidHash: TypeAlias = str
 """The short form of a pod's uid."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.nrt import Zone
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 ZONE_TYPE_SOCKET: Final = "socket"

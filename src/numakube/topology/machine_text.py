@@ -1,6 +1,6 @@
 """A machine in a report: the structure of its CPUs as one line, its memory node by node.
 
-The line is a machine shape (`numakube.kubelet.machines.synthetic`) with no memory, which tells the
+The line is a machine shape (`numakube.kubelet.machines.shape_text`) with no memory, which tells the
 sockets, NUMA nodes, cores, threads, caches and distances of nearly every real machine. Machines of
 one model share it, so that it is parsed once; their memory, which differs by some pages from one to
 the next, is apart. A machine that no shape describes lists its cores.
@@ -14,9 +14,9 @@ import msgspec
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.machine import Core, HugePages, Machine, NumaNode
-from numakube.kubelet.machines.compare import in_kernel_order
-from numakube.kubelet.machines.synthetic import from_shape, to_shape
-from numakube.topology.notation import read_size, write_size
+from numakube.kubelet.machines.compare_machines import in_kernel_order
+from numakube.kubelet.machines.shape_text import from_shape, to_shape
+from numakube.topology.report_notation import read_size, write_size
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.numamask import MAX_NODE_ID
 

@@ -19,7 +19,7 @@ from numakube.api.nrt import (
     zone_name,
 )
 from numakube.topology import nrt_names
-from numakube.topology.rebuild import report_of
+from numakube.topology.model_from_report import report_of
 from numakube.topology.report_codec import encode_report
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.resources import quantity_of
@@ -27,7 +27,7 @@ from numakube.values.resources import quantity_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.topology.zone_amounts import ZoneAmounts
 
 

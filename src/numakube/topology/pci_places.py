@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.values.limits import MAX_DEVICES, limited
 from numakube.values.safe_text import quoted
+from numakube.values.size_limits import MAX_DEVICES, limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,9 +1,9 @@
 """A report as the text of an annotation, and back.
 
-JSON of short texts (`numakube.topology.notation`) that a person can read. If that is longer than
-what we want to keep in an object, the same JSON is deflated and written in base64 after ``z:``.
-A reader refuses versions that it does not know and texts beyond `numakube.values.limits`; no text
-makes it raise.
+JSON of short texts (`numakube.topology.report_notation`) that a person can read. If that is longer
+than what we want to keep in an object, the same JSON is deflated and written in base64 after
+``z:``. A reader refuses versions that it does not know and texts beyond
+`numakube.values.size_limits`; no text makes it raise.
 """
 
 import zlib
@@ -18,7 +18,7 @@ import msgspec
 
 from numakube.api.codec import BROKEN_JSON
 from numakube.errors import ConfigError, InvalidValue
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact_report import BadReport, DeviceTable, ExactReport, Holding
 from numakube.topology.machine_text import (
@@ -28,7 +28,8 @@ from numakube.topology.machine_text import (
     write_memory,
     write_structure,
 )
-from numakube.topology.notation import (
+from numakube.topology.report_check import defect_of
+from numakube.topology.report_notation import (
     count_devices,
     read_cell,
     read_choice,
@@ -39,7 +40,6 @@ from numakube.topology.notation import (
     write_devices,
     write_holding,
 )
-from numakube.topology.report_check import defect_of
 from numakube.topology.tree_text import (
     TreeTable,
     read_functions,
@@ -48,7 +48,8 @@ from numakube.topology.tree_text import (
     write_tree,
 )
 from numakube.values.cpuset import CpuSet, union
-from numakube.values.limits import (
+from numakube.values.safe_text import quoted, reason_of
+from numakube.values.size_limits import (
     MAX_DEVICES,
     MAX_PODS,
     MAX_RATIO,
@@ -56,7 +57,6 @@ from numakube.values.limits import (
     MAX_TEXT,
     limited,
 )
-from numakube.values.safe_text import quoted, reason_of
 
 VERSION: Final = 1
 PLAIN_LIMIT: Final = 8192

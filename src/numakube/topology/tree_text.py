@@ -20,8 +20,8 @@ import msgspec
 from numakube.errors import InvalidValue
 from numakube.kubelet.device_connections import NO_TREE, DeviceTree, PciPath, tree_of
 from numakube.values.cpuset import CpuSet
-from numakube.values.limits import MAX_DEVICES, limited
 from numakube.values.numamask import MAX_NODE_ID
+from numakube.values.size_limits import MAX_DEVICES, limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.api import numatopology as names
+from numakube.api import volcano_numatopology as names
 from numakube.api.nrt import (
     ZONE_TYPE_NODE,
     Attribute,
@@ -27,7 +27,7 @@ from numakube.errors import ConfigError, InvalidValue
 from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
 from numakube.kubelet.cpus.cpu_topology import CpuTopology
 from numakube.kubelet.machine import Core, Machine, NumaNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
 from numakube.topology import nrt_names
 from numakube.topology.hierarchy import ZONE_TYPE_SOCKET
@@ -39,7 +39,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.numatopology import CpuDetail, Numatopology
+    from numakube.api.volcano_numatopology import CpuDetail, Numatopology
     from numakube.values.cpuset import CpuMask
 
 _Details: TypeAlias = "tuple[tuple[str, CpuDetail], ...]"

@@ -22,8 +22,8 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import NumaNode
-    from numakube.kubelet.node import KubeletNode
     from numakube.topology.numa_zones import ZoneView
     from numakube.values.resources import Amounts
 

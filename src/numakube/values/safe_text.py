@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from numakube.values.limits import MAX_REASON
+from numakube.values.size_limits import MAX_REASON
 
 _REPLACEMENT: Final = "\ufffd"
 _SECRET: Final = re.compile(

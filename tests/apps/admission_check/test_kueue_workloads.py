@@ -9,7 +9,7 @@ from tests.apps.admission_check.conftest import Kueue, checking
 from tests.apps.scheduler.served import served
 from yarl import URL
 
-from numakube.api.fit import HOLD
+from numakube.api.fit_question import HOLD
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster
 

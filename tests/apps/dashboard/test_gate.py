@@ -10,7 +10,7 @@ from tests.apps.dashboard.world import empty_source
 
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.apps.dashboard.page_access import COOKIE, HEADERS, Gate
-from numakube.apps.host.access import Access
+from numakube.apps.host.endpoint_access import Access
 from numakube.errors import ClusterUnreachable
 from numakube.kube.clock import ManualClock
 

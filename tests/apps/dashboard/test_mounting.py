@@ -14,7 +14,7 @@ from tests.apps.dashboard.serving import words
 from numakube.apps.dashboard import mounting
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import PREFIX, mounted
-from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
+from numakube.apps.host.http_serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL

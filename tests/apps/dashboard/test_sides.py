@@ -9,7 +9,7 @@ from numakube.apps.dashboard.reports_view import Agreement, sides_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.view import Unusable, view_of
+from numakube.topology.topology_view import Unusable, view_of
 
 
 def admitted(*pods: Pod, exact: bool = True, told: tuple[Pod, ...] | None = None) -> object:

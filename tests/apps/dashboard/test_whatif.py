@@ -8,9 +8,9 @@ import pytest
 from tests.apps.dashboard.serving import page, served, words
 from tests.apps.dashboard.world import empty_source, kubelet, node_object, report_of, small_world
 
-from numakube.apps.dashboard import explaining
+from numakube.apps.dashboard import explain_view
 from numakube.apps.dashboard.dashboard import PREFIX
-from numakube.apps.dashboard.explaining import Explainer
+from numakube.apps.dashboard.explain_view import Explainer
 from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.pages import REFRESH
 
@@ -94,7 +94,7 @@ async def test_an_answer_is_kept_until_something_changes(monkeypatch: pytest.Mon
     source.topologies.put(report_of("one-more", kubelet()))
     second = await explainer.room_for("cpu=4", keep=True)
     assert second.total > first.total
-    monkeypatch.setattr(explaining, "UNASKED_NODES", 0)
+    monkeypatch.setattr(explain_view, "UNASKED_NODES", 0)
     source.nodes.put(node_object("another"))
     assert await explainer.room_for("cpu=4", keep=True) is second
     assert await explainer.room_for("cpu=4") is not second
@@ -104,7 +104,7 @@ async def test_what_takes_too_long_is_not_counted_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the page says so."""
-    monkeypatch.setattr(explaining, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(explain_view, "LONGEST_SECONDS", 0.0)
     async with served(small_source()) as visitor:
         shown = words(await page(visitor, "?shape=cpu=1"))
     assert "At least 0 more such pods fit" in shown
@@ -113,7 +113,7 @@ async def test_what_takes_too_long_is_not_counted_to_its_end(
 
 async def test_a_refreshed_page_does_not_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in a large cluster."""
-    monkeypatch.setattr(explaining, "UNASKED_NODES", 0)
+    monkeypatch.setattr(explain_view, "UNASKED_NODES", 0)
     source = small_source()
     async with served(source) as visitor:
         before = words(await page(visitor, "?shape=cpu=4"))

@@ -16,10 +16,10 @@ from numakube.api.pod import Pod
 from numakube.apps.dashboard.page_source import Source
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.store import Store
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of

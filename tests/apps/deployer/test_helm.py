@@ -18,7 +18,7 @@ from numakube.kube.catalog import (
     DEPLOYMENTS,
     NODE_RESOURCE_TOPOLOGIES,
 )
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions

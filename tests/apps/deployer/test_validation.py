@@ -17,7 +17,7 @@ from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation,
 from numakube.api.kubelet_sources import merged, read_source
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import CONTROL_PLANE, Node, NodeSpec
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.deployer.kubelet_patches import (
     Advice,
     Form,
@@ -28,10 +28,10 @@ from numakube.apps.deployer.kubelet_patches import (
 from numakube.apps.deployer.kubelet_validation import Finding, validate, validate_host
 from numakube.errors import ConfigError
 from numakube.insight.facts import ClusterFacts
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.kubelet_files import read_host

@@ -16,11 +16,11 @@ from typing import Any
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
-from numakube.apps.deployer.engine import Engine
+from numakube.apps.deployer.apply_and_remove import Engine
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS
 from numakube.kubelet.config_from_words import UNALIGNED
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices, objects_of
 from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube.testing import until

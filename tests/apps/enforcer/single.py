@@ -15,13 +15,13 @@ from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.enforce_loop import Enforcer
+from numakube.apps.enforcer.enforcer_events import Reporter
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
-from numakube.apps.enforcer.reporting import Reporter
 from numakube.kube.clock import SystemClock
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.cgroups.group_files import Version
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.cgroups.strict_fake_groups import StrictGroups

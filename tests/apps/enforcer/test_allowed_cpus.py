@@ -18,7 +18,7 @@ from numakube.apps.enforcer.allowed_cpus import (
 )
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.read_cpus import layout_of
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.values.cpuset import CpuMask, CpuSet
 
 NODE = NodeState(layout=layout_of(from_shape("2 sockets, 8 cores, 16Gi")), memory_nodes=0b11)

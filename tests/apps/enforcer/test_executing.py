@@ -13,7 +13,7 @@ from numakube.apps.enforcer.enforcer_state_file import FILE, OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Kind, Outcome
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.read_cpus import layout_of
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.cgroups.strict_fake_groups import StrictGroups

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import structlog
 
-from numakube.api.checkpoints.cpu import CpuManagerState, write_cpu_manager_state
+from numakube.api.checkpoints.cpu_manager_state import CpuManagerState, write_cpu_manager_state
 from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
+from numakube.apps.enforcer.enforcer_events import Reporter
 from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.pod_reading import state_of
-from numakube.apps.enforcer.reporting import Reporter
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.koordinator.cpus.shared_pools import SharedPools
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.nrt import Zone
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.manager_settings import KubeletSettings
 
 GIB = 1 << 30
 Figures = dict[str, dict[str, tuple[int, int, int]]]

@@ -14,8 +14,8 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from tests.apps.exporter.build import Figures
 
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import NumaNode
-    from numakube.kubelet.node import KubeletNode
 
 LARGEST = (1 << 63) - 1
 

@@ -21,21 +21,21 @@ from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.surprises import WAIT_SECONDS, Silence
 from numakube.kube.clock import SystemClock
 from numakube.kube.store import Added, Removed, Updated
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.scheduling.numa.caches.foreseen_pods import DOUBT_SECONDS
 from numakube.scheduling.numa.caches.model_belief import ExactBelief, annotations_for
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
-from numakube.topology.foreseen import current_view
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.foreseen_holdings import current_view
+from numakube.topology.model_from_report import report_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 
 NODE = "n1"

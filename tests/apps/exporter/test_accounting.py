@@ -16,7 +16,7 @@ from tests.apps.exporter.build import (
 )
 
 from numakube.apps.exporter.numa_hardware import Hardware
-from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.report_problems import Trouble
 from numakube.apps.exporter.scan_inputs import Accounting, NodeInputs, ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.node.podresources import Devices, Memory

@@ -24,13 +24,13 @@ from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportO
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.device_connections import PciPath, tree_of
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.state_files import save
 from numakube.node.pci.device_links import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
-from numakube.topology.rebuild import report_of
+from numakube.topology.model_from_report import report_of
 
 GPU = "vendor.example/gpu"
 

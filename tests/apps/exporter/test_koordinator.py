@@ -21,18 +21,18 @@ from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.apps.exporter.koordlet_annotations import WRITTEN, KoordinatorInputs, read_cpu_info
-from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.report_problems import Trouble
 from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.process_environment import Surroundings
 from numakube.koordinator.node.read_node import facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.node.sysfs_machine import write_tree
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 
 MACHINE = from_shape("2 sockets, 2 cores, smt 2, 8Gi")

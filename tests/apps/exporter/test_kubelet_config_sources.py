@@ -22,8 +22,8 @@ from numakube.apps.exporter.kubelet_config_sources import (
 )
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.metrics import new_registry
-from numakube.apps.host.serving import Health, Listen, Serving
+from numakube.apps.host.http_serving import Health, Listen, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client

@@ -16,13 +16,13 @@ from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import Report, topology_of
 from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.node.sysfs_machine import write_tree
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import hugepage_bytes, hugepage_name
 

@@ -11,7 +11,7 @@ from numakube.api.pod import Pod
 from numakube.apps.exporter.kubelet_checkpoints import is_half_written
 from numakube.apps.exporter.scan_inputs import ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 
 
 @settings(max_examples=40)

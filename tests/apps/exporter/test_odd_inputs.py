@@ -23,7 +23,7 @@ from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources import (
     AllocatableResources,
     ContainerResources,
@@ -31,7 +31,7 @@ from numakube.node.podresources import (
     Memory,
     PodResources,
 )
-from numakube.topology.view import view_of
+from numakube.topology.topology_view import view_of
 from numakube.values.cpuset import CpuSet
 
 NAMES = st.sampled_from(("", "a", "b", "\u00e9\n", "x" * 300))

@@ -14,13 +14,13 @@ from tests.lab.exporters.truth import told_zones, true_zones
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.process import PROGRAM
-from numakube.apps.host.serving import Elsewhere
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.http_serving import Elsewhere
+from numakube.apps.host.process_environment import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.testing import until

@@ -13,16 +13,16 @@ from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
-from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.report_problems import Trouble
 from numakube.apps.exporter.scan_inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import Devices, Memory
 from numakube.topology import nrt_names
-from numakube.topology.view import NodeTopology, Producer, view_of
+from numakube.topology.topology_view import NodeTopology, Producer, view_of
 
 SINGLE = KubeletFacts(topology_policy="single-numa-node", topology_scope="pod")
 

@@ -8,9 +8,9 @@ from tests.apps.exporter.surprise_world import SILENCE, Walk
 from numakube.apps.exporter.exporter_config_file import read_options
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.model_belief import annotations_for
-from numakube.topology.foreseen import read_foreseen
+from numakube.topology.foreseen_holdings import read_foreseen
+from numakube.topology.model_from_report import report_of
 from numakube.topology.nrt_names import FORESEEN
-from numakube.topology.rebuild import report_of
 
 
 @pytest.mark.parametrize("seed", range(3))

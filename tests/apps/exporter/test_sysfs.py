@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from tests.strategies.machines import machines
 
 from numakube.apps.exporter.numa_hardware import Hardware, HardwareReader, hardware_of
-from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.report_problems import Trouble
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.compare import in_kernel_order
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.compare_machines import in_kernel_order
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.pci.fake_pci import FakePci
 from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet

@@ -14,7 +14,7 @@ from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule

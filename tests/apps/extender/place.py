@@ -15,7 +15,7 @@ from numakube.api.nrt import zone_name
 from numakube.api.pod import Pod
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs
-from numakube.apps.host.serving import Listen
+from numakube.apps.host.http_serving import Listen
 from numakube.kube.catalog import (
     NAMESPACES,
     NODE_RESOURCE_TOPOLOGIES,

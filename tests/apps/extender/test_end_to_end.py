@@ -12,9 +12,9 @@ import pytest
 from tests.apps.extender.standin import KubeScheduler
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.host.serving import Listen
+from numakube.apps.host.http_serving import Listen
 from numakube.kube.catalog import NAMESPACES, PRIORITY_CLASSES
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 

@@ -22,11 +22,11 @@ from tests.real.kube_scheduler import (
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.serving import Listen
+from numakube.apps.host.http_serving import Listen
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
 from numakube.kubelet.config_from_words import UNALIGNED
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 from numakube.testing import GPU, pod_document, refusal_of
 from numakube_lab.exporters.exporter_faults import Skew

@@ -21,9 +21,9 @@ from tests.sites.bare import BareOpener, BareServer
 
 from numakube.apps.extender.process import PROGRAM
 from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.metrics import new_registry
-from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.http_serving import Elsewhere, Health, Listen, Serving
+from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_metrics import new_registry
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
 from numakube.kube.catalog import (

@@ -10,7 +10,7 @@ from tests.apps.extender.place import Place, asked, binding
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.process import ExtenderProcess
-from numakube.apps.host.serving import Health, Listen, Serving
+from numakube.apps.host.http_serving import Health, Listen, Serving
 
 
 async def story(process: ExtenderProcess, place: Place, name: str) -> list[dict[str, Any]]:

@@ -34,12 +34,12 @@ from numakube.api.numaresources import (
     SriovGroup,
 )
 from numakube.api.workloads import Deployment, DeploymentCondition, DeploymentStatus
-from numakube.api.yamls import load_yaml
-from numakube.apps.operator.actions import Delete, Made
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.operator.exporters_plan import Seen
+from numakube.apps.operator.planned_actions import Delete, Made
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.apps.operator.status_conditions import State
+from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -51,7 +51,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions

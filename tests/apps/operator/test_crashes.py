@@ -23,7 +23,7 @@ from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.process import OperatorProcess
 from numakube.apps.operator.scheduler_plan import SchedulerSetup
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -45,7 +45,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.connection.credentials import authenticator_for
 from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request, Response, Stream, Transport
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import LEASE
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans

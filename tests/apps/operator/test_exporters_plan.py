@@ -25,8 +25,7 @@ from numakube.api.workloads import (
     DaemonSet,
     DaemonSetStatus,
 )
-from numakube.api.yamls import load_yaml
-from numakube.apps.operator.actions import Apply, Delete, Made, Plan
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.operator.exporters_plan import (
     KubeletConfigObject,
     KubeletConfigSpec,
@@ -34,6 +33,7 @@ from numakube.apps.operator.exporters_plan import (
     Setup,
     plan_exporters,
 )
+from numakube.apps.operator.planned_actions import Apply, Delete, Made, Plan
 from numakube.apps.operator.status_conditions import State
 from numakube.kube.resource_types import Document
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.operator.state import NRT_DEFINITION, OPERATORS, SCHEDULERS
+from numakube.apps.operator.watched_state import NRT_DEFINITION, OPERATORS, SCHEDULERS
 from numakube.errors import Conflict
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
@@ -23,7 +23,7 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.resource_types import Document, Resource
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans

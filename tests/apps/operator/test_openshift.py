@@ -22,13 +22,13 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_scheduler,
 )
 
-from numakube.api.yamls import load_manifests
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.api.yaml_text import load_manifests
+from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.errors import ApiError
 from numakube.kube.catalog import DAEMON_SETS, NAMESPACES
 from numakube.kube.client import Client
 from numakube.kube.resource_types import Resource
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.packages.olm import bundle
 from numakube.testing import until
 from numakube_lab.cluster import uniform_plans

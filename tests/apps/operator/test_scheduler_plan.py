@@ -21,8 +21,8 @@ from numakube.api.workloads import (
     DeploymentCondition,
     DeploymentStatus,
 )
-from numakube.api.yamls import load_yaml
-from numakube.apps.operator.actions import Plan
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.operator.planned_actions import Plan
 from numakube.apps.operator.scheduler_plan import (
     SchedulerSeen,
     SchedulerSetup,

@@ -10,7 +10,7 @@ from collections import Counter
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.values.quantity import milli_value, value
 from numakube_lab.nodes.kubelet_admission import Admission
 from numakube_lab.testing import LabCluster

@@ -28,7 +28,7 @@ from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import merge_patch
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Change, Removed
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import World, turns
 from numakube_lab.api.server.api_server import ApiServer

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from numakube.apps.host.access import Access
-from numakube.apps.host.serving import Health, Listen, Serving
-from numakube.apps.scheduler.endpoints import Endpoints
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.kube.client import Client
 from numakube_lab.testing import without_election
 

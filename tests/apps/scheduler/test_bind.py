@@ -10,7 +10,7 @@ from aiohttp import web
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
-from numakube.apps.binding import Result, bind
+from numakube.apps.ordered_binds import Result, bind
 from numakube.apps.scheduler.default_binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect

@@ -8,7 +8,7 @@ from tests.apps.scheduler.test_mixed_pods import GPU, TEMPLATE, mixed
 
 from numakube.apps.scheduler.claim_metrics import ClaimMetrics
 from numakube.kube.catalog import PODS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.status import Status, unschedulable
 from numakube.testing import bound, pod

@@ -12,7 +12,7 @@ from tests.real.kube_scheduler import STOCK, needs_device_scheduler, stock_sched
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans, without_election

@@ -10,15 +10,15 @@ import pytest
 import structlog
 
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
-from numakube.api.yamls import load_yaml
-from numakube.apps.host.surroundings import Surroundings
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.process import read_options
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
 from numakube.insight.scheduler_engine import BindsNothing
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig

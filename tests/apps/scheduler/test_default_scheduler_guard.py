@@ -22,9 +22,9 @@ from numakube.api.scheduler_config import (
     LeaderElectionConfig,
     numa_configuration,
 )
-from numakube.api.yamls import dump_yaml, load_manifests
-from numakube.apps.host.leading import LOST
-from numakube.apps.host.serving import Listen
+from numakube.api.yaml_text import dump_yaml, load_manifests
+from numakube.apps.host.http_serving import Listen
+from numakube.apps.host.run_while_leading import LOST
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NotFound
 from numakube.kube.catalog import (

@@ -8,7 +8,7 @@ import pytest
 
 from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.nodes.plan import NodePlan

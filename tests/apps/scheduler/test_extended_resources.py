@@ -9,7 +9,7 @@ import pytest
 
 from numakube.api.resource_claims import EXTENDED_RESOURCE_CLAIM, ResourceClaim
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans, without_election

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.apps.scheduler.served import served
 
-from numakube.api.fit import HOLD
+from numakube.api.fit_question import HOLD
 from numakube.kube.catalog import NODES
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (

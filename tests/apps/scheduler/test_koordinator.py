@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from numakube.api.koordinator import keys
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
-from numakube.koordinator.refusals import Why
+from numakube.koordinator.placement_refusals import Why
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.config_from_words import UNALIGNED

@@ -14,9 +14,9 @@ import pytest
 from tests.apps.scheduler.test_koordinator import given
 
 from numakube.api.koordinator import keys
-from numakube.koordinator.refusals import Why
+from numakube.koordinator.placement_refusals import Why
 from numakube.kubelet.config_from_words import UNALIGNED, lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.testing import LabCluster, Opener, lab_cluster

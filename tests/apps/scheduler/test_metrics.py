@@ -11,11 +11,11 @@ from tests.scheduling.queue.test_queue import Rules
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.apps.node_states import NodeState
+from numakube.apps.node_state_metrics import NodeState
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.scheduling.queue.queue import SchedulingQueue
 from numakube.scheduling.snapshot.cluster import Cluster
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 if TYPE_CHECKING:
     from numakube.scheduling.snapshot.belief import NumaBelief

@@ -13,7 +13,7 @@ import pytest
 from numakube.api.resource_slices import ResourceSlice
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.kube.catalog import RESOURCE_CLAIMS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources import PodResources
 from numakube.testing import pod_document
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES

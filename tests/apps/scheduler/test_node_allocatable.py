@@ -11,7 +11,7 @@ import pytest
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import RESOURCE_SLICES
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import GPU, pod_document, until
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.faults import FaultKind, FaultRule

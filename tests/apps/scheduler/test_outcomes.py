@@ -17,7 +17,7 @@ from numakube.apps.scheduler.decision_events import (
     REWRITES_PER_SECOND,
     Outcomes,
 )
-from numakube.apps.scheduler.preemptions import evict
+from numakube.apps.scheduler.preemption_actions import evict
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect

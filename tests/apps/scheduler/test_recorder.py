@@ -7,8 +7,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.apps.scheduler.test_endpoints import get, serving
-from tests.apps.scheduler.test_rejections import LIES
+from tests.apps.scheduler.test_rejected_pods import LIES
+from tests.apps.scheduler.test_scheduler_endpoints import get, serving
 
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster

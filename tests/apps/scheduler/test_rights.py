@@ -13,7 +13,7 @@ from tests.apps.scheduler.devices import device_definition
 from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.apps.host.access import Access
+from numakube.apps.host.endpoint_access import Access
 from numakube.apps.watched_kinds import CLAIMS, RESOURCE_CLAIMS, RESOURCES, VOLUMES
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

@@ -11,7 +11,7 @@ import pytest
 from numakube.api.affinity_and_taints import TopologySpreadConstraint
 from numakube.api.pod import Pod, PodCondition
 from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
-from numakube.apps.mirror import Mirror
+from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.scheduler.shard_mirror import ShardMirror
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.kube.client import Client

@@ -9,7 +9,7 @@ import pytest
 from tests.apps.scheduler.brute_force import nodes_for
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.nodes.plan import NodePlan

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numakube.apps.sriov.config import Config
-from numakube.apps.sriov.discovery import Host
+from numakube.apps.sriov.config_types import Config
 from numakube.apps.sriov.host_scan import Survey, SurveyOptions, look
+from numakube.apps.sriov.pci_discovery import Host
 from numakube.apps.sriov.read_config import read_config
 from numakube.node.pci.fake_pci import FakePci
 

@@ -17,8 +17,8 @@ from tests.lab.nodes.build import Lab
 
 from numakube.apps.sriov.host_scan import SurveyOptions
 from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.pod_devices import PodDevices
+from numakube.apps.sriov.pool_plugin import Places
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.sriov_loop import Agent, AgentOptions
 from numakube.kube.clock import SystemClock

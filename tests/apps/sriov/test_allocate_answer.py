@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.apps.sriov.build import configured, pool
 
-from numakube.api.yamls import load_yaml
-from numakube.apps.sriov import cdi, device_info
-from numakube.apps.sriov.config import Pool
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.sriov import cdi_files, device_info
+from numakube.apps.sriov.config_types import Pool
 from numakube.apps.sriov.device_needs import Description
-from numakube.apps.sriov.plugin import answer, variable_names
+from numakube.apps.sriov.pool_plugin import answer, variable_names
 from numakube.node.host_files import DeviceFile, Mount
 from numakube.node.pci.vdpa import VdpaDevice
 
@@ -70,7 +70,7 @@ def test_a_cdi_specification_has_everything_but_variables(tmp_path: Path) -> Non
     }
     folder = tmp_path / "cdi"
 
-    cdi.write_specification(folder, the(), devices)
+    cdi_files.write_specification(folder, the(), devices)
 
     (path,) = folder.iterdir()
     assert path.name == "sriov-dp-intel.com-net-pci-nic.yaml"
@@ -96,19 +96,19 @@ def test_a_cdi_specification_has_everything_but_variables(tmp_path: Path) -> Non
         ],
     }
     before = path.stat().st_ino
-    cdi.write_specification(folder, the(), devices)
+    cdi_files.write_specification(folder, the(), devices)
     assert path.stat().st_ino == before
-    cdi.write_specification(folder, the(), {})
+    cdi_files.write_specification(folder, the(), {})
     assert list(folder.iterdir()) == []
 
 
 def test_pools_of_one_type_have_files_of_their_own(tmp_path: Path) -> None:
     """A container may have devices of several: their names do not collide."""
     for name in ("a", "b"):
-        cdi.write_specification(tmp_path, the(name), {f"dev-{name}": Description()})
+        cdi_files.write_specification(tmp_path, the(name), {f"dev-{name}": Description()})
     (tmp_path / "other.yaml").touch()
 
-    cdi.remove_others(tmp_path, [the("b")])
+    cdi_files.remove_others(tmp_path, [the("b")])
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "other.yaml",

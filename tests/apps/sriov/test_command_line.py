@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.apps.sriov.build import Bed, pool
 
-from numakube.api.yamls import load_yaml
-from numakube.apps.host.surroundings import Surroundings
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.sriov.process import PROGRAM
 
 

@@ -30,7 +30,7 @@ from numakube.kube.catalog import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import NAME as SRIOV

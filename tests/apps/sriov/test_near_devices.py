@@ -23,13 +23,13 @@ from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
 from numakube.node.pci.device_links import Connected, DevicePaths
 from numakube.node.podresources import PodResourcesClient
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.rebuild import node_of
+from numakube.topology.model_from_report import node_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess

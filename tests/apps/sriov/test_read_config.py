@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.apps.sriov.build import configured, pool
 
-from numakube.apps.sriov.config import DeviceType
+from numakube.apps.sriov.config_types import DeviceType
 from numakube.apps.sriov.read_config import read_config, read_config_file
 from numakube.errors import ConfigError
 from numakube.kubelet.preferred_allocation import Preference

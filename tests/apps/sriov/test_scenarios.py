@@ -10,7 +10,7 @@ import pytest
 from tests.apps.sriov.build import PREFIX, Bed, configured, pool
 
 from numakube.apps.sriov.device_needs import Description, describe
-from numakube.apps.sriov.plugin import answer
+from numakube.apps.sriov.pool_plugin import answer
 from numakube.node.host_files import DeviceFile
 
 NIC = configured(pool())

@@ -14,8 +14,8 @@ from pathlib import Path
 import aiohttp
 from tests.sites.bare import BareServer
 
-from numakube.apps.host.serving import Elsewhere
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.http_serving import Elsewhere
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.webhook.process import PROGRAM
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS

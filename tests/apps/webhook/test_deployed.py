@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from numakube.kube.catalog import NAMESPACES, PODS, SECRETS, resource_of
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
 from numakube.testing import until
 from numakube_lab.api.access.certificate_authority import Authority

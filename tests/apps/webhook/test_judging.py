@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.webhook.review import (
+from numakube.apps.webhook.admission_review import (
     AdmissionRequest,
     AdmissionResponse,
     judge,

@@ -11,7 +11,7 @@ import pytest
 from tests.apps.webhook.running import Files, client, registered, webhook
 from tests.sites.bare import BareOpener
 
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.webhook.process import PROGRAM
 from numakube.errors import ConfigError, Invalid
 from numakube.kube.catalog import (

@@ -8,7 +8,7 @@ from tests.insight.defrag.test_opened_room import world_of
 
 from numakube.insight.defrag.opened_room import with_moves
 from numakube.insight.explain import explain, pod_subject
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import pod

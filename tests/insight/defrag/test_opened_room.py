@@ -13,9 +13,9 @@ from numakube.api.workloads import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from numakube.insight.defrag.defrag_plan import Plan
 from numakube.insight.defrag.movable_pods import MOVABLE
 from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting, plan_moves
-from numakube.insight.defrag.plan import Plan
 from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (

@@ -21,14 +21,14 @@ from numakube.insight.collected import Collected, configz_file, list_file, sched
 from numakube.insight.doctor.all_checks import Diagnosis, diagnose
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.testing import World, pod_document
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube_lab.testing import LabCluster
 
 NOW = "2026-06-01T12:00:00Z"

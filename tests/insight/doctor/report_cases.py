@@ -11,7 +11,7 @@ from tests.insight.doctor.documents import (
 )
 
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.topology.fingerprint import fingerprint_of
 
 GPU = "vendor.example/gpu"

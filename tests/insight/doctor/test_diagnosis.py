@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.insight.doctor.documents import Documents, healthy, pod
 
 from numakube.insight.doctor.all_checks import RULES, Diagnosis, diagnose, unknown_rules
-from numakube.insight.doctor.diagnosis_text import document_of, seen_lines, summary_of
+from numakube.insight.doctor.diagnosis_document import document_of, seen_lines, summary_of
 from numakube.insight.doctor.findings import Severity
 
 

@@ -7,13 +7,13 @@ from tests.apps.exporter.test_machines import SHAPES
 from tests.insight.doctor.documents import reported
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.apps.deployer.engine import Engine
+from numakube.apps.deployer.apply_and_remove import Engine
 from numakube.apps.gathering import gather
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS
 from numakube.kube.client import Client
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import pod_document

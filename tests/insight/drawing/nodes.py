@@ -14,17 +14,17 @@ from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod, PodSpec
 from numakube.apps.bundle import pack
 from numakube.insight.collected import Collected, list_file
-from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import NodePicture
+from numakube.insight.drawing.picture_from_report import picture_of_report
 from numakube.insight.facts import ClusterFacts
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.exact_report import uid_hash
+from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet
 
 GIB = 1 << 30

@@ -15,14 +15,14 @@ from tests.insight.drawing import nodes
 from tests.strategies.machines import machines
 
 from numakube.insight.drawing import map_words
-from numakube.insight.drawing.from_report import picture_of_machine
-from numakube.insight.drawing.layout import scene_of
+from numakube.insight.drawing.drawing_colours import DARK, LIGHT, rgb
+from numakube.insight.drawing.node_layout import scene_of
 from numakube.insight.drawing.picture import NodePicture, PodMark
+from numakube.insight.drawing.picture_from_report import picture_of_machine
 from numakube.insight.drawing.png import SIGNATURE, png_of, text_length
 from numakube.insight.drawing.scene import Box, Group, Item, Label
 from numakube.insight.drawing.svg import escaped, svg_of, svg_style
 from numakube.insight.drawing.terminal_map import text_of
-from numakube.insight.drawing.theme import DARK, LIGHT, rgb
 from numakube.insight.drawing.typeface import glyph_of
 from numakube.kubelet.machine import Machine
 from numakube.values.cpuset import CpuSet

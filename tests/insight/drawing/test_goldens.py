@@ -10,14 +10,14 @@ import pytest
 from tests.insight.drawing import nodes
 
 from numakube.insight.drawing.before_and_after import compared
-from numakube.insight.drawing.from_facts import picture_of_counts
-from numakube.insight.drawing.from_report import picture_of_machine
 from numakube.insight.drawing.picture import NodePicture
+from numakube.insight.drawing.picture_from_facts import picture_of_counts
+from numakube.insight.drawing.picture_from_report import picture_of_machine
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.topology.model_report import nrt_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 GOLDENS = Path(__file__).parent / "goldens"
 

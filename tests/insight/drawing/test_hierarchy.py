@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.topology.producers import golden
 
-from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.map_json import picture_document
 from numakube.insight.drawing.picture import NodePicture
+from numakube.insight.drawing.picture_from_facts import node_picture
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.facts import ClusterFacts

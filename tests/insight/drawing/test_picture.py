@@ -10,23 +10,23 @@ from tests.insight.drawing import nodes
 from tests.strategies.machines import machines
 
 from numakube.insight.drawing.before_and_after import compared
-from numakube.insight.drawing.from_facts import node_picture
-from numakube.insight.drawing.from_report import (
+from numakube.insight.drawing.map_json import picture_document
+from numakube.insight.drawing.map_words import devices_free_words
+from numakube.insight.drawing.picture import LETTERS, MANY, Change
+from numakube.insight.drawing.picture_from_facts import node_picture
+from numakube.insight.drawing.picture_from_report import (
     picture_of_machine,
     picture_of_model,
     picture_of_report,
 )
-from numakube.insight.drawing.map_json import picture_document
-from numakube.insight.drawing.map_words import devices_free_words
-from numakube.insight.drawing.picture import LETTERS, MANY, Change
 from numakube.insight.drawing.planned_picture import Plan, planned
 from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.facts import ClusterFacts
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.outcome import MemoryBlock
 from numakube.topology.exact_report import ExactReport, Holding, MemoryCell, uid_hash
+from numakube.topology.model_from_report import report_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet
 
 

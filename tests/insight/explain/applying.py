@@ -16,21 +16,21 @@ from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.insight.facts import ClusterFacts, model_of
 from numakube.insight.scheduler_engine import engine_of
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.snapshot.objects import Followed
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
+from numakube.topology.model_from_report import node_of, remove_pod, report_of
 from numakube.topology.model_report import nrt_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import node_of, remove_pod, report_of
 from numakube.topology.report_codec import encode_report
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 SIZES = {
     "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole-cpus", "more-cpus",

@@ -24,7 +24,7 @@ from numakube.api.koordinator.devices import (
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
 from numakube.insight.explain import pod_subject
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.testing import World, pod, resources, running
 
 SINGLE = "SingleNUMANode"

@@ -17,14 +17,14 @@ from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.advice import advice_document
 from numakube.insight.audit import audit_document
-from numakube.insight.explain import explain, explanation, pod_subject
+from numakube.insight.explain import explain, explanation_document, pod_subject
 from numakube.insight.explain.changes.suggested_changes import ORDER
-from numakube.insight.explain.explanation import Document
+from numakube.insight.explain.explanation_document import Document
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal
 from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
-from numakube.koordinator.refusals import Refusal, Why
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.testing import World, pod, resources
 
@@ -136,7 +136,11 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     assert moved.pods == ("default/plain",)
 
 
-PAGES = {explanation: "explain.md", audit_document: "audit.md", advice_document: "advise.md"}
+PAGES = {
+    explanation_document: "explain.md",
+    audit_document: "audit.md",
+    advice_document: "advise.md",
+}
 
 
 @pytest.mark.parametrize("module", PAGES, ids=PAGES.values())

@@ -16,7 +16,7 @@ from numakube.api.containers import Container
 from numakube.api.pod import Pod
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.insight.scheduler_engine import engine_of
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.testing import World, kubelet_settings, pod, resources
 

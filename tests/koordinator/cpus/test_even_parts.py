@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.koordinator.cpus.pick import even_parts
+from numakube.koordinator.cpus.cpu_pick import even_parts
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 from tests.strategies.nodes import cpus, layout_of
 
-from numakube.koordinator.cpus.pick import pick
-from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive, Strategy
+from numakube.koordinator.cpus.cpu_pick import pick
 from numakube.values.cpuset import CpuSet
 
 RECORDED = Path(__file__).parents[2] / "vectors" / "koordinator-cpu-picks.txt"

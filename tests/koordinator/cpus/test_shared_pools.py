@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numakube.koordinator.cpus.shared_pools import pools_of
 from numakube.koordinator.node.node_facts import CpuLayout
 from numakube.koordinator.node.read_cpus import layout_of
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 
 TWO_NODES = layout_of(from_shape("2 sockets, 8 cores, 16Gi"))

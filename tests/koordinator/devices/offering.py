@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.annotation_values import Arbiter
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.placement_rule import Rule
 from numakube.koordinator.search.device_offer import DeviceOffer
 from numakube.koordinator.search.holder_demand import demand_of_pod
-from numakube.koordinator.vocabulary import Arbiter
 from numakube.koordinator.wish.pod_wish import DeviceWish, PodWish
 from numakube.values.topology_policy import TopologyPolicy
 

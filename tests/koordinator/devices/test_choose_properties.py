@@ -15,11 +15,11 @@ from numakube.api.koordinator.devices import (
     DeviceHint,
 )
 from numakube.api.meta import LabelSelector
-from numakube.koordinator.devices.choose import allot_devices
+from numakube.koordinator.devices.device_choice import allot_devices
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
-from numakube.koordinator.refusals import Refusal
+from numakube.koordinator.placement_refusals import Refusal
 from numakube.koordinator.search.device_offer import BEST_SCORE
 from numakube.koordinator.wish.pod_wish import DeviceWish
 from numakube.values.numamask import masks_over

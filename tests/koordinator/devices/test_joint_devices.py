@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.api.koordinator.devices import GPU, RDMA
-from numakube.koordinator.devices.groups import Left, selections
+from numakube.koordinator.devices.device_groups import Left, selections
 from numakube.koordinator.devices.joint_devices import together
 from numakube.koordinator.devices.wanted_devices import Want
 from numakube.koordinator.node.node_facts import DevicePlace

@@ -12,14 +12,14 @@ from tests.kubelet.paired_machines import MACHINES, free
 
 from numakube.api.koordinator.devices import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, RDMA_SHARE
 from numakube.api.strictness import RequiredCloseness
-from numakube.koordinator.devices.choose import allot_devices
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.devices.device_choice import allot_devices
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
-from numakube.koordinator.refusals import Refusal, Why
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.wish.pod_wish import DeviceWish
 from numakube.kubelet.device_pairs import WITHIN, pairing
 from numakube.kubelet.machine import Device, Machine
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 
 SIZES = {GPU: {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, RDMA: {RDMA_SHARE: 100}}
 

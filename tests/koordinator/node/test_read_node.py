@@ -13,16 +13,16 @@ from numakube.api.codec import convert
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.node.node_facts import CpuPlace, NodeFacts
 from numakube.koordinator.node.read_node import facts_of
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport, Holding, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.report_codec import encode_report
-from numakube.topology.view import Unusable, view_of
+from numakube.topology.topology_view import Unusable, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

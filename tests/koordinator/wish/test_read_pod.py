@@ -24,9 +24,9 @@ from tests.koordinator.wishing import (
     wished,
 )
 
-from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.koordinator.wish.read_pod import wish_of
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 

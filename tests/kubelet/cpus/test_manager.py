@@ -18,7 +18,7 @@ from tests.kubelet.conftest import dual_socket_ht, quad_numa, single_socket_ht
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of

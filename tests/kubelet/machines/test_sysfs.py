@@ -12,9 +12,9 @@ from tests.strategies.machines import machines, shapes
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Core, Device, HugePages, Machine
-from numakube.kubelet.machines.compare import in_kernel_order
+from numakube.kubelet.machines.compare_machines import in_kernel_order
 from numakube.kubelet.machines.shape_build import build
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.machines.sysfs_read import from_sysfs
 from numakube.kubelet.machines.sysfs_write import to_sysfs
 

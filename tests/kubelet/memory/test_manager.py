@@ -8,10 +8,10 @@ from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
 
 from numakube.api.wire import ResourceList
+from numakube.kubelet.admission_outcome import Admitted, MemoryBlock, Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import HugePages, Machine
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, MemoryBlock, Rejected
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 

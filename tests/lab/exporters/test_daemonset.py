@@ -19,7 +19,7 @@ from numakube.kube.catalog import (
     PODS,
     SERVICE_ACCOUNTS,
 )
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.exporters.definition import install_definition

@@ -13,7 +13,7 @@ from tests.lab.exporters.truth import told_zones, true_zones
 
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube.topology import nrt_names
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans

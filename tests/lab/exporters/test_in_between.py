@@ -14,10 +14,10 @@ from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.nrt_names import STALE
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.nodes.plan import NodePlan

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from numakube.api.nrt import NodeResourceTopology
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
 

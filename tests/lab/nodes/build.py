@@ -10,8 +10,8 @@ from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.nodes.node_pool import NodePool

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.lab.nodes.build import plan
 
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.state_files import save
 from numakube.testing.pods import pod
 from numakube_lab.nodes.kubelet_admission import FreshModels

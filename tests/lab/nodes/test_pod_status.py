@@ -10,7 +10,7 @@ import pytest
 from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun, blocked
 from numakube_lab.nodes.pod_status import (
     PodPlace,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.lab.nodes.build import Lab
 
-from numakube.api.checkpoints.cpu import read_cpu_manager_state
+from numakube.api.checkpoints.cpu_manager_state import read_cpu_manager_state
 from numakube.api.kubelet_config import MemoryReservation, read_kubelet_config
 from numakube.errors import ConfigError
 from numakube.kube.catalog import PODS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.rundir import RunDir
 

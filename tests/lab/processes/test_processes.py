@@ -20,14 +20,14 @@ from tests.lab.processes.build import (
 )
 
 import numakube
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.errors import BadRequest
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.processes.commands import PROGRAMS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
 from numakube.insight.scheduler_engine import tried
 

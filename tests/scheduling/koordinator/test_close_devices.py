@@ -21,8 +21,8 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
-from numakube.koordinator.refusals import Why
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.koordinator.placement_refusals import Why
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import running
 

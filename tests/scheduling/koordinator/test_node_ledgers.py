@@ -15,9 +15,9 @@ from tests.scheduling.koordinator.wishes import KoordinatorScheduler, pod
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.scheduling.cycle import Chosen
 from numakube.testing import running
 

@@ -19,7 +19,7 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
-from numakube.koordinator.refusals import Why
+from numakube.koordinator.placement_refusals import Why
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.state import CycleState

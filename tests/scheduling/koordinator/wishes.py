@@ -15,7 +15,7 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.kubelet import KubeletSettings
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource

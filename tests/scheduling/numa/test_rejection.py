@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup, closeness
 
 GIB = 1 << 30

@@ -13,7 +13,7 @@ from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
 from numakube.api.pod import Pod, PodSpec
 from numakube.api.scheduler_config import PluginRef
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.config.read_configuration import read_configuration

@@ -22,7 +22,7 @@ from tests.scheduling.plugins.mixed_pods import (
 from numakube.api.codec import convert
 from numakube.api.resource_slices import Device
 from numakube.dra.device_places import KNOWN_PLACES, DevicePlaces, DriverAttributes
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS

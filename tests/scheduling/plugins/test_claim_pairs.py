@@ -22,8 +22,8 @@ from numakube.api.codec import convert
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.kubelet.device_connections import PciPath, tree_of
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Refused
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import asker_of
 from numakube.scheduling.snapshot.pods import PodInfo

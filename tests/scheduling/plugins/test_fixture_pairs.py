@@ -14,8 +14,8 @@ from tests.scheduling.plugins.test_claim_pairs import at, world_with
 
 from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.machine import Device
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 
 
 @pytest.mark.parametrize("name", MACHINES)

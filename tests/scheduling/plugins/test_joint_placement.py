@@ -24,9 +24,9 @@ from tests.scheduling.plugins.mixed_pods import (
 
 from numakube.api.containers import ResourceClaimUse
 from numakube.api.pod import Pod, PodResourceClaim
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.kubelet import KubeletSettings
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.testing import World, running
 from numakube.values.cpuset import CpuSet

@@ -9,7 +9,7 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, taken
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.numa.caches.predict import Predict

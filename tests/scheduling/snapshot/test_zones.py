@@ -20,13 +20,13 @@ from numakube.scheduling.snapshot.zones import (
     Told,
     ZoneTable,
 )
-from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.values.topology_policy import NO_DATA, TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from numakube.api.codec import convert
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
-from numakube.api.numatopology import KIND, Numatopology
-from numakube.api.yamls import load_yaml
+from numakube.api.volcano_numatopology import KIND, Numatopology
+from numakube.api.yaml_text import load_yaml
 from numakube.topology.volcano import as_nrt
 
 _FOLDER = Path(__file__).parent

@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.codec import convert
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube.client import Client
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options

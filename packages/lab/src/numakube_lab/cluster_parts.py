@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.deployer.engine import Engine
+from numakube.apps.deployer.apply_and_remove import Engine
 from numakube.manifests.components import Choices, objects_of
 from numakube_lab.controllers.all_controllers import ALL, Controllers
 from numakube_lab.controllers.default_scheduler import DefaultScheduler
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube_lab.nodes.kubelet import LabKubelet
     from numakube_lab.nodes.plan import NodePlan
     from numakube_lab.processes.sources import InsideAddress

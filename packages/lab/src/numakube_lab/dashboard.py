@@ -15,7 +15,7 @@ from aiohttp import web
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.page_access import Gate
 from numakube.apps.dashboard.watched_source import Reflection
-from numakube.apps.host.access import Access
+from numakube.apps.host.endpoint_access import Access
 from numakube_lab.lifetime import Lifetime
 
 if TYPE_CHECKING:

@@ -7,26 +7,26 @@ here exactly as the kubelet computes it, over the text that go-spew prints of it
 
 from typing import Final
 
-from numakube.api.checkpoints.allocated import (
+from numakube.api.checkpoints.allocated_pods_state import (
     peek_allocated_pods,
     read_allocated_pods,
     write_allocated_pods,
 )
-from numakube.api.checkpoints.cpu import (
+from numakube.api.checkpoints.cpu_manager_state import (
     CpuManagerState,
     cpu_checkpoint_version,
     peek_cpu_manager_state,
     read_cpu_manager_state,
     write_cpu_manager_state,
 )
-from numakube.api.checkpoints.devices import (
+from numakube.api.checkpoints.device_checkpoint import (
     DeviceManagerState,
     PodDevices,
     peek_device_manager_state,
     read_device_manager_state,
     write_device_manager_state,
 )
-from numakube.api.checkpoints.memory import (
+from numakube.api.checkpoints.memory_manager_state import (
     MemoryBlock,
     MemoryManagerState,
     MemoryTable,

@@ -5,7 +5,7 @@ import functools
 from importlib import resources
 from typing import Any, Final
 
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 
 NRT_CRD: Final = "topology.node.k8s.io_noderesourcetopologies.yaml"
 OPERATOR_CRD: Final = "nodetopology.openshift.io_numaresourcesoperators.yaml"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
-from numakube.api.fit import HOLD, PodSet
+from numakube.api.fit_question import HOLD, PodSet
 from numakube.apps.admission_check.waiting_work import Work
 from numakube.errors import Conflict, Invalid, NotFound
 from numakube.kube.catalog import PODS

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import structlog
 
-from numakube.api.fit import HOLD
-from numakube.api.fit import PodSet as AskedPods
+from numakube.api.fit_question import HOLD
+from numakube.api.fit_question import PodSet as AskedPods
 from numakube.api.kueue import (
     GROUP,
     PENDING,

@@ -9,18 +9,18 @@ from uuid import uuid4
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numakube.apps.admission_check.asking import Asker
+from numakube.apps.admission_check.fit_requests import Asker
 from numakube.apps.admission_check.gated_pods import GatedPods
 from numakube.apps.admission_check.kueue_workloads import KueueWorkloads, Times
 from numakube.apps.admission_check.settings import SETTINGS
 from numakube.apps.admission_check.waiting_work import next_to_ask
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.leading import lead_with, work_until
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
-from numakube.apps.host.turns import Turns
+from numakube.apps.host.repeated_work import Turns
+from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from numakube.apps.admission_check.settings import AdmissionCheckSettings
     from numakube.apps.admission_check.waiting_work import Source, Work
-    from numakube.apps.host.serving import Listen
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.http_serving import Listen
+    from numakube.apps.host.process_environment import Surroundings
     from numakube.kube.client import Client
 
 LEASE: Final = "numakube-admission-check"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.fit import PodSet
+    from numakube.api.fit_question import PodSet
     from numakube.kube.reflector import Reflector
 
 

@@ -12,10 +12,10 @@ from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
-from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaimTemplate
+from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
+from numakube.api.volcano_numatopology import Numatopology
 from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.fields import renamed
 from numakube.apps.anonymising.pseudonyms import Collector, Sort

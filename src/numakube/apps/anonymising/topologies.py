@@ -27,7 +27,7 @@ from numakube.topology.numa_placement import (
     encode_placement,
     read_placement,
 )
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

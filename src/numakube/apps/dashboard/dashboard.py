@@ -17,12 +17,12 @@ from aiohttp import web
 from numakube.apps.dashboard.live_updates import Live
 from numakube.apps.dashboard.page_access import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.pages import Pages
-from numakube.apps.host.serving import body_of
+from numakube.apps.host.http_serving import body_of
 
 if TYPE_CHECKING:
     from numakube.apps.dashboard.page_access import Gate
     from numakube.apps.dashboard.page_source import Source
-    from numakube.apps.host.serving import Handler
+    from numakube.apps.host.http_serving import Handler
 
 PREFIX: Final = "/dashboard/"
 _LONGEST_FORM: Final = 1 << 16

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.apps.mirror import Mirror
-    from numakube.apps.recording import Recording
+    from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
     from numakube.scheduling.queue.entries import QueuedPod
     from numakube.scheduling.snapshot.belief import NumaBelief

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
+from numakube.apps.dashboard.heatmap_colours import USED
 from numakube.apps.dashboard.page_access import HEADERS
-from numakube.apps.dashboard.zone_colours import USED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable

@@ -13,14 +13,14 @@ from aiohttp import web
 
 from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.watched_source import missing_of, report_dates
-from numakube.apps.host.access import Access
+from numakube.apps.host.endpoint_access import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.dashboard.scheduler_view import Inside
-    from numakube.apps.mirror import Mirror
     from numakube.kube.client import Client
 
     Mounted: TypeAlias = tuple[list[web.RouteDef], Callable[[], None]]

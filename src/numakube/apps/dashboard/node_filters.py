@@ -11,13 +11,13 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.dashboard.rows import KINDS
+from numakube.apps.dashboard.node_rows import KINDS
 from numakube.insight.usage.zone_usage import NO_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numakube.apps.dashboard.rows import NodeRow
+    from numakube.apps.dashboard.node_rows import NodeRow
 
 MOST_VALUES: Final = 64
 """Labels with more values than these tell nodes apart rather than together."""

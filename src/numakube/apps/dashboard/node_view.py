@@ -10,17 +10,17 @@ from markupsafe import Markup
 
 from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.apps.dashboard.dashboard_pods import phase_of
+from numakube.apps.dashboard.node_rows import row_of, used_percent
 from numakube.apps.dashboard.reports_view import sides_of
-from numakube.apps.dashboard.rows import row_of, used_percent
 from numakube.errors import InvalidValue
 from numakube.insight.dra_devices import use_with_devices, with_dra_devices
 from numakube.insight.drawing.claimed_devices import with_claimed
-from numakube.insight.drawing.from_facts import node_picture, reported_pods
+from numakube.insight.drawing.picture_from_facts import node_picture, reported_pods
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.held_closeness import closeness_words
 from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import quantity_text
 from numakube.values.resources import CPU
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
+    from numakube.apps.dashboard.node_rows import NodeRow
     from numakube.apps.dashboard.page_source import Age, Source
     from numakube.apps.dashboard.reports_view import Sides
-    from numakube.apps.dashboard.rows import NodeRow
     from numakube.insight.dra_devices import DraDevice
     from numakube.insight.drawing.picture import NodePicture
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
-    from numakube.topology.view import Unusable
+    from numakube.topology.topology_view import Unusable
     from numakube.values.resources import Amounts
 
 _MANY: Final = 16

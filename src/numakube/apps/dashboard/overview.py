@@ -6,17 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.dashboard import rows as flags
+from numakube.apps.dashboard import node_rows as flags
 from numakube.apps.dashboard.node_filters import grouped
-from numakube.apps.dashboard.pending import group_by_reason
+from numakube.apps.dashboard.pending_view import group_by_reason
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numakube.apps.dashboard.node_rows import NodeRow
     from numakube.apps.dashboard.page_source import Source
-    from numakube.apps.dashboard.pending import WaitingGroup
-    from numakube.apps.dashboard.rows import NodeRow
+    from numakube.apps.dashboard.pending_view import WaitingGroup
 
 _FIRST: Final = (CPU, MEMORY)
 

@@ -16,13 +16,13 @@ from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
-from numakube.apps.host.access import check_host
-from numakube.apps.host.serving import is_loopback
+from numakube.apps.host.endpoint_access import check_host
+from numakube.apps.host.http_serving import is_loopback
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from numakube.apps.host.access import Access
-    from numakube.apps.host.serving import Handler
+    from numakube.apps.host.endpoint_access import Access
+    from numakube.apps.host.http_serving import Handler
     from numakube.kube.clock import Clock
 
 COOKIE: Final = "numakube-session"

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.dashboard_pods import PodBook
-from numakube.apps.dashboard.zone_fill import ZoneBook
-from numakube.apps.device_book import DeviceBook
+from numakube.apps.dashboard.heatmap_data import ZoneBook
+from numakube.apps.dra_devices_by_node import DeviceBook
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError
 from numakube.insight.facts import ClusterFacts
@@ -24,7 +24,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.view import view_of
+from numakube.topology.topology_view import view_of
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change, Store
     from numakube.topology.pci_places import PciPlaces
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 _PATIENCE_SECONDS: Final = 5.0
 _NO_STORES: Final[Mapping[str, Store[Any]]] = MappingProxyType({})

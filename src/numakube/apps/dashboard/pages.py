@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
-from numakube.apps.dashboard import rows as row_facts
+from numakube.apps.dashboard import node_rows as row_facts
 from numakube.apps.dashboard.dashboard_pods import phase_of
-from numakube.apps.dashboard.explaining import Explainer
+from numakube.apps.dashboard.explain_view import Explainer
+from numakube.apps.dashboard.heatmap_colours import MEASURES, USED
 from numakube.apps.dashboard.node_filters import grouping_labels, wanted
 from numakube.apps.dashboard.node_view import drawing_of, node_view, picture_of
 from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
 from numakube.apps.dashboard.page_files import load_assets, render, seconds_since, type_of
 from numakube.apps.dashboard.paged_tables import Wish, part_of
-from numakube.apps.dashboard.pending import group_by_reason, waiting_gangs
+from numakube.apps.dashboard.pending_view import group_by_reason, waiting_gangs
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.reports_view import ages_of, orphans_of, report_line
-from numakube.apps.dashboard.zone_colours import MEASURES, USED
-from numakube.insight.drawing.connections import connections_of
+from numakube.insight.drawing.connection_matrix import connections_of
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.apps.dashboard.explaining import Room
+    from numakube.apps.dashboard.explain_view import Room
+    from numakube.apps.dashboard.node_rows import NodeRow
     from numakube.apps.dashboard.page_source import Source
     from numakube.apps.dashboard.paged_tables import Part
-    from numakube.apps.dashboard.rows import NodeRow
 
 PODS_OF_A_GROUP: Final = 20
 NODES_FOUND: Final = 20

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from numakube.api.pod_phase import is_rejected
 from numakube.apps.dashboard.dashboard_pods import condition_of
 from numakube.apps.dashboard.node_view import placed_pod
-from numakube.apps.dashboard.pending import refusals_in
+from numakube.apps.dashboard.pending_view import refusals_in
 from numakube.apps.dashboard.scheduler_view import Moment
 from numakube.dra.pod_claims import claim_name
 from numakube.errors import InvalidValue
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import quantity_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.dashboard.node_view import PlacedPod
     from numakube.apps.dashboard.page_source import Source
-    from numakube.apps.dashboard.pending import Refusal
+    from numakube.apps.dashboard.pending_view import Refusal
     from numakube.insight.dra_devices import DraDevice
 
 

@@ -17,11 +17,11 @@ from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dashboard.settings import SETTINGS
 from numakube.apps.dashboard.watched_source import Reflection
 from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving, is_loopback
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving, is_loopback
 from numakube.errors import ConfigError
 from numakube.insight.collected import RESOURCE_CLAIMS
 from numakube.insight.facts import facts_of
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from numakube.apps.dashboard.settings import DashboardSettings
     from numakube.apps.host.common_settings import ServingSettings
-    from numakube.apps.host.serving import Listen
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.http_serving import Listen
+    from numakube.apps.host.process_environment import Surroundings
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.clock import Clock

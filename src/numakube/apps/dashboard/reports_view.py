@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from numakube.kube.object_keys import ObjectKey
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of, has_exclusive_resources
-from numakube.topology.view import FingerprintMethod, NodeTopology
+from numakube.topology.topology_view import FingerprintMethod, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.pod import Pod
     from numakube.apps.dashboard.page_source import Age, Source
-    from numakube.topology.view import Unusable
+    from numakube.topology.topology_view import Unusable
 
 
 BOUNDS: Final = (60.0, 600.0, 3600.0)

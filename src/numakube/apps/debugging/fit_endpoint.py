@@ -23,7 +23,7 @@ import msgspec
 from aiohttp import web
 
 from numakube.api.codec import decode
-from numakube.api.fit import HOLD, PATH, STAND_IN, FitQuestion, PodSet
+from numakube.api.fit_question import HOLD, PATH, STAND_IN, FitQuestion, PodSet
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies
@@ -37,12 +37,12 @@ from numakube.simulation.node_groups import PREFIX, described_nodes, new_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numakube.api.fit import Hold
+    from numakube.api.fit_question import Hold
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.apps.debugging.documents import Speaker
-    from numakube.apps.host.access import Access
+    from numakube.apps.host.endpoint_access import Access
     from numakube.insight.trial_placement import Trials
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.scheduler_config import API_VERSION, KIND
-from numakube.apps.deployer.detection import EXPORTER, REPLACED, SCHEDULER, Found
+from numakube.apps.deployer.cluster_detection import EXPORTER, REPLACED, SCHEDULER, Found
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.scheduler_engine import tried
 from numakube.kube.catalog import DAEMON_SETS, DEPLOYMENTS

@@ -16,10 +16,10 @@ from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
 from numakube.kubelet.hazards import hazards_of, static_memory_answers
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
-from numakube.topology.view import NodeTopology, Unusable
+from numakube.topology.topology_view import NodeTopology, Unusable
 from numakube.values.durations import format_duration, parse_duration
 from numakube.values.topology_policy import ALIGNING_POLICIES
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.apps.enforcer.allowed_cpus import Decisions, PodState
+    from numakube.apps.enforcer.enforcer_events import Reporter
     from numakube.apps.enforcer.group_writing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.apps.enforcer.node_reading import NodeReader
-    from numakube.apps.enforcer.reporting import Reporter
     from numakube.kube.clock import Clock
     from numakube.node.cgroups.write_order import Setting
     from numakube.node.nri.nri_objects import Container, Sandbox

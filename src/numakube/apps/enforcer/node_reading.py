@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.checkpoints.cpu import CpuManagerState, peek_cpu_manager_state
+from numakube.api.checkpoints.cpu_manager_state import CpuManagerState, peek_cpu_manager_state
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import SystemQosResource
 from numakube.apps.enforcer.allowed_cpus import NodeState

@@ -19,7 +19,7 @@ import structlog
 from numakube.api.koordinator import keys
 from numakube.apps.enforcer.pod_reading import uid_in_groups
 from numakube.errors import RuntimeUnavailable
-from numakube.kubelet.demand import CONFIG_SOURCE
+from numakube.kubelet.pod_demand import CONFIG_SOURCE
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_id_of
 from numakube.node.cgroups.write_order import Setting

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.koordinator import keys
 from numakube.api.pod_phase import has_ended
 from numakube.apps.enforcer.allowed_cpus import PodState
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.wish.qos import qos_of
 from numakube.node.cgroups.group_names import bare_id
 

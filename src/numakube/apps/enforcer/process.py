@@ -19,19 +19,19 @@ import structlog
 
 from numakube.api.checkpoints import CPU_STATE
 from numakube.apps.enforcer.enforce_loop import Enforcer
+from numakube.apps.enforcer.enforcer_events import Reporter
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
 from numakube.apps.enforcer.group_writing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
-from numakube.apps.enforcer.reporting import Reporter
 from numakube.apps.enforcer.settings import SETTINGS
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.apps.enforcer.settings import EnforcerSettings
-    from numakube.apps.host.settings import Values
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.settings_sources import Values
     from numakube.kube.client import Client
 
 COMPONENT: Final = "numakube-enforcer"

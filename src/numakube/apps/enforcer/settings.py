@@ -14,7 +14,7 @@ from numakube.apps.host.common_settings import (
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
 from numakube.programs import PROGRAMS
 

@@ -18,8 +18,8 @@ import msgspec
 
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import empty_books
-from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.preferred_allocation import Preference
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.versions import behaviour_of
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numakube.api.checkpoints import DeviceManagerState
     from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.kubelet.machine import Machine
+    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.memory.memory_tables import MemoryBooks
-    from numakube.kubelet.settings import KubeletSettings
     from numakube.node.podresources import Devices, PodResources
 
 STATIC_CPUS: Final = "static"

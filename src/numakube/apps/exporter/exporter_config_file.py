@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.exporter import settings
 from numakube.apps.exporter.scan_inputs import Accounting, ContainerName, PodPattern, ReportOptions
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.serving import Listen
+from numakube.apps.host.http_serving import Listen
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.exporter.settings import ExporterSettings
     from numakube.apps.host.common_settings import Locate, LogSettings
-    from numakube.apps.host.settings import Values
+    from numakube.apps.host.settings_sources import Values
 
 DEFAULT_FILE: Final = "/etc/resource-topology-exporter/config.yaml"
 DEFAULT_ROOT: Final = "/etc/rte"

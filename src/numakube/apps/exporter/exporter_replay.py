@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
-from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.apps.exporter.scan_inputs import (
     Accounting,
     ContainerName,

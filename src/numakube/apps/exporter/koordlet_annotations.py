@@ -36,7 +36,7 @@ from numakube.api.koordinator.node_annotations import (
 from numakube.api.pod_phase import has_ended
 from numakube.koordinator.annotation_json import read_json
 from numakube.koordinator.cpus.shared_pools import pools_of
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of
 from numakube.koordinator.wish.qos import BE, LSE, qos_of
 from numakube.values.cpuset import CpuMask, CpuSet, union

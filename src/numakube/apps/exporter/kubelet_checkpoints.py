@@ -27,10 +27,10 @@ from numakube.api.checkpoints import (
     peek_device_manager_state,
     peek_memory_manager_state,
 )
-from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.errors import CorruptCheckpoint
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, release
-from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.device_plugin.device_choices import FOLDER, read_choices
 from numakube.node.podresources import ContainerResources, Devices, Memory

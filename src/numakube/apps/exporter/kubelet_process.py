@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.kubelet_config import with_defaults
 from numakube.api.kubelet_flags import configuration, read_flags
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.exporter.kubelet_config_sources import Asked
 from numakube.errors import KubeletUnavailable, MalformedObject
 

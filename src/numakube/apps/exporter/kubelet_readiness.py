@@ -113,7 +113,7 @@ def start_trouble(kubelet: KubeletFacts, machine: Machine | None, files: StateFi
     if kubelet.config is None or machine is None or kubelet.version is None:
         return ""
     # While the kubelet is there, an exporter does without the model and its memory.
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.settings_from_config import settings_of
     from numakube.kubelet.state_files import restore
 

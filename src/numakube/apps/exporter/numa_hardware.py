@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.nrt import zone_name
-from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES
 from numakube.node.pci.pci_functions import DEVICES

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.apps.exporter.node_scan import PodResourcesReader
-    from numakube.apps.host.access import Access
+    from numakube.apps.host.endpoint_access import Access
     from numakube.node.podresources import (
         AllocatableResources,
         ContainerResources,

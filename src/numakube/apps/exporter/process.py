@@ -18,7 +18,7 @@ import click
 import msgspec
 import structlog
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.exporter.api_pods import WatchedPods
 from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.exporter_assembly import (
@@ -38,11 +38,11 @@ from numakube.apps.exporter.podresources_endpoint import PodResourcesEndpoint
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup
 from numakube.apps.exporter.settings import DUMP_AND_EXIT, JSON, SETTINGS
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
 from numakube.kube.connect import connect
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.node_scan import NodeReader
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.settings import ExporterSettings
-    from numakube.apps.host.settings import Values
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.settings_sources import Values
     from numakube.kube.client import Client
 
 FAILED: Final = 1

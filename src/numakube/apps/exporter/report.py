@@ -19,7 +19,6 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
 from numakube.apps.exporter.exact_data import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
-from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.apps.exporter.report_parts import (
     Unplaced,
     affinities_of,
@@ -27,6 +26,7 @@ from numakube.apps.exporter.report_parts import (
     kubelet_attributes,
     switch_attributes,
 )
+from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.apps.exporter.scan_inputs import ALL_PODS, EXCLUSIVE_PODS
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names

@@ -15,7 +15,7 @@ import click
 from numakube.apps.exporter.scan_inputs import EXCLUSIVE_PODS, METHODS, Accounting
 from numakube.apps.host.certificates import VERSIONS
 from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
-from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.programs import PROGRAMS
 
 DISABLED: Final = "disabled"

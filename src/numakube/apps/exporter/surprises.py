@@ -1,8 +1,8 @@
 """Decides whether a report has to be written: only if it says what no scheduler foresaw.
 
-What pods were expected to hold stands on them (`numakube.topology.foreseen`). A report is not
-written if the last one, without the pods that ended since and with those that came as foreseen, is
-the state of the kubelet. What readers cannot know is written at once:
+What pods were expected to hold stands on them (`numakube.topology.foreseen_holdings`). A report is
+not written if the last one, without the pods that ended since and with those that came as foreseen,
+is the state of the kubelet. What readers cannot know is written at once:
 
 * a pod holds something else than foreseen, or nothing was foreseen for it;
 * a pod was deleted without having ended, or it holds nothing any more and has not ended;
@@ -22,7 +22,7 @@ from numakube.api.pod_phase import has_ended
 from numakube.kube.store import Removed
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Holding, uid_hash
-from numakube.topology.foreseen import read_foreseen, same_state, state_after
+from numakube.topology.foreseen_holdings import read_foreseen, same_state, state_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

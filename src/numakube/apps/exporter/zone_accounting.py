@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.nrt import ZONE_TYPE_NODE, Cost, Zone, ZoneResource, zone_name
-from numakube.apps.exporter.counting import Tally, fill
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
+from numakube.apps.exporter.numa_counts import Tally, fill
 from numakube.apps.exporter.numa_hardware import ZoneHardware
-from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.apps.exporter.scan_inputs import Accounting
 from numakube.node.podresources import ContainerResources
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.binding import Bound, Lanes, Result, bind
 from numakube.apps.extender.refusal_texts import text_of
+from numakube.apps.ordered_binds import Bound, Lanes, Result, bind
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
@@ -29,14 +29,14 @@ from numakube.scheduling.numa.caches.model_belief import annotations_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.lease_claims import Claims
     from numakube.apps.extender.protocol import BindingArgs
-    from numakube.apps.mirror import Mirror
-    from numakube.apps.recording import Recording
+    from numakube.apps.flight_recording import Recording
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 PATIENCE_SECONDS: Final = 8.0
 """Who has waited longer for his turn is not bound any more: kube-scheduler may have given up."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.debugging.attempts import Attempts, node_of
-from numakube.apps.debugging.caches import Caches
+from numakube.apps.debugging.attempts_endpoint import Attempts, node_of
+from numakube.apps.debugging.caches_endpoint import Caches
 from numakube.apps.debugging.fit_endpoint import Fit
-from numakube.apps.debugging.levels import Levels
-from numakube.apps.debugging.resync import Resync
-from numakube.apps.host.access import Access
+from numakube.apps.debugging.loglevel_endpoint import Levels
+from numakube.apps.debugging.resync_endpoint import Resync
+from numakube.apps.host.endpoint_access import Access
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.debugging.documents import Speaker
-    from numakube.apps.mirror import Mirror
-    from numakube.apps.recording import Recording
+    from numakube.apps.flight_recording import Recording
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
 

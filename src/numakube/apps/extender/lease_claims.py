@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.kube.client import Client
 
 ANNOTATION: Final = "numakube.dev/claims"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from numakube.apps.node_states import NodeStates
+from numakube.apps.node_state_metrics import NodeStates
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

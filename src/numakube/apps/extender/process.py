@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
@@ -36,13 +37,12 @@ from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_B
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.virtual_nodes import VirtualNodes, config_map_reflector
 from numakube.apps.extender.wake_pods import Waking
-from numakube.apps.host.access import Access
+from numakube.apps.flight_recording import Recording, recorder_of
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import READ_SECONDS, Health, Listen, Serving, parse_address
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import READ_SECONDS, Health, Listen, Serving, parse_address
-from numakube.apps.mirror import Mirror
-from numakube.apps.recording import Recording, recorder_of
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.extender.settings import ExtenderSettings
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
     from numakube.kube.client import Client
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 

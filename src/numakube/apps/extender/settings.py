@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.extender.pending_binds import HOLD_SECONDS
 from numakube.apps.extender.verb_endpoints import MAX_BODY_BYTES
+from numakube.apps.flight_recording import RecorderSettings
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LogSettings,
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
-from numakube.apps.recording import RecorderSettings
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.programs import PROGRAMS
 from numakube.scheduling.koordinator.node_numa_resource_args import (

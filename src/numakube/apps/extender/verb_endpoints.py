@@ -28,7 +28,7 @@ from numakube.apps.extender.protocol import (
     read,
     write,
 )
-from numakube.apps.host.serving import READ_SECONDS, body_of
+from numakube.apps.host.http_serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
-    from numakube.apps.host.plain_posts import Answer, Answered
-    from numakube.apps.host.serving import Handler
+    from numakube.apps.host.fast_posts import Answer, Answered
+    from numakube.apps.host.http_serving import Handler
     from numakube.kube.clock import Clock
 
 MAX_BODY_BYTES: Final = 32 << 20

@@ -24,6 +24,7 @@ from numakube.scheduling.preemption.budgets import budgets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.extender.bind_pods import Booking
     from numakube.apps.extender.filter_nodes import Judge, Judgement
     from numakube.apps.extender.lease_claims import Claims
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.virtual_nodes import VirtualNodes
     from numakube.apps.extender.wake_pods import Waking
-    from numakube.apps.mirror import Mirror
-    from numakube.apps.recording import Recording
+    from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
@@ -49,7 +49,7 @@ _MAKES_ROOM = (
 
 
 class Verbs:
-    """Answers kube-scheduler; a `numakube.apps.mirror.Listener`."""
+    """Answers kube-scheduler; a `numakube.apps.cluster_mirror.Listener`."""
 
     def __init__(
         self,

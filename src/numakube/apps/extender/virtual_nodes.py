@@ -17,7 +17,7 @@ from numakube.api.codec import convert, decode
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.wire import Wire
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.extender.protocol import name_of
 from numakube.apps.extender.refusal_texts import MARK, text_of
 from numakube.errors import NumakubeError

@@ -11,11 +11,11 @@ import structlog
 
 from numakube.apps.gc.collector import Collector, GcMetrics
 from numakube.apps.gc.settings import SETTINGS
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES
 from numakube.kube.connect import connect
@@ -25,7 +25,7 @@ from numakube.kube.store import Removed
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.apps.gc.settings import GcSettings
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.store import Change
 

@@ -13,7 +13,7 @@ from numakube.apps.host.common_settings import (
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.programs import PROGRAMS
 
 

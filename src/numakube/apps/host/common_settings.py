@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import click
 
 from numakube.apps.host.certificates import VERSIONS, TlsFiles
+from numakube.apps.host.http_serving import Listen, parse_address
 from numakube.apps.host.loglevel import LEVELS
-from numakube.apps.host.serving import Listen, parse_address
-from numakube.apps.host.settings import group, setting
+from numakube.apps.host.settings_sources import group, setting
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from numakube.apps.host.common_settings import LogSettings
-    from numakube.apps.host.settings import SettingsTable, Values
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.settings_sources import SettingsTable, Values
 
 
 class Options(Protocol):

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesScheduler
-from numakube.apps.operator.executor import FIELD_MANAGER, Failed
+from numakube.apps.operator.plan_executor import FIELD_MANAGER, Failed
 from numakube.apps.operator.status_conditions import INTERNAL_ERROR, conditions_of, degraded
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.event_recorder import reference_to
@@ -21,11 +21,11 @@ from numakube.kube.patches import merge_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
-    from numakube.apps.operator.actions import Plan
-    from numakube.apps.operator.executor import Executor
     from numakube.apps.operator.metrics import OperatorMetrics
-    from numakube.apps.operator.state import View
+    from numakube.apps.operator.plan_executor import Executor
+    from numakube.apps.operator.planned_actions import Plan
     from numakube.apps.operator.status_conditions import Verdict
+    from numakube.apps.operator.watched_state import View
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document

@@ -25,9 +25,9 @@ from numakube.api.numaresources import (
 )
 from numakube.api.selectors import selector_of
 from numakube.api.wire import Wire
-from numakube.api.yamls import dump_yaml
-from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.apps.operator.planned_actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, degraded, verdict_of

@@ -8,19 +8,19 @@ from uuid import uuid4
 
 import structlog
 
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.leading import lead_with, work_until
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
+from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.apps.operator.controller import Controller
-from numakube.apps.operator.executor import Executor
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.metrics import OperatorMetrics
+from numakube.apps.operator.plan_executor import Executor
 from numakube.apps.operator.scheduler_plan import SchedulerSetup, digests_of
 from numakube.apps.operator.settings import SETTINGS
-from numakube.apps.operator.state import (
+from numakube.apps.operator.watched_state import (
     MACHINE_CONFIG_POOLS,
     ExporterView,
     SchedulerView,
@@ -40,8 +40,8 @@ from numakube.manifests.release_image import IMAGE
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.host.serving import Listen
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.http_serving import Listen
+    from numakube.apps.host.process_environment import Surroundings
     from numakube.apps.operator.settings import OperatorSettings
     from numakube.kube.client import Client
 

@@ -16,8 +16,8 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_profile,
 )
-from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.exporters_plan import PAUSE
+from numakube.apps.operator.planned_actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.scheduler_companions import companion_names, companion_objects
 from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.apps.operator.status_conditions import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.defrag.defrag_plan import Plan
 from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting
-from numakube.insight.defrag.plan import Plan
 from numakube.insight.defrag.stranded_reduction import reduce_stranded
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key

@@ -11,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import GUARANTEED
-from numakube.apps.device_book import DeviceBook
+from numakube.apps.dra_devices_by_node import DeviceBook
 from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
-from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.kube.store import Updated
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import Gauge
 
     from numakube.api.pod import Pod
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -1,7 +1,7 @@
 """From a decision to a bound pod: reserve, ask for permission, bind; undo all of it if that fails.
 
 Reserving happens in the loop, which alone changes the state that it decides on. The rest runs
-beside it, one pod after the other on each node (`numakube.apps.binding.Lanes`).
+beside it, one pod after the other on each node (`numakube.apps.ordered_binds.Lanes`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.binding import Bound, Lanes, Result
-from numakube.apps.scheduler.results import surviving
+from numakube.apps.ordered_binds import Bound, Lanes, Result
+from numakube.apps.scheduler.attempt_results import surviving
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.numa.topology_match import pending_changes
@@ -23,10 +23,10 @@ from numakube.values.safe_text import reason_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.scheduler.attempt_results import Results
     from numakube.apps.scheduler.pod_queue import PodQueue
-    from numakube.apps.scheduler.preemptions import Preemptions
-    from numakube.apps.scheduler.results import Results
+    from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.apps.scheduler.waiting_pods import WaitingPods
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState

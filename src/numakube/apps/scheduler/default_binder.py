@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.binding import Result, bind
+from numakube.apps.ordered_binds import Result, bind
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
 from numakube.scheduling.assembly import DEFAULT_BINDER
@@ -25,7 +25,7 @@ CLIENT: Final = Service[Client]("client")
 
 
 class DefaultBinder(Bind):
-    """Binds by the ``binding`` subresource; the status' detail is a `binding.Bound`."""
+    """Binds by the ``binding`` subresource; the status' detail is a `ordered_binds.Bound`."""
 
     name = DEFAULT_BINDER
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from numakube.apps.scheduler.attempt_results import surviving
 from numakube.apps.scheduler.binding_cycle import Placement
-from numakube.apps.scheduler.preemptions import evict
-from numakube.apps.scheduler.results import surviving
+from numakube.apps.scheduler.preemption_actions import evict
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.status import unresolvable
@@ -28,11 +28,11 @@ from numakube.values.safe_text import reason_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.scheduler.attempt_results import Results
     from numakube.apps.scheduler.binding_cycle import BindingCycle
     from numakube.apps.scheduler.pod_queue import PodQueue
-    from numakube.apps.scheduler.preemptions import Preemptions
-    from numakube.apps.scheduler.results import Results
+    from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Chosen, Cycle

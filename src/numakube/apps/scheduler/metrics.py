@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from numakube.apps.node_states import NodeStates
+from numakube.apps.node_state_metrics import NodeStates
 from numakube.apps.scheduler.claim_metrics import ClaimMetrics
 from numakube.scheduling.queue.entries import Place
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
     from numakube.scheduling.queue.queue import SchedulingQueue
 

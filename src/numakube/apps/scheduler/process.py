@@ -19,18 +19,19 @@ import structlog
 from numakube.api.codec import decode
 from numakube.api.meta import ServerVersion
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX
+from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted, source_of
-from numakube.apps.debugging.tenants import Tenants
-from numakube.apps.host.access import Access
+from numakube.apps.debugging.tenant_endpoint import Tenants
+from numakube.apps.flight_recording import Recording, recorder_of
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.leading import lead_with, work_until
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
-from numakube.apps.mirror import Mirror
-from numakube.apps.recording import Recording, recorder_of
+from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.apps.scheduler.alignment_census import AlignmentCensus
+from numakube.apps.scheduler.attempt_results import Results
 from numakube.apps.scheduler.binding_cycle import BindingCycle
 from numakube.apps.scheduler.claim_metrics import MeteredClaimActions
 from numakube.apps.scheduler.decision_events import Outcomes
@@ -39,15 +40,14 @@ from numakube.apps.scheduler.default_scheduler_guard import (
     GUARDED_LEASE,
     DefaultSchedulerGuard,
 )
-from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.gang_cycle import GangCycle
-from numakube.apps.scheduler.holds import Holds
-from numakube.apps.scheduler.listener import SchedulerListener
+from numakube.apps.scheduler.held_room import Holds
 from numakube.apps.scheduler.metrics import SchedulerMetrics
+from numakube.apps.scheduler.mirror_listener import SchedulerListener
 from numakube.apps.scheduler.pod_queue import PodQueue
-from numakube.apps.scheduler.preemptions import Preemptions
-from numakube.apps.scheduler.rejections import Rejections
-from numakube.apps.scheduler.results import Results
+from numakube.apps.scheduler.preemption_actions import Preemptions
+from numakube.apps.scheduler.rejected_pods import Rejections
+from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of, lease_of, timing_of
 from numakube.apps.scheduler.shard_leases import ShardMembership
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.common_settings import LogSettings
-    from numakube.apps.host.serving import Listen
-    from numakube.apps.host.settings import Values
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.http_serving import Listen
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.settings_sources import Values
     from numakube.apps.scheduler.claim_writer import ApiClaimActions
     from numakube.apps.scheduler.settings import SchedulerSettings
     from numakube.kube.client import Client

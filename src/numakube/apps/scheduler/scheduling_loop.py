@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.apps.scheduler.attempt_results import surviving
 from numakube.apps.scheduler.binding_cycle import Placement
-from numakube.apps.scheduler.results import surviving
 from numakube.scheduling.cycle import Chosen, Failed
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
-    from numakube.apps.mirror import Mirror
-    from numakube.apps.recording import Recording
+    from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.flight_recording import Recording
+    from numakube.apps.scheduler.attempt_results import Results
     from numakube.apps.scheduler.binding_cycle import BindingCycle
     from numakube.apps.scheduler.gang_cycle import GangCycle
-    from numakube.apps.scheduler.holds import Holds
+    from numakube.apps.scheduler.held_room import Holds
     from numakube.apps.scheduler.pod_queue import PodQueue
-    from numakube.apps.scheduler.preemptions import Preemptions
-    from numakube.apps.scheduler.results import Results
+    from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Refused

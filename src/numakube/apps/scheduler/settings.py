@@ -17,15 +17,15 @@ from numakube.api.scheduler_config import (
     LeaderElectionConfig,
     ProfileConfig,
 )
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.flight_recording import RecorderSettings
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LogSettings,
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.settings import SettingsTable, group, setting
-from numakube.apps.recording import RecorderSettings
+from numakube.apps.host.settings_sources import SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.kube.leader_election import LeaseTiming
 from numakube.kube.object_keys import ObjectKey

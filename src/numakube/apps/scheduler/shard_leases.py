@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numakube.api.leases import Lease, LeaseSpec
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.client import Client
     from numakube.kube.leader_election import LeaseTiming

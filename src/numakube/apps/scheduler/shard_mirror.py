@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.fit import HOLD
+from numakube.api.fit_question import HOLD
 from numakube.api.pod_phase import has_ended
-from numakube.apps.mirror import Mirror
+from numakube.apps.cluster_mirror import Mirror
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Added, Removed
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by

@@ -14,7 +14,7 @@ from numakube.api.meta import ObjectReference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.apps.mirror import Mirror
+    from numakube.apps.cluster_mirror import Mirror
     from numakube.kube.clock import Clock
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.object_keys import ObjectKey

@@ -11,7 +11,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.sriov.config import Remark
+from numakube.apps.sriov.config_types import Remark
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.sriov.cdi import replace_file
+from numakube.apps.sriov.cdi_files import replace_file
 from numakube.node.pci.vdpa import VHOST
 from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numakube.apps.sriov.config import Pool
+    from numakube.apps.sriov.config_types import Pool
     from numakube.apps.sriov.device_needs import Description
 
 DEFAULT_FOLDER: Final = "/var/run/k8s.cni.cncf.io/devinfo/dp"

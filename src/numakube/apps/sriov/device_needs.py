@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.sriov.config import EVERY_DEVICE, DeviceType
+from numakube.apps.sriov.config_types import EVERY_DEVICE, DeviceType
 from numakube.node.host_files import DeviceFile
 from numakube.node.pci.device_files import VFIO, driver_devices, uio_device, vfio_group
 from numakube.node.pci.rdma import DEVICE_FOLDER
@@ -18,8 +18,8 @@ from numakube.node.pci.vdpa import VHOST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.sriov.config import Pool, Selector
-    from numakube.apps.sriov.discovery import Candidate, Facts
+    from numakube.apps.sriov.config_types import Pool, Selector
+    from numakube.apps.sriov.pci_discovery import Candidate, Facts
     from numakube.apps.sriov.pool_assignment import Member
     from numakube.node.host_files import Mount
     from numakube.node.pci.vdpa import VdpaDevice

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.apps.sriov.config import PfPattern, Selector
-    from numakube.apps.sriov.discovery import Candidate
+    from numakube.apps.sriov.config_types import PfPattern, Selector
+    from numakube.apps.sriov.pci_discovery import Candidate
     from numakube.node.pci.vdpa import VdpaDevice
 
 

@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.sriov.device_needs import describe
 from numakube.apps.sriov.settings import JSON, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.apps.sriov.config import Pool
-    from numakube.apps.sriov.health import Standing
+    from numakube.apps.sriov.config_types import Pool
+    from numakube.apps.sriov.device_health import Standing
     from numakube.apps.sriov.host_scan import Survey
     from numakube.apps.sriov.pool_assignment import Member
 

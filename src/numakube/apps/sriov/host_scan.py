@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.apps.sriov.config import DeviceType
-from numakube.apps.sriov.discovery import discover
-from numakube.apps.sriov.health import GONE, examined, follow
+from numakube.apps.sriov.config_types import DeviceType
+from numakube.apps.sriov.device_health import GONE, examined, follow
+from numakube.apps.sriov.pci_discovery import discover
 from numakube.apps.sriov.pool_assignment import share_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.sriov.config import Config, Pool
-    from numakube.apps.sriov.discovery import Host, Inventory
-    from numakube.apps.sriov.health import Standing
+    from numakube.apps.sriov.config_types import Config, Pool
+    from numakube.apps.sriov.device_health import Standing
+    from numakube.apps.sriov.pci_discovery import Host, Inventory
     from numakube.apps.sriov.pool_assignment import Shares
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.apps.sriov.config import DeviceType
+from numakube.apps.sriov.config_types import DeviceType
 from numakube.apps.sriov.device_selectors import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.sriov.config import Pool, Selector, StaticDevice
-    from numakube.apps.sriov.discovery import Candidate, Inventory
+    from numakube.apps.sriov.config_types import Pool, Selector, StaticDevice
+    from numakube.apps.sriov.pci_discovery import Candidate, Inventory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from numakube.apps.sriov.metrics import SriovMetrics
-    from numakube.apps.sriov.plugin import PoolPlugin
+    from numakube.apps.sriov.pool_plugin import PoolPlugin
     from numakube.kube.clock import Clock
 
 CHECK_SECONDS: Final = 2.0

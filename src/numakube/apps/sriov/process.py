@@ -17,15 +17,15 @@ import click
 import structlog
 
 from numakube.apps.host.common_settings import listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import Health, Serving
-from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.host_scan import SurveyOptions, look
 from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.sriov.plugin import Places
+from numakube.apps.sriov.pci_discovery import Host
 from numakube.apps.sriov.pod_devices import PodDevices
+from numakube.apps.sriov.pool_plugin import Places
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.read_config import read_config_file
 from numakube.apps.sriov.settings import SETTINGS, GoFlags
@@ -37,8 +37,8 @@ from numakube.node.pci.devlink import Devlink
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.host.settings import Values
-    from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.settings_sources import Values
     from numakube.apps.sriov.host_scan import Survey
     from numakube.apps.sriov.settings import SriovSettings
 

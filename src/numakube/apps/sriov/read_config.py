@@ -11,8 +11,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.sriov.config import Config, DeviceType, Pool, Remark, Selector, parse_pattern
 from numakube.apps.sriov.config_fields import Fields, WrongKind, expect, text_or_null
+from numakube.apps.sriov.config_types import (
+    Config,
+    DeviceType,
+    Pool,
+    Remark,
+    Selector,
+    parse_pattern,
+)
 from numakube.apps.sriov.static_devices import read_devices
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kubelet.preferred_allocation import Preference
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numakube.apps.sriov.config import PfPattern
+    from numakube.apps.sriov.config_types import PfPattern
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _ID: Final = re.compile(r"[0-9a-f]{4}")
@@ -75,7 +82,7 @@ def read_config(text: str, subject: str, *, prefix: str) -> Config:
 def _load(text: str, subject: str) -> object:
     if subject.endswith((".yaml", ".yml")):
         # Upstream's configurations are JSON: most nodes do without YAML.
-        from numakube.api.yamls import load_yaml
+        from numakube.api.yaml_text import load_yaml
 
         try:
             return load_yaml(text, subject)

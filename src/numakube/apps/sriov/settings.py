@@ -14,8 +14,8 @@ import click
 
 from numakube.apps.host.common_settings import LogSettings, ServingSettings, serving_on
 from numakube.apps.host.loglevel import LEVELS, level_of_verbosity
-from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
-from numakube.apps.sriov import cdi, device_info
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
+from numakube.apps.sriov import cdi_files, device_info
 from numakube.apps.sriov.pool_registration import Way
 from numakube.node.device_plugin import plugin_protocol, plugin_registration
 from numakube.programs import PROGRAMS
@@ -141,7 +141,7 @@ class SriovSettings:
     )
     cdi_dir: str = setting(
         "--cdi-dir",
-        default=cdi.DEFAULT_FOLDER,
+        default=cdi_files.DEFAULT_FOLDER,
         metavar="DIR",
         help="Where runtimes look for CDI specifications.",
     )

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.sriov import cdi
-from numakube.apps.sriov.health import Standing
+from numakube.apps.sriov import cdi_files
+from numakube.apps.sriov.device_health import Standing
 from numakube.apps.sriov.host_scan import Survey, SurveyOptions, look
-from numakube.apps.sriov.plugin import PoolPlugin
+from numakube.apps.sriov.pool_plugin import PoolPlugin
 from numakube.apps.sriov.pool_registration import Endpoint
 from numakube.apps.sriov.read_config import read_config_file
 from numakube.errors import ConfigError
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numakube.apps.sriov.config import Config, Pool
+    from numakube.apps.sriov.config_types import Config, Pool
     from numakube.apps.sriov.metrics import SriovMetrics
-    from numakube.apps.sriov.plugin import Places
+    from numakube.apps.sriov.pool_plugin import Places
     from numakube.apps.sriov.pool_registration import KubeletFolders
     from numakube.kube.clock import Clock
     from numakube.node.device_plugin.plugin_messages import PluginOptions
@@ -232,7 +232,7 @@ class Agent:
         folder = self._options.places.cdi
         if folder is not None and (before is None or before.config != survey.config):
             try:
-                await asyncio.to_thread(cdi.remove_others, folder, survey.config.pools)
+                await asyncio.to_thread(cdi_files.remove_others, folder, survey.config.pools)
             except OSError as error:
                 _log.warning("specifications_left", why=str(error))
 

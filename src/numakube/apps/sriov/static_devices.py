@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.sriov.config import StaticDevice
 from numakube.apps.sriov.config_fields import Fields, WrongKind, expect
+from numakube.apps.sriov.config_types import StaticDevice
 from numakube.node.host_files import DeviceFile, Mount
 
 if TYPE_CHECKING:

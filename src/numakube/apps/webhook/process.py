@@ -17,16 +17,16 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.http_serving import READ_SECONDS, Health, Serving, body_of
+from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.serving import READ_SECONDS, Health, Serving, body_of
-from numakube.apps.webhook.conversion import convert_all, read_conversion, write_conversion
-from numakube.apps.webhook.review import judge, read_review, write_review
+from numakube.apps.webhook.admission_review import judge, read_review, write_review
+from numakube.apps.webhook.conversion_review import convert_all, read_conversion, write_conversion
 from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
-from numakube.koordinator.validation import TEMPLATES
+from numakube.koordinator.annotation_checks import TEMPLATES
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
@@ -37,8 +37,8 @@ from numakube.kube.patches import json_patch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numakube.apps.host.surroundings import Surroundings
-    from numakube.apps.webhook.review import AdmissionRequest, AdmissionResponse
+    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.webhook.admission_review import AdmissionRequest, AdmissionResponse
     from numakube.apps.webhook.settings import WebhookSettings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.pod import Pod
     from numakube.cli.admit.admissions import Verdict
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.node import KubeletNode
 
 
 @click.command("admit")
@@ -123,7 +123,7 @@ def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdic
     """Ask about the built-in pods; the three files are in the folder ``example``."""
     from numakube.api.kubelet_config import read_kubelet_config
     from numakube.cli.admit.pod_inputs import read_pods
-    from numakube.kubelet.machines.synthetic import from_shape
+    from numakube.kubelet.machines.shape_text import from_shape
 
     folder = files("numakube.cli.admit") / "example"
     machine, config, pods = (
@@ -142,7 +142,7 @@ def _ask(
     kubernetes: str | None,
 ) -> tuple[KubeletNode, list[Verdict]]:
     from numakube.cli.admit.admissions import decide
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.settings_from_config import allocatable_of, settings_of
     from numakube.kubelet.versions import DEFAULT
 
@@ -160,7 +160,7 @@ def _ask(
 
 def _tell_story(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain: bool) -> None:
     """Print the example with what it is about before and after it."""
-    from numakube.kubelet.machines.synthetic import to_shape
+    from numakube.kubelet.machines.shape_text import to_shape
 
     settings = node.settings
     click.echo(f"A machine:  {to_shape(node.machine)}")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numakube.cli.admit.pod_inputs import name_of
+from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.resource_fit import check_fit
 from numakube.values.numamask import nodes_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 
 

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numakube.insight.drawing.from_report import picture_of_model
-from numakube.kubelet.outcome import ContainerPlacement, Rejected
+from numakube.insight.drawing.picture_from_report import picture_of_model
+from numakube.kubelet.admission_outcome import ContainerPlacement, Rejected
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import brief_text, short_name
 from numakube.values.numamask import nodes_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numakube.cli.admit.admissions import Verdict
     from numakube.insight.drawing.picture import Device, Memory, NodePicture, Zone
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
 
 
 def verdict_table(

@@ -13,9 +13,9 @@ import msgspec
 from numakube.api.codec import convert, to_tree
 from numakube.api.pod import Pod
 from numakube.api.resource_requirements import validate_requirements
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.koordinator.validation import TEMPLATES
+from numakube.koordinator.annotation_checks import TEMPLATES
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from numakube.cli.shared.output_option import (
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.defrag.plan import Plan
+    from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
 
 _WHICH: Final = (
@@ -183,7 +183,7 @@ def _wanted(shape: str | None, filename: str | None, namespace: str) -> Pod:
 
 def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
     from numakube.cli.defrag.plan_output import plan_document, plan_lines, plan_pictures
-    from numakube.insight.defrag.plan import costs_of
+    from numakube.insight.defrag.defrag_plan import costs_of
 
     costs = costs_of(plan, facts)
     if output in (Output.JSON, Output.YAML):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.apps.gathering import SCHEDULING, gather
-from numakube.apps.rebalancer.following import Follower
-from numakube.apps.rebalancer.moving import Mover
+from numakube.apps.rebalancer.plan_following import Follower
+from numakube.apps.rebalancer.pod_moving import Mover
 from numakube.cli.shared.connection_options import connected
 from numakube.insight.collected import SCHEDULER_CONFIG
 from numakube.insight.facts import facts_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.defrag.plan import Plan
+    from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
 

@@ -10,7 +10,7 @@ from numakube.values.display import age_text, amount_text, counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.defrag.plan import Plan, PlanCosts, Step
+    from numakube.insight.defrag.defrag_plan import Plan, PlanCosts, Step
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.facts import ClusterFacts
     from numakube.values.resources import Amounts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.insight.defrag.plan import Plan
+    from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
 
     Planner = Callable[[ClusterFacts, int], Plan]

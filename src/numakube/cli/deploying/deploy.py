@@ -22,7 +22,7 @@ from numakube.manifests.components import in_order, objects_of
 
 if TYPE_CHECKING:
     from numakube.apps.deployer.adoption import Takeover
-    from numakube.apps.deployer.engine import Engine
+    from numakube.apps.deployer.apply_and_remove import Engine
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document
     from numakube.manifests.components import Choices
@@ -99,7 +99,7 @@ class Deployment:
         if self.dry_run == "client":
             print_all(documents)
             return 0
-        from numakube.apps.deployer.engine import Engine
+        from numakube.apps.deployer.apply_and_remove import Engine
 
         engine = Engine(
             client=client,
@@ -121,7 +121,7 @@ class Deployment:
     async def _decide(self, client: Client) -> Takeover:
         """Look at what is there, and decide whether and what to take over."""
         from numakube.apps.deployer.adoption import plan_takeover, rival_text, rivals
-        from numakube.apps.deployer.detection import installations
+        from numakube.apps.deployer.cluster_detection import installations
 
         own = {
             (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
@@ -169,6 +169,6 @@ class Deployment:
 
 def print_all(documents: list[Document]) -> None:
     """Print *documents* for ``kubectl apply -f -``."""
-    from numakube.api.yamls import dump_yaml
+    from numakube.api.yaml_text import dump_yaml
 
     click.echo("---\n".join(dump_yaml(one) for one in documents), nl=False)

@@ -11,7 +11,7 @@ from numakube.cli.shared.output_option import Output, output_option, print_docum
 from numakube.cli.shared.terminal import say
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.detection import Found
+    from numakube.apps.deployer.cluster_detection import Found
     from numakube.kube.client import Client
 
 
@@ -26,7 +26,7 @@ def command(*, output: Output, kubeconfig: str | None, context: str | None) -> i
     """
 
     async def work(client: Client) -> int:
-        from numakube.apps.deployer.detection import (
+        from numakube.apps.deployer.cluster_detection import (
             control_plane_nodes,
             installations,
             platform_of,

@@ -50,7 +50,7 @@ def command(
 
     async def work(client: Client) -> int:
         from numakube.apps.deployer.adoption import wake_all
-        from numakube.apps.deployer.engine import Engine
+        from numakube.apps.deployer.apply_and_remove import Engine
 
         test = dry_run == "server"
         suffix = " (server dry run)" if test else ""

@@ -19,7 +19,7 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_configuration,
 )
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
+from numakube.cli.lazy_commands import LAB, Contributed, Lazy, LazyGroup
 
 _ROWS: Final = "numakube.cli.replay.row_formats"
 

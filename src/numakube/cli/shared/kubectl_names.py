@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from numakube.cli.lazy import LazyGroup
+from numakube.cli.lazy_commands import LazyGroup
 from numakube.cli.shared.connection_options import config_for, connected, current_cluster
 from numakube.errors import NumakubeError
 

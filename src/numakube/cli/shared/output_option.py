@@ -56,7 +56,7 @@ def print_document(document: object, output: Output) -> None:
 def document_text(document: object, output: Output) -> str:
     """Return plain data as JSON or YAML, without the end of the last line."""
     if output is Output.YAML:
-        from numakube.api.yamls import dump_yaml
+        from numakube.api.yaml_text import dump_yaml
 
         text = dump_yaml(document)
         if not text.replace("\n", "").isprintable():

@@ -9,10 +9,10 @@ import msgspec
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.cli.shared.machine_argument import read_text
 from numakube.errors import MalformedObject
-from numakube.koordinator.validation import TEMPLATES
+from numakube.koordinator.annotation_checks import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from numakube.cli.shared.output_option import print_document
-from numakube.insight.drawing.theme import POD_COLOURS
+from numakube.insight.drawing.drawing_colours import POD_COLOURS
 from numakube.values.display import age_text
 from numakube.values.safe_text import printable
 

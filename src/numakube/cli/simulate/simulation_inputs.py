@@ -150,7 +150,7 @@ def _collected(given: Given) -> Collected:
         from numakube.apps.bundle import unpack
 
         return unpack(content, name=given.source)
-    from numakube.api.yamls import load_manifests
+    from numakube.api.yaml_text import load_manifests
 
     return collected_of(load_manifests(content, given.source), given.source)
 
@@ -172,7 +172,7 @@ class _Documents:
 
     @classmethod
     def read(cls, file: str) -> _Documents:
-        from numakube.api.yamls import load_manifests
+        from numakube.api.yaml_text import load_manifests
 
         subject = "standard input" if file == "-" else file
         return cls(subject, load_manifests(read_bytes(file), subject))
@@ -266,7 +266,7 @@ def _counted(cluster: SimulatedCluster) -> tuple[str, ...]:
 
 
 def _configured(file: str) -> Arm:
-    from numakube.api.yamls import load_manifests
+    from numakube.api.yaml_text import load_manifests
     from numakube.insight.scheduler_engine import tried
 
     documents = load_manifests(read_bytes(file), file)

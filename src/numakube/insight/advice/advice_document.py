@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.insight.explain.explanation import Document
+from numakube.insight.explain.explanation_document import Document
 from numakube.values.display import counted
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from numakube.errors import ConfigError, InvalidValue
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.facts import model_of
 from numakube.insight.how_many_fit import copies
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.resource_fit import check_fit
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.model_from_report import remove_pod
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import remove_pod
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.resources import amounts_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.values.resources import Amounts
 
 _MOST_SLOTS: Final = 256

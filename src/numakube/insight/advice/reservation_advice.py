@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.advice.advice_document import ReservationAdvice
-from numakube.insight.drawing.from_report import zone_cpus
+from numakube.insight.drawing.picture_from_report import zone_cpus
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import bytes_text, counted, zones_text
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.advice.idle_nodes import IdleKind
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
 
     Trial = tuple[KubeletSettings, str, int]
     """Other settings, what they reserve in words, and how much less that is, in base units."""

@@ -21,7 +21,7 @@ from numakube.insight.pod_timeline import use_text
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.scheduling.recorder.flight_documents import use_document
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.insight.explain.explanation import Document
+from numakube.insight.explain.explanation_document import Document
 from numakube.values.display import age_text, counted
 from numakube.values.times import parse_time
 

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.dra_devices import zones_needed
-from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.insight.explain.running_pod import fewest_zones
 from numakube.insight.scheduler_holdings import allotted_holding
-from numakube.kubelet.demand import DemandRules, demand_of
+from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
     ANNOTATION,
     PREFERRED,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.dra_devices import DraDevice
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
     from numakube.topology.exact_report import ExactReport, Holding
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 _RULES: Final = DemandRules()
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.audit.alignment_audit import audit
+from numakube.insight.defrag.defrag_plan import Move, Plan, Step
 from numakube.insight.defrag.movable_pods import MovablePods, may_move
-from numakube.insight.defrag.plan import Move, Plan, Step
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster, again
 from numakube.scheduling.snapshot.pods import PodInfo
 

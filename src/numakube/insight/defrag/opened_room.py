@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod_phase import has_ended
-from numakube.insight.defrag.plan import Plan
+from numakube.insight.defrag.defrag_plan import Plan
 from numakube.insight.defrag.room_search import RoomSearch
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster
 from numakube.insight.explain.explained_pod import Subject
-from numakube.insight.explain.explanation import Change, Explanation
+from numakube.insight.explain.explanation_document import Change, Explanation
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import domains_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo

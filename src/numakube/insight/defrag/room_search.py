@@ -23,8 +23,8 @@ from __future__ import annotations
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.defrag.defrag_plan import Move, Step
 from numakube.insight.defrag.movable_pods import MovablePods
-from numakube.insight.defrag.plan import Move, Step
 from numakube.insight.defrag.what_if_cluster import again
 from numakube.insight.explain.what_if import Bench
 from numakube.scheduling.numa.caches.model_belief import ExactBelief

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.defrag.defrag_plan import Move, Plan, Step
 from numakube.insight.defrag.movable_pods import MovablePods
-from numakube.insight.defrag.plan import Move, Plan, Step
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster, again
 from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.values.resources import CPU, MILLI_PER_CPU, add_amounts, is_memory

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import with_defaults
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.doctor.configured_kubelets import managers_of
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.resources import amounts_of, is_extended
 
 if TYPE_CHECKING:

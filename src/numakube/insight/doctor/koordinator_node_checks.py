@@ -14,9 +14,9 @@ from numakube.insight.doctor.findings import (
     about_node,
     about_report,
 )
-from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.node.read_node import facts_of
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from numakube.insight.doctor.object_ages import age_seconds
 from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
-from numakube.topology.view import NodeTopology, Producer, Unusable
+from numakube.topology.topology_view import NodeTopology, Producer, Unusable
 from numakube.values.display import age_words, amount_text
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of
 

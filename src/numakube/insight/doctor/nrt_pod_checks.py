@@ -16,7 +16,7 @@ from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_b
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import age_words
 
 if TYPE_CHECKING:

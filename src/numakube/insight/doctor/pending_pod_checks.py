@@ -18,7 +18,7 @@ from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import amount_text
 from numakube.values.resources import (
     Amounts,

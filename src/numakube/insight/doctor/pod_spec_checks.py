@@ -14,11 +14,11 @@ from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
 from numakube.insight.scheduler_engine import configuration_in
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION, DECLINED
 from numakube.scheduling.plugins.dynamic_resources.claims_plugin import FIRST_VERSION
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

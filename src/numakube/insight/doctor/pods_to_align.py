@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Subject
-from numakube.kubelet.demand import DemandRules, demand_of
+from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
 
 _USUAL: Final = frozenset(
     {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.drawing.drawing_colours import pod_paint
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.scene import Box, Label, shortened, text_width
-from numakube.insight.drawing.theme import pod_paint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

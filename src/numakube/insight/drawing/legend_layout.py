@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import map_words
+from numakube.insight.drawing.drawing_colours import pod_paint
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.scene import Box, Group, Label, shortened_name, text_width, wrapped
-from numakube.insight.drawing.theme import pod_paint
 from numakube.values.display import counted
 
 if TYPE_CHECKING:

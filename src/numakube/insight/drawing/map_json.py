@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.drawing import map_words
-from numakube.insight.drawing.connections import connections_of
+from numakube.insight.drawing.connection_matrix import connections_of
 
 if TYPE_CHECKING:
-    from numakube.insight.drawing.connections import Function
+    from numakube.insight.drawing.connection_matrix import Function
     from numakube.insight.drawing.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
     from numakube.topology.hierarchy import Part
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing.connections import connections_of
+from numakube.insight.drawing.connection_matrix import connections_of
 from numakube.insight.drawing.picture import Change
 from numakube.topology.hierarchy import Level, in_order
 from numakube.values.cpuset import CpuSet
@@ -21,7 +21,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numakube.insight.drawing.connections import Function
+    from numakube.insight.drawing.connection_matrix import Function
     from numakube.insight.drawing.picture import (
         Amount,
         Cpu,

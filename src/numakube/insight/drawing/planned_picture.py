@@ -16,16 +16,16 @@ import msgspec
 
 from numakube.insight.drawing.before_and_after import compared
 from numakube.insight.drawing.claimed_devices import with_claimed
-from numakube.insight.drawing.from_facts import node_picture, pod_names, reported_pods
-from numakube.insight.drawing.from_report import picture_of_report
+from numakube.insight.drawing.picture_from_facts import node_picture, pod_names, reported_pods
+from numakube.insight.drawing.picture_from_report import picture_of_report
 from numakube.insight.facts import model_of
 from numakube.insight.scheduler_holdings import with_allotments
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.resource_fit import check_fit
 from numakube.topology.exact_report import uid_hash
+from numakube.topology.model_from_report import remove_pod, report_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import remove_pod, report_of
 from numakube.values.resources import amounts_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
 
 
 @dataclass(frozen=True, slots=True)

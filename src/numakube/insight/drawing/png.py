@@ -14,9 +14,9 @@ from itertools import pairwise
 from math import ceil, floor, hypot
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.insight.drawing.layout import scene_of
+from numakube.insight.drawing.drawing_colours import DARK, LIGHT, blend, rgb
+from numakube.insight.drawing.node_layout import scene_of
 from numakube.insight.drawing.scene import MONO_ADVANCE, Box, Group, Item, Label
-from numakube.insight.drawing.theme import DARK, LIGHT, blend, rgb
 from numakube.insight.drawing.typeface import SPACING, UNITS_AN_EM, glyph_of
 
 if TYPE_CHECKING:

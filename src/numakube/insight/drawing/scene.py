@@ -1,8 +1,8 @@
 """What every picture format can draw: boxes and texts at places, in groups with a meaning.
 
-Colours are names of `numakube.insight.drawing.theme`. A group says what it is (``classes``,
-``data``) and what a pointer over it should tell (``title``); formats without such things draw it
-all the same.
+Colours are names of `numakube.insight.drawing.drawing_colours`. A group says what it is
+(``classes``, ``data``) and what a pointer over it should tell (``title``); formats without such
+things draw it all the same.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing.layout import scene_of
+from numakube.insight.drawing.drawing_colours import DARK, LIGHT
+from numakube.insight.drawing.node_layout import scene_of
 from numakube.insight.drawing.scene import Box, Group, Item, Label
-from numakube.insight.drawing.theme import DARK, LIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -16,8 +16,8 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.insight.drawing import map_words
-from numakube.insight.drawing.connections import connections_of
-from numakube.insight.drawing.folding import folded
+from numakube.insight.drawing.connection_matrix import connections_of
+from numakube.insight.drawing.folded_zones import folded
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.terminal_matrix import MatrixPen
 from numakube.insight.drawing.terminal_zone import ASCII, BLOCKED, UNICODE, Span, TextPen, width_of

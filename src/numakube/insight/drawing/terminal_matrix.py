@@ -11,14 +11,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing.connections import SELF
+from numakube.insight.drawing.connection_matrix import SELF
 from numakube.insight.drawing.terminal_zone import Span
 from numakube.values.display import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.insight.drawing.connections import Connections, Function
+    from numakube.insight.drawing.connection_matrix import Connections, Function
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.terminal_zone import Glyphs
 

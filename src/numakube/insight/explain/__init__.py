@@ -10,7 +10,7 @@ help is not suggested.
 """
 
 from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
-from numakube.insight.explain.explanation import Explanation
+from numakube.insight.explain.explanation_document import Explanation
 from numakube.insight.explain.explanation_text import lines_of, render
 from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.explain.workload_explanation import (

@@ -21,7 +21,12 @@ from numakube.dra.extended_resources import (
     requests_and_mappings,
     with_requests,
 )
-from numakube.insight.explain.explanation import ClaimAsk, ClaimHolder, DeviceRequestAsk, DeviceStep
+from numakube.insight.explain.explanation_document import (
+    ClaimAsk,
+    ClaimHolder,
+    DeviceRequestAsk,
+    DeviceStep,
+)
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 

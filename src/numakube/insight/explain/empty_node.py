@@ -9,12 +9,12 @@ import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import without_attribute
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
-from numakube.topology.rebuild import node_of, remove_pod, report_of
+from numakube.topology.model_from_report import node_of, remove_pod, report_of
 from numakube.topology.report_codec import encode_report
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 
 if TYPE_CHECKING:
     from numakube.api.nodes import Node

@@ -19,7 +19,7 @@ from numakube.api.pod_phase import has_ended, is_rejected
 from numakube.api.pod_resources import compute_qos_class
 from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import named_claims
-from numakube.insight.explain.explanation import PodSummary
+from numakube.insight.explain.explanation_document import PodSummary
 from numakube.insight.planned_pods import planned_pod
 
 if TYPE_CHECKING:

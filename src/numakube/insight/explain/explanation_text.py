@@ -22,7 +22,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numakube.insight.explain.explanation import (
+    from numakube.insight.explain.explanation_document import (
         Candidate,
         Change,
         ClaimAsk,

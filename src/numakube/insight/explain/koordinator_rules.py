@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.container_amounts import text_of
-from numakube.insight.explain.explanation import Holder
-from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.vocabulary import Arbiter
+from numakube.insight.explain.explanation_document import Holder
+from numakube.koordinator.annotation_values import Arbiter
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import CPU, MILLI_PER_CPU
@@ -17,7 +17,7 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.ledger.node_ledger import Ledger
     from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.framework.runtime import Runtime

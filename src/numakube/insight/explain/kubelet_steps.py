@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace, amount
 from numakube.kubelet.device_pairs import foresee
-from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kubelet.admission_trace import AlignmentTrace, ResourceTrace
     from numakube.kubelet.device_pairs import Prospect
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.numamask import NumaMask
 
 _FEW: Final = 4

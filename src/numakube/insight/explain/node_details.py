@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.insight.explain.container_amounts import all_containers, asked_by, text_of
-from numakube.insight.explain.explanation import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
-from numakube.insight.explain.holders import holders_on
+from numakube.insight.explain.explanation_document import (
+    Candidate,
+    ContainerAsk,
+    ResourceAsk,
+    ZoneAmount,
+)
 from numakube.insight.explain.koordinator_rules import scheduler_placement
 from numakube.insight.explain.kubelet_steps import steps_of
 from numakube.insight.explain.node_verdicts import counted_rejection, rejection_in
-from numakube.koordinator.vocabulary import Arbiter
-from numakube.kubelet.demand import DemandRules, demand_of
+from numakube.insight.explain.zone_holders import holders_on
+from numakube.koordinator.annotation_values import Arbiter
+from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyScope
@@ -25,12 +30,12 @@ if TYPE_CHECKING:
     from numakube.insight.explain.koordinator_rules import SchedulerPlacement
     from numakube.insight.explain.what_if import Bench
     from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 
 def candidate(

@@ -16,13 +16,13 @@ from numakube.insight.explain.changes.lifted_rules import next_obstacle, ungated
 from numakube.insight.explain.changes.suggested_changes import suggested
 from numakube.insight.explain.claim_details import PLUGIN, claims_of, free_places
 from numakube.insight.explain.explained_pod import exchanged, with_planned_claims
-from numakube.insight.explain.explanation import Explanation, NodeVerdict, ReasonGroup
+from numakube.insight.explain.explanation_document import Explanation, NodeVerdict, ReasonGroup
+from numakube.insight.explain.explanation_summary import gang_note, notes_of, summary_of
 from numakube.insight.explain.koordinator_rules import asks_scheduler
 from numakube.insight.explain.node_details import candidate
 from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.refusal_meanings import meaning_of
 from numakube.insight.explain.running_pod import placement_of, with_better
-from numakube.insight.explain.summary import gang_note, notes_of, summary_of
 from numakube.insight.explain.what_if import Bench
 from numakube.scheduling.matching.taints import taint_text, untolerated
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.explain.explained_pod import Subject
-    from numakube.insight.explain.explanation import Candidate, Change, ClaimAsk, Placement
+    from numakube.insight.explain.explanation_document import Candidate, Change, ClaimAsk, Placement
     from numakube.insight.explain.node_verdicts import Judgement, Refusals
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
-from numakube.kubelet.outcome import NO_ANSWER
+from numakube.kubelet.admission_outcome import NO_ANSWER
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.resources import is_hugepages
 

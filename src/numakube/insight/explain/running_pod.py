@@ -9,16 +9,16 @@ import msgspec
 from numakube.api.pod_resources import pending_resize
 from numakube.insight.dra_devices import zones_needed
 from numakube.insight.explain.container_amounts import texts_of
-from numakube.insight.explain.explanation import PlacedContainer, Placement
-from numakube.insight.explain.holders import holders_on
+from numakube.insight.explain.explanation_document import PlacedContainer, Placement
+from numakube.insight.explain.zone_holders import holders_on
 from numakube.insight.held_closeness import closeness_words
-from numakube.koordinator.ledger.annotations import allotment_of
-from numakube.kubelet.outcome import Admitted
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
+from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import node_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of

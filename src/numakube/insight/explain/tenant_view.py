@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.insight.explain.explanation import API_VERSION
+from numakube.insight.explain.explanation_document import API_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.explain.explanation import Change, Explanation
+    from numakube.insight.explain.explanation_document import Change, Explanation
 
 KIND: Final = "TenantPodExplanation"
 _GENERAL: Final = {"TaintToleration": "node(s) had untolerated taint(s)"}

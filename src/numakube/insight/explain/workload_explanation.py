@@ -20,11 +20,12 @@ import msgspec
 from numakube.insight.explain.container_amounts import step_of, text_of, with_amounts
 from numakube.insight.explain.empty_node import with_nodes_like
 from numakube.insight.explain.explained_pod import Subject, manifest_subject
-from numakube.insight.explain.explanation import (
+from numakube.insight.explain.explanation_document import (
     Change,
     WorkloadExplanation,
     WorkloadSummary,
 )
+from numakube.insight.explain.explanation_summary import gang_note
 from numakube.insight.explain.explanation_text import (
     EMPTY,
     Line,
@@ -34,7 +35,6 @@ from numakube.insight.explain.explanation_text import (
     lines_of,
 )
 from numakube.insight.explain.pod_explanation import Options, explain
-from numakube.insight.explain.summary import gang_note
 from numakube.insight.how_many_fit import (
     MOST,
     EngineBooks,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.insight.explain.explanation import Explanation
+    from numakube.insight.explain.explanation_document import Explanation
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.how_many_fit import Placed
     from numakube.scheduling.assembly import Engine

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
-from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.insight.held_closeness import closeness_of
 from numakube.insight.scheduler_holdings import allotted_holding
 from numakube.scheduling.numa.caches.zone_use import exclusive_requests
@@ -27,7 +27,7 @@ from numakube.topology.numa_placement import (
     decode_placement,
     read_placement,
 )
-from numakube.topology.view import FingerprintMethod, NodeTopology
+from numakube.topology.topology_view import FingerprintMethod, NodeTopology
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 

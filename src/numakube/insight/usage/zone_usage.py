@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
 NO_LABEL: Final = "<none>"

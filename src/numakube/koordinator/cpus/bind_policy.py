@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.cpus.pool import first_of_cores
+from numakube.koordinator.annotation_values import BindPolicy
+from numakube.koordinator.cpus.free_cpus import first_of_cores
 from numakube.koordinator.cpus.whole_cores import cpus_of_free_cores
-from numakube.koordinator.vocabulary import BindPolicy
 
 if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.cpus.pool import first_of_cores, round_robin, spread
+from numakube.koordinator.cpus.free_cpus import first_of_cores, round_robin, spread
 from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask, iter_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.koordinator.cpus.pool import CpuPool
+    from numakube.koordinator.cpus.free_cpus import CpuPool
     from numakube.koordinator.node.node_facts import Core
 
 

@@ -14,7 +14,7 @@ from numakube.values.cpuset import NO_CPUS, CpuMask, iter_bits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.koordinator.cpus.pool import CpuPool
+    from numakube.koordinator.cpus.free_cpus import CpuPool
     from numakube.koordinator.node.node_facts import CpuLayout
 
 

@@ -5,8 +5,8 @@ that has none yet, else below its PCIe root, else on its NUMA node, else anywher
 leading devices is judged by how many of the scarcer devices then miss a partner on the NUMA node,
 below the root, and behind the switch. The first one that misses nothing is taken, and of those that
 miss something the best. All choices are looked at, those that keep branches of the tree whole
-(`groups`) first. Where there are more than `_MOST`, only those are, and the one that takes the
-closest pairs one after the other: places are nested, so that none misses less with two types.
+(`device_groups`) first. Where there are more than `_MOST`, only those are, and the one that takes
+the closest pairs one after the other: places are nested, so that none misses less with two types.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import chain, combinations
 from math import comb
 from typing import TYPE_CHECKING, Final
 
-from numakube.koordinator.devices.groups import in_scope, pcie_of
+from numakube.koordinator.devices.device_groups import in_scope, pcie_of
 from numakube.kubelet.device_connections import DeviceTree, PciPath
 from numakube.kubelet.device_pairs import pairing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.koordinator.devices.groups import Left
+    from numakube.koordinator.devices.device_groups import Left
     from numakube.koordinator.devices.wanted_devices import Want
     from numakube.koordinator.node.node_facts import DevicePlace
     from numakube.kubelet.device_connections import Closeness

@@ -18,7 +18,7 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.selectors import EVERYTHING, Selector, selector_of
 from numakube.koordinator.device_resources import WHOLE_DEVICE
-from numakube.koordinator.refusals import Refusal, Why
+from numakube.koordinator.placement_refusals import Refusal, Why
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.vocabulary import CpuExclusive
+from numakube.koordinator.annotation_values import CpuExclusive
 from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.resources import Amounts, add_amounts, largest_amounts
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

@@ -24,6 +24,7 @@ from numakube.koordinator.annotation_json import (
     read_policy_name,
     read_word,
 )
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.device_resources import by_present_names
 from numakube.koordinator.node.node_facts import DevicePlace, GpuPartition, NodeFacts
 from numakube.koordinator.node.read_cpus import (
@@ -33,7 +34,6 @@ from numakube.koordinator.node.read_cpus import (
     kept_in_report,
 )
 from numakube.koordinator.node.read_zones import zones_of
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kubelet.device_connections import address_of
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import value
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.kubelet.device_connections import PciPath
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts
 

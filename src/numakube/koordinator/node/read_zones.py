@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.errors import InvalidValue
-from numakube.topology.view import Producer
+from numakube.topology.topology_view import Producer
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amount_of, hugepage_name
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.kubelet.machine import Machine, NumaNode
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 

@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator.devices import GPU
-from numakube.koordinator.devices.choose import allot_devices
-from numakube.koordinator.refusals import Refusal
-from numakube.koordinator.search.hints import Hint
+from numakube.koordinator.devices.device_choice import allot_devices
+from numakube.koordinator.placement_refusals import Refusal
+from numakube.koordinator.search.numa_hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.koordinator.ledger.holdings import HeldDevice
-    from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.ledger.node_ledger import Ledger
     from numakube.koordinator.search.holder_demand import HolderDemand
     from numakube.values.numamask import NumaMask
 

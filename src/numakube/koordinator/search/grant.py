@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numakube.koordinator.annotation_values import BindPolicy
 from numakube.koordinator.cpus.bind_policy import meets, usable
-from numakube.koordinator.cpus.pick import even_parts, pick
+from numakube.koordinator.cpus.cpu_pick import even_parts, pick
 from numakube.koordinator.ledger.holdings import Share
-from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.search.search import too_little
-from numakube.koordinator.vocabulary import BindPolicy
+from numakube.koordinator.placement_refusals import Refusal, Why
+from numakube.koordinator.search.numa_search import too_little
 from numakube.values.cpuset import NO_CPUS, CpuMask, union
 from numakube.values.numamask import masks_of_size, nodes_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.koordinator.search.device_offer import DeviceOffer
-    from numakube.koordinator.search.supply import Supply
+    from numakube.koordinator.search.numa_supply import Supply
     from numakube.values.numamask import NumaMask
     from numakube.values.resources import Amounts
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
-    from numakube.koordinator.node.capacity import NodeCapacity
+    from numakube.koordinator.node.node_capacity import NodeCapacity
     from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import ContainerWish, DeviceWish, PodWish
     from numakube.values.resources import Amounts

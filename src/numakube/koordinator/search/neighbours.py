@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.koordinator.ledger.ledger import NumaStatus
-from numakube.koordinator.vocabulary import Exclusive
+from numakube.koordinator.annotation_values import Exclusive
+from numakube.koordinator.ledger.node_ledger import NumaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

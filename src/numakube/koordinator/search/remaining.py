@@ -13,9 +13,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from numakube.koordinator.ledger.held_sums import add_zones, bound_of, unbound_of
 from numakube.koordinator.ledger.holdings import Share, added_devices, largest_devices
-from numakube.koordinator.ledger.usage import add_zones, bound_of, unbound_of
-from numakube.koordinator.node.capacity import amplified
+from numakube.koordinator.node.node_capacity import amplified
 from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, largest_amounts
@@ -23,9 +23,9 @@ from numakube.values.resources import CPU, MILLI_PER_CPU, largest_amounts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.koordinator.annotation_values import CpuExclusive
     from numakube.koordinator.ledger.holdings import HeldDevice
-    from numakube.koordinator.ledger.ledger import Ledger
-    from numakube.koordinator.vocabulary import CpuExclusive
+    from numakube.koordinator.ledger.node_ledger import Ledger
     from numakube.values.resources import Amounts
 
 

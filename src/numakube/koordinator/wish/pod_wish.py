@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numakube.api.koordinator.devices import DeviceHint
     from numakube.api.strictness import RequiredCloseness
-    from numakube.kubelet.demand import Role
+    from numakube.kubelet.pod_demand import Role
     from numakube.values.resources import Amounts
 
 
@@ -84,7 +84,7 @@ class PodWish:
             pod are left out.
         cpus: of the pod as a whole.
         containers: init containers first, in order of start.
-        devices: what it wants of devices; see `numakube.koordinator.devices.choose`.
+        devices: what it wants of devices; see `numakube.koordinator.devices.device_choice`.
         container_keys: annotations that only make sense with scope container; a pod that has them
             is refused where the scope is ``pod``.
         problems: what is wrong with its annotations, each naming the key and the field; a pod with

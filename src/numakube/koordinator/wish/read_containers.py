@@ -15,10 +15,10 @@ from numakube.koordinator.annotation_json import (
     read_policy_name,
     read_word,
 )
-from numakube.koordinator.vocabulary import BindPolicy, Exclusive
+from numakube.koordinator.annotation_values import BindPolicy, Exclusive
 from numakube.koordinator.wish.pod_wish import ContainerWish
 from numakube.koordinator.wish.read_cpu_binding import CpuRule, is_bindable, read_cpu_rule
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.quantity import parse_quantity
 from numakube.values.resources import CPU, MEMORY, amounts_of
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.annotation_json import annotation, read_word
-from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive
+from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive
 from numakube.koordinator.wish.pod_wish import CpuWish
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyScope
 

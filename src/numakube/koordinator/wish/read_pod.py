@@ -21,8 +21,8 @@ from numakube.api.koordinator.pod_annotations import NumaTopologySpec, ResourceS
 from numakube.api.pod_resources import effective_requests
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import annotation, label, read_json, read_word
+from numakube.koordinator.annotation_values import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.device_resources import device_type_of
-from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import ContainerWish, PodWish
 from numakube.koordinator.wish.qos import may_bind, qos_of
 from numakube.koordinator.wish.read_containers import (

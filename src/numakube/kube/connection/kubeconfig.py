@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from numakube.api.yamls import load_yaml
+from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError, MalformedObject
 
 EXEC_CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"

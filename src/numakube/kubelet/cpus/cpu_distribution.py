@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.admission_outcome import NoAnswer
 from numakube.kubelet.cpus.cpu_selection import (
     Accumulator,
     CpuShortage,
@@ -23,7 +24,6 @@ from numakube.kubelet.cpus.cpu_selection import (
     not_enough,
     take_packed,
 )
-from numakube.kubelet.outcome import NoAnswer
 from numakube.values.cpuset import NO_CPUS, CpuMask, union
 
 if TYPE_CHECKING:

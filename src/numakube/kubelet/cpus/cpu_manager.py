@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from numakube.errors import KubeletStartError
+from numakube.kubelet.admission_outcome import Failure, NoAnswer, unexpected
 from numakube.kubelet.cpus import pod_level_cpus
 from numakube.kubelet.cpus.cpu_distribution import DistributedOrder, take_distributed
 from numakube.kubelet.cpus.cpu_hints import cpu_hints
 from numakube.kubelet.cpus.cpu_options import CpuOptions, read_cpu_options
 from numakube.kubelet.cpus.cpu_selection import CpuShortage, PackedOrder, take_packed
-from numakube.kubelet.demand import Role
-from numakube.kubelet.outcome import Failure, NoAnswer, unexpected
+from numakube.kubelet.pod_demand import Role
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.resources import MILLI_PER_CPU
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import Hint, ProviderHints
     from numakube.kubelet.versions import Behaviour
     from numakube.values.numamask import NumaMask

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.settings import OptionGates, read_bool, read_options
+from numakube.kubelet.manager_settings import OptionGates, read_bool, read_options
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.versions import Behaviour
 
 _FULL_CORES = "full-pcpus-only"

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.cpus.cpu_selection import CpuShortage
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
     from numakube.values.cpuset import CpuMask
 
 _NO_ROOM_FOR_INIT = "pod rejected, pod has shared init containers but no cpus available for them"

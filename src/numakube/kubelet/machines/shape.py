@@ -2,7 +2,7 @@
 
 A shape is a short sentence about a regular machine (`2 sockets, 2 numa each, 8 cores, smt 2,
 64Gi`). `shape_parse` reads the sentence, `shape_print` writes it, `shape_build` makes a machine
-of the shape, `shape_infer` finds the shape of a machine, and `synthetic` offers all of it in two
+of the shape, `shape_infer` finds the shape of a machine, and `shape_text` offers all of it in two
 functions.
 
 NUMA nodes have a *position* here: socket after socket, then the memory-only nodes. Their ids come

@@ -13,7 +13,7 @@ from itertools import groupby, islice, product
 from typing import TYPE_CHECKING, TypeVar
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.machines.compare import differences
+from numakube.kubelet.machines.compare_machines import differences
 from numakube.kubelet.machines.shape import (
     CoreCount,
     CoreIds,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.device_connections import NO_TREE
-from numakube.kubelet.machines.compare import differences, in_kernel_order
+from numakube.kubelet.machines.compare_machines import differences, in_kernel_order
 from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES, from_sysfs
 from numakube.values.cpuset import CpuSet
 

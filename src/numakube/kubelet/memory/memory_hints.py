@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from numakube.kubelet.admission_outcome import NoAnswer
 from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.memory.memory_tables import UINT64, NodeMemory
-from numakube.kubelet.outcome import NoAnswer
 from numakube.kubelet.topology_hints import Hint, hints_on
 from numakube.kubelet.wide_hints import MOST_LISTABLE, MOST_LISTED, Cover, WideHints
 from numakube.values.numamask import NumaMask, mask_of, masks_over, nodes_of, sums_over

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.demand import Role
+from numakube.kubelet.admission_outcome import Failure, MemoryBlock, unexpected
 from numakube.kubelet.memory import pod_level_memory
 from numakube.kubelet.memory.memory_hints import best_hint, memory_hints, splits_a_group
 from numakube.kubelet.memory.memory_tables import (
@@ -22,7 +22,7 @@ from numakube.kubelet.memory.memory_tables import (
     empty_books,
     release,
 )
-from numakube.kubelet.outcome import Failure, MemoryBlock, unexpected
+from numakube.kubelet.pod_demand import Role
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import NumaMask, mask_of, nodes_of
 from numakube.values.quantity import Quantity
@@ -31,10 +31,10 @@ from numakube.values.resources import MEMORY, is_memory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.machine import Machine
+    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.memory.memory_hints import Reusable
-    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import ProviderHints
     from numakube.kubelet.versions import Behaviour
 

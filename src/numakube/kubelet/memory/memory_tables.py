@@ -15,8 +15,8 @@ from numakube.values.resources import MEMORY, hugepage_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.kubelet.admission_outcome import MemoryBlock
     from numakube.kubelet.machine import Machine, NumaNode
-    from numakube.kubelet.outcome import MemoryBlock
 
 UINT64 = (1 << 64) - 1
 """Every sum of sizes is taken modulo 2**64: AND it with this."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.demand import Role
+from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import UINT64
-from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.pod_demand import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.pod_demand import PodDemand
 
 
 def shared_pool_problem(pod: PodDemand) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numakube
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.scheduler_config import configuration_tree, numa_configuration
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.components import Choices, component_objects
 from numakube.manifests.flow_control import flow_control
 from numakube.manifests.monitoring.alerts import prometheus_rule

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd_text
-from numakube.api.yamls import dump_yaml
+from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.operator import NAME, OperatorManifest, cluster_rules, namespace_rules
 from numakube.manifests.release_image import IMAGE, VERSION
 

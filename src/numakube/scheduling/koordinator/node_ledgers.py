@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.koordinator.ledger.annotations import allotment_of
-from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.ledger.allotment_annotations import allotment_of
+from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.read_node import facts_of
 from numakube.scheduling.koordinator.node_outcome import Case
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 _MEMO: Final = "allotment"

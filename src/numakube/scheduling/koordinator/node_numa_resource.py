@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.api.koordinator import keys
-from numakube.koordinator.admission import places_of
-from numakube.koordinator.ledger.annotations import annotations_for
-from numakube.koordinator.refusals import Refusal, Why
+from numakube.koordinator.ledger.allotment_annotations import annotations_for
+from numakube.koordinator.placement_on_node import places_of
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.events import EventKind

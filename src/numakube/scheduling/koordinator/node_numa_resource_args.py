@@ -8,8 +8,8 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
+from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.device_resources import device_type_of
-from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.plugins.arguments import (
     LEAST_ALLOCATED,

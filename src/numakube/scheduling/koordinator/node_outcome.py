@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.admission import admit, rate
-from numakube.koordinator.node.capacity import amplified
+from numakube.koordinator.annotation_values import Arbiter
+from numakube.koordinator.node.node_capacity import amplified
+from numakube.koordinator.placement_on_node import admit, rate
+from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.placement_rule import rule_for
-from numakube.koordinator.refusals import Refusal, Why
-from numakube.koordinator.vocabulary import Arbiter
 from numakube.scheduling.framework.status import SUCCESS, unresolvable, unschedulable
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
@@ -17,10 +17,10 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from numakube.koordinator.annotation_values import Strategy
     from numakube.koordinator.ledger.holdings import Allotment
-    from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.ledger.node_ledger import Ledger
     from numakube.koordinator.placement_rule import Rule
-    from numakube.koordinator.vocabulary import Strategy
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.framework.joint_allotment import Agrees
     from numakube.scheduling.framework.status import Status

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from numakube.kubelet.demand import Role
-from numakube.kubelet.outcome import NO_ANSWER
+from numakube.kubelet.admission_outcome import NO_ANSWER
+from numakube.kubelet.pod_demand import Role
 from numakube.values.display import amount_text
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 NODE_SECONDS: Final = 30.0
 LONGEST_NODE_SECONDS: Final = 600.0

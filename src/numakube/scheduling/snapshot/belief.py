@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import Admitted, Rejected
+    from numakube.kubelet.admission_outcome import Admitted, Rejected
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.fit import HOLD
+from numakube.api.fit_question import HOLD
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.nrt_names import FORESEEN
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube.kubelet.demand import PodDemand
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.pod_demand import PodDemand
 
 
 PodKey: TypeAlias = bytes

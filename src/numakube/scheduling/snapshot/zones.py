@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Mask
     from numakube.scheduling.snapshot.belief import NumaBelief
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
 Small: TypeAlias = npt.NDArray[np.int16]

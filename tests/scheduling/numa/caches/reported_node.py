@@ -18,8 +18,8 @@ from numakube.kubelet import KubeletNode, Machine, Rejected, from_shape
 from numakube.testing import GPU, kubelet_settings, resources
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import attributes_of, model_zones
-from numakube.topology.rebuild import report_of
 from numakube.topology.report_codec import encode_report
 from numakube.topology.zone_amounts import zones_of
 

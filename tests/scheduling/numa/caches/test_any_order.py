@@ -30,8 +30,8 @@ from tests.scheduling.numa.caches.reported_node import (
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod, PodCondition, PodStatus
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.numa.caches.contract import NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict

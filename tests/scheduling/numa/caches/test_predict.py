@@ -7,7 +7,7 @@ import pytest
 from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.api.pod import Pod, PodCondition, PodStatus
-from numakube.kubelet.outcome import Admitted, Rejected
+from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
 from numakube.scheduling.numa.caches.model_belief import ExactBelief

@@ -6,11 +6,11 @@ from tests.scheduling.numa.native.clusters import Belief
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
 from numakube.scheduling.snapshot.nodes import NodeInfo
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, Producer, ZoneView
+from numakube.topology.model_from_report import report_of
+from numakube.topology.topology_view import NodeTopology, Producer, ZoneView
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

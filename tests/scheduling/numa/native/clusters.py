@@ -14,12 +14,12 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Machine, NumaNode
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.topology.exact_report import DeviceTable, ExactReport
-from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.values.resources import CPU, MEMORY, Amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

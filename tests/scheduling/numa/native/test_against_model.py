@@ -12,8 +12,8 @@ from tests.scheduling.numa.native.build import counts_of_model
 
 from numakube.api.containers import ResourceRequirements
 from numakube.api.pod import Pod
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.rejection import Rejection

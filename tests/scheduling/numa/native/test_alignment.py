@@ -17,7 +17,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.strictness import Leniency, Strictness
-from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.native_engine import NativeEngine
@@ -25,7 +25,7 @@ from numakube.scheduling.numa.native.options import NativeOptions
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 

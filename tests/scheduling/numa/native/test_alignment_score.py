@@ -23,7 +23,7 @@ from numakube.scheduling.numa.native.reference_alignment_score import (
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.values.topology_policy import TopologyPolicy
 
 GIB = 1 << 30

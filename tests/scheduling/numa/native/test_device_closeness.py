@@ -13,7 +13,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod, PodSpec
 from numakube.api.strictness import strictness_of
-from numakube.koordinator.validation import pod_problems
+from numakube.koordinator.annotation_checks import pod_problems
 from numakube.kubelet.machine import Machine
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.predict import Predict

@@ -14,9 +14,9 @@ from tests.scheduling.numa.native.clusters import Belief
 from tests.scheduling.numa.native.test_against_model import run
 
 from numakube.api.pod import Pod
-from numakube.kubelet.demand import Role
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted, Rejected
+from numakube.kubelet.admission_outcome import Admitted, Rejected
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.native.model_check import Confirmed, ModelCheck
 from numakube.scheduling.numa.native.native_engine import NativeEngine

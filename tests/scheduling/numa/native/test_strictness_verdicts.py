@@ -10,10 +10,10 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.strictness import Leniency, Strictness, strictness_of
-from numakube.koordinator.validation import pod_problems
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.settings import KubeletSettings
+from numakube.koordinator.annotation_checks import pod_problems
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.native.native_engine import NativeEngine

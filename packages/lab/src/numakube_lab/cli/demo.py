@@ -21,7 +21,7 @@ def command() -> None:
 async def _demo() -> None:
     from numakube.kube.catalog import PODS
     from numakube.kube.reflector import Reflector, reflecting
-    from numakube.kubelet.machines.synthetic import from_shape
+    from numakube.kubelet.machines.shape_text import from_shape
     from numakube_lab.cli.demo_story import NODES, SHAPE, Story
     from numakube_lab.cluster import Lab, LabOptions, uniform_plans
     from numakube_lab.rundir import RunDir

@@ -15,8 +15,8 @@ from numakube.apps.gathering import SCHEDULING, gather
 from numakube.cli.shared.output_option import can_draw, make_console
 from numakube.cli.shared.terminal import print_drawing
 from numakube.errors import NumakubeError
-from numakube.insight.drawing.from_facts import node_picture
-from numakube.insight.drawing.from_report import picture_of_model
+from numakube.insight.drawing.picture_from_facts import node_picture
+from numakube.insight.drawing.picture_from_report import picture_of_model
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, zone_lines
 from numakube.insight.explain import explain, pod_subject, render
@@ -24,7 +24,7 @@ from numakube.insight.facts import facts_of
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import DEPLOYMENTS, resource_of
 from numakube.manifests.scheduler import NAME, SchedulerManifest
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube_lab.processes.container_programs import OWN
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from numakube.errors import AlreadyExists, ApiError
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
 from numakube.kube.object_keys import key_of
 from numakube.kube.store import Removed
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.exact_report import Holding, uid_hash
-from numakube.topology.rebuild import report_of
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.model_from_report import report_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube_lab.processes.container_programs import OWN, is_own
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration, decode_configz
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
-from numakube.api.yamls import load_manifests
+from numakube.api.yaml_text import load_manifests
 from numakube.apps.bundle import unpack
 from numakube.errors import MalformedObject
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, configz_file, list_file

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.pod import Pod
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.node import KubeletNode
     from numakube_lab.nodes.container_timeline import PodRun
 
 PARENT: Final = "kubepods.slice"

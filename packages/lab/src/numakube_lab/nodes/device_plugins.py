@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.kubelet.outcome import Rejected, unexpected
+from numakube.kubelet.admission_outcome import Rejected, unexpected
 from numakube.node.device_plugin.plugin_messages import VERSION
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginClient
 from numakube.values.resources import is_extended

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import MemoryBlock
+    from numakube.kubelet.admission_outcome import MemoryBlock
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube_lab.nodes.dra_driver import ClaimedDevices
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numakube.api.checkpoints import allocated
-from numakube.kubelet.node import KubeletNode
+from numakube.api.checkpoints import allocated_pods_state as allocated
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resize import (
     is_resized,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from numakube.api.affinity_and_taints import Taint
     from numakube.api.pod import Pod
+    from numakube.kubelet.admission_outcome import Admitted, Rejected
     from numakube.kubelet.device_manager import PreferredAllocation
     from numakube.kubelet.machine import Device
-    from numakube.kubelet.outcome import Admitted, Rejected
     from numakube_lab.nodes.plan import NodePlan
 
 

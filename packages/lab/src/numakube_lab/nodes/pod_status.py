@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
-    from numakube.kubelet.outcome import Rejected
+    from numakube.kubelet.admission_outcome import Rejected
     from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun
 
 Document: TypeAlias = dict[str, Any]

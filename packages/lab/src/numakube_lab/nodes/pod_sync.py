@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.api.checkpoints.allocated import SINCE as ALLOCATED_SINCE
+from numakube.api.checkpoints.allocated_pods_state import SINCE as ALLOCATED_SINCE
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.pod_phase import ENDED_PHASES, has_ended
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.object_keys import ObjectKey
     from numakube.kube.store import Store
-    from numakube.kubelet.outcome import Rejected
+    from numakube.kubelet.admission_outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
     from numakube_lab.nodes.container_timeline import PodRun, Runtime

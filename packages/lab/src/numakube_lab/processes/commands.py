@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from numakube.apps.host.http_serving import Elsewhere
+from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.host.program import load_program
-from numakube.apps.host.serving import Elsewhere
-from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import NumakubeError
 from numakube.programs import PROGRAMS as HOSTED
 from numakube_lab.processes.container_programs import print_version

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from numakube.api.volumes import HostPathVolumeSource
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube_lab.processes.podspec import (
         MountedVolume,
         RunnableContainer,

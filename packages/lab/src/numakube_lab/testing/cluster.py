@@ -23,7 +23,7 @@ from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import refusal_of, until
 from numakube_lab.cluster import uniform_plans

@@ -16,7 +16,7 @@ from numakube.insight.explain.container_amounts import (
     asked_by,
     with_amounts,
 )
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
 

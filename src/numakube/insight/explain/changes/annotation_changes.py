@@ -10,7 +10,7 @@ from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
 from numakube.api.strictness import CLOSENESS, RequiredCloseness
 from numakube.errors import MalformedObject
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 

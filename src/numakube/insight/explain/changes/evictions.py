@@ -8,7 +8,7 @@ import msgspec
 
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.explain.explained_pod import Subject
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
 from numakube.scheduling.snapshot.pods import PodInfo

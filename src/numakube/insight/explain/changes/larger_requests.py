@@ -16,7 +16,7 @@ from numakube.insight.explain.container_amounts import (
     text_of,
     with_amounts,
 )
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.resources import CPU, MEMORY, is_memory
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
     from numakube.scheduling.numa.rejection import Rejection
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.topology_view import NodeTopology, ZoneView
 
 _MOST_NODES: Final = 6
 _GI: Final = 1 << 30

@@ -11,7 +11,7 @@ import msgspec
 
 from numakube.api.affinity_and_taints import Affinity, Toleration
 from numakube.insight.explain.changes.smaller_requests import smaller
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.what_if import Bench
 from numakube.scheduling.matching.taints import taint_text, untolerated
 

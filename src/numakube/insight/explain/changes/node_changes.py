@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.nrt import Attribute, with_attribute, without_attribute
-from numakube.insight.explain.explanation import Change
+from numakube.insight.explain.explanation_document import Change
 from numakube.scheduling.numa.rejection import Kind
 from numakube.topology import nrt_names
 from numakube.topology.report_codec import encode_report
-from numakube.topology.view import NodeTopology
+from numakube.topology.topology_view import NodeTopology
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:

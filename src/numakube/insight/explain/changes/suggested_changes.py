@@ -14,7 +14,7 @@ from numakube.insight.explain.changes.node_changes import added, reconfigured, r
 from numakube.insight.explain.changes.smaller_requests import smaller
 
 if TYPE_CHECKING:
-    from numakube.insight.explain.explanation import Change
+    from numakube.insight.explain.explanation_document import Change
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
     from numakube.insight.facts import ClusterFacts

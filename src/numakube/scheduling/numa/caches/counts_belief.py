@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numakube.api.nrt import NodeResourceTopology, Zone, ZoneResource
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
     PerZone = Sequence[Amounts]

@@ -22,7 +22,7 @@ from numakube.scheduling.numa.caches.since_report import is_named
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.view import FingerprintMethod
+from numakube.topology.topology_view import FingerprintMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 Held: TypeAlias = "ZoneUse | Refusal"

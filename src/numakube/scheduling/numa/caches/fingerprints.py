@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.topology.fingerprint import fingerprint_of, has_exclusive_resources
-from numakube.topology.view import FingerprintMethod
+from numakube.topology.topology_view import FingerprintMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 _MOST_TRIED: Final = 96
 _MOST_ARRIVALS_TRIED: Final = 12

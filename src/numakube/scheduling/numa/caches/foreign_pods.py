@@ -11,7 +11,7 @@ from numakube.scheduling.numa.caches.zone_use import claim_on
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
 
 
 class ForeignPods(StrEnum):

@@ -1,8 +1,8 @@
 """Which pods are where their annotation says, on nodes whose exporter reports only surprises.
 
 A pod that the kubelet has acknowledged is there: the exporter would contradict otherwise
-(`numakube.topology.foreseen`). That holds for every reader, whatever it has missed. Two cases need
-more:
+(`numakube.topology.foreseen_holdings`). That holds for every reader, whatever it has missed. Two
+cases need more:
 
 * While a pod was on its way, another one ended, and the model now expects it elsewhere. Either the
   exporter contradicts the annotation within a moment, or the model is wrong. Until that is clear,
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.known_pods import PodStage
 from numakube.scheduling.numa.caches.since_report import Placement, is_named
-from numakube.topology.foreseen import read_foreseen
+from numakube.topology.foreseen_holdings import read_foreseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

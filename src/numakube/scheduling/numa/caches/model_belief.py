@@ -9,30 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.outcome import Rejected
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.numa.caches.counts_belief import reduced
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.since_report import Admission, Placement, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.foreseen import foreseen_text, overlap
+from numakube.topology.foreseen_holdings import foreseen_text, overlap
+from numakube.topology.model_from_report import holding_of, node_of, place, remove_pod
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.rebuild import holding_of, node_of, place, remove_pod
 from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import Admitted
+    from numakube.kubelet.admission_outcome import Admitted
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport, Holding, UidHash
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
     PerId = Mapping[int, Amounts]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 

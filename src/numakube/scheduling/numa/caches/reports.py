@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.contract import Fact, FactKind
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ Where the kubelet puts a pod depends on who is there at that moment. So it matte
 ended before or after others were admitted. A kubelet reports both in order: a pod that it had
 acknowledged when the end of a pod became known was admitted before, and all others after.
 
-Where the node's exporter reports only surprises (`numakube.topology.foreseen`), a pod that the
-kubelet has acknowledged is simply where its annotation says: the exporter would contradict.
+Where the node's exporter reports only surprises (`numakube.topology.foreseen_holdings`), a pod that
+the kubelet has acknowledged is simply where its annotation says: the exporter would contradict.
 """
 
 from __future__ import annotations

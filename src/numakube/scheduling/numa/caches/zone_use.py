@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import GUARANTEED, is_sidecar
-from numakube.kubelet.demand import DemandRules, Role, demand_of
+from numakube.kubelet.pod_demand import DemandRules, Role, demand_of
 from numakube.values.cpuset import union
 from numakube.values.resources import (
     CPU,
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.demand import PodDemand
+    from numakube.kubelet.admission_outcome import MemoryBlock
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import MemoryBlock
+    from numakube.kubelet.pod_demand import PodDemand
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport, Holding
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 

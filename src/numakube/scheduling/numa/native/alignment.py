@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.numa.native.zone_sets import needs_one_zone, place_in_sets
 from numakube.values.resources import is_memory

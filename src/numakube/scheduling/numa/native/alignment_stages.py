@@ -12,7 +12,7 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.kubelet.demand import Role
+    from numakube.kubelet.pod_demand import Role
     from numakube.scheduling.numa.native.node_counts import Rules
     from numakube.scheduling.numa.native.pod_wants import Parts, PodWants, Want
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from numakube.api.strictness import Leniency
 from numakube.koordinator.device_resources import is_chosen_by_scheduler
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import WITHIN, foresee
-from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.rejection import Kind, Rejection

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.snapshot.belief import foresees
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.kubelet.admission_trace import ResourceTrace
-    from numakube.kubelet.demand import PodDemand, Role
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.pod_demand import PodDemand, Role
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.demand import DemandRules
     from numakube.kubelet.device_pairs import Prospect
+    from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.demand import DemandRules, demand_rules
+from numakube.kubelet.pod_demand import DemandRules, demand_rules
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
-    from numakube.topology.view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 LOCAL_DISTANCE: Final = 10

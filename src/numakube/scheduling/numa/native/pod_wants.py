@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.demand import DemandRules, PodDemand, Role, demand_of
+from numakube.kubelet.pod_demand import DemandRules, PodDemand, Role, demand_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, ResourceKind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.demand import ContainerDemand
+    from numakube.kubelet.pod_demand import ContainerDemand
 
 Parts = tuple[tuple[str, int], ...]
 """Resources with the amounts wanted, by name."""

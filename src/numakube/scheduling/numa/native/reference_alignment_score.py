@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.demand import Role
+from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
 from numakube.scheduling.numa.native.zone_fragments import kept_whole

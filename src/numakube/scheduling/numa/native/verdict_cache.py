@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.kubelet.demand import DemandRules
+    from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
     from numakube.scheduling.numa.native.options import NativeOptions

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.zones import ZoneTable
-    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
 

@@ -15,13 +15,13 @@ from numakube.scheduling.numa.upstream.nrt_zones import Reader
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.framework.status import Status
     from numakube.values.resources import Amounts
 

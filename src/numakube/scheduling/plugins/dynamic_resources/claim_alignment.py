@@ -17,8 +17,8 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_pairs import certain_functions
-from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
 from numakube.scheduling.plugins.dynamic_resources.numa_allocation import NearDevices
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
+    from numakube.kubelet.admission_outcome import ContainerPlacement
     from numakube.kubelet.device_connections import Closeness
     from numakube.kubelet.device_pairs import Functions
-    from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import ContainerPlacement
+    from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.framework.joint_allotment import Allots, Allotted, Places
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
         CycleClaims,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.dra.alike_nodes import NodeKinds
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.device_ids import PoolId
 from numakube.dra.device_taints import with_taints
-from numakube.dra.node_kinds import NodeKinds
 from numakube.dra.pools import Inventory
 from numakube.scheduling.plugins.volumes.volume_claims import Assumed
 

@@ -1,7 +1,7 @@
 """What was found for claims on each kind of nodes, remembered for the pods that ask for the same.
 
 Pods of one workload have claims that say the same. What one of them got on a node, the next one
-gets on every node of that kind (`numakube.dra.node_kinds`). Nodes that failed the final check are
+gets on every node of that kind (`numakube.dra.alike_nodes`). Nodes that failed the final check are
 remembered one by one, for as long as nothing changes there.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from numakube.api.strictness import CLOSENESS
-from numakube.dra.node_kinds import OWN
+from numakube.dra.alike_nodes import OWN
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
-    from numakube.dra.node_kinds import NodeKinds
+    from numakube.dra.alike_nodes import NodeKinds
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.belief import NumaBelief

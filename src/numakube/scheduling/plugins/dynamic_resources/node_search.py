@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from numakube.dra import binding_conditions as conditions
+from numakube.dra.alike_nodes import OWN
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import OPTIONAL_OPERATIONS
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.extended_resources import is_served_name, requests_and_mappings, with_requests
-from numakube.dra.node_kinds import OWN
 from numakube.dra.node_selection import selects
 from numakube.dra.pod_claims import is_reserved_for
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import ContainerExtendedResourceRequest, Pod
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.dra.alike_nodes import NodeKinds
     from numakube.dra.features import Features
-    from numakube.dra.node_kinds import NodeKinds
     from numakube.dra.pools import Inventory
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims

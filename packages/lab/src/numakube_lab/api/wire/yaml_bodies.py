@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from yaml.scanner import ScannerError
 
-from numakube.api.yamls import KubernetesLoader, key_text
+from numakube.api.yaml_text import KubernetesLoader, key_text
 from numakube.values.gotext import go_quote
 from numakube_lab.schema.jsontext import MalformedJson
 

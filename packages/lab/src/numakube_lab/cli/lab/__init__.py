@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numakube.cli.lazy import Lazy, LazyGroup
+from numakube.cli.lazy_commands import Lazy, LazyGroup
 
 
 @click.group(

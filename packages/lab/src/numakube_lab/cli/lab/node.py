@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numakube.cli.lazy import LazyGroup
+from numakube.cli.lazy_commands import LazyGroup
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.machine_argument import MachineParameter, load_machine
 from numakube_lab.cli.lab.options import ask_lab, name_option

@@ -11,8 +11,8 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Final
 
 from numakube.cel.cel_errors import EvaluationError
-from numakube.cel.conversions import parse_duration
 from numakube.cel.lexer import RESERVED
+from numakube.cel.type_conversions import parse_duration
 from numakube.cel.value_types import (
     BOOL,
     BYTES,

@@ -1,0 +1,252 @@
+"""Carries out the steps of a plan: evicts a pod, waits for its replacement, goes on or stops.
+
+    mover = Mover(client, patience=300.0, tell=print)
+    await mover.lift_leftovers()
+    departure = await mover.carry_out(step, pods)     # empty if everything went as planned
+
+Pods leave by the eviction API, so that the API server applies their disruption budgets. While a pod
+moves, the nodes that the plan keeps its replacement off are cordoned, with the annotation
+`CORDONED` that says since when. However a step ends, by success, by a refusal or by
+cancellation, its nodes are uncordoned. Only a process that is killed leaves them cordoned, which is
+why every run begins with `Mover.lift_leftovers`: it ends the move that was under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.pod_phase import is_rejected
+from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.patches import merge_patch
+from numakube.kube.subresources import evict_pod
+from numakube.values.times import format_time, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+    from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
+    from numakube.insight.defrag.defrag_plan import Move, Step
+    from numakube.kube.client import Client
+
+CORDONED: Final = "numakube.dev/cordoned-for-move"
+"""Annotation of nodes that a plan has cordoned: since when."""
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_PAUSE_SECONDS: Final = 0.5
+_BUDGET_PAUSE_SECONDS: Final = 5.0
+
+
+@dataclass(slots=True)
+class Mover:
+    """Moves pods on a cluster.
+
+    Attributes:
+        patience: seconds that one move may take.
+        tell: is told of every deed, in kubectl's style.
+        dry_run: let the API server check everything and change nothing.
+        arrived: is told of every replacement that a kubelet has taken.
+        moved: how many there were.
+    """
+
+    client: Client
+    patience: float
+    tell: Callable[[str], None]
+    dry_run: bool = False
+    arrived: Callable[[Move, Pod], None] = lambda _move, _pod: None
+    moved: int = 0
+    _cordoned: set[str] = field(default_factory=set)
+
+    async def carry_out(self, step: Step, pods: Mapping[str, Pod]) -> str:
+        """Carry out *step*; return why reality departs from it, or nothing if it does not.
+
+        Args:
+            step: who leaves which node.
+            pods: as they were when *step* was planned, by ``namespace/name``.
+
+        Raises:
+            ApiError: something is not allowed, or the API server refuses it.
+        """
+        try:
+            for move in step.moves:
+                await self._cordon_only(move.closed)
+                departure = await self._move(move, pods[move.pod])
+                if departure:
+                    return departure
+        finally:
+            # Cancelled or not, the nodes are opened again; a second cancellation must not stop it.
+            await asyncio.shield(self._cordon_only(()))
+        return ""
+
+    async def lift_leftovers(self, *, older_than: float = 0.0) -> list[str]:
+        """Uncordon the nodes that a process which was killed has left cordoned.
+
+        A pod that it evicted may still have no replacement on a node. As long as that process would
+        have waited for it, the nodes stay cordoned, so that it goes where it should.
+
+        Return those that have been cordoned for less than *older_than* seconds: somebody may be
+        moving their pods now.
+        """
+        nodes = [one for one in (await self.client.list(NODES)).items if _ours(one)]
+        before = self.client.clock.now() - timedelta(seconds=older_than)
+        recent = [one.metadata.name for one in nodes if older_than and _since(one) > before]
+        left = [one for one in nodes if one.metadata.name not in recent]
+        await self._settle(left)
+        for name in (one.metadata.name for one in left):
+            await self._set_cordon(name, cordoned=False, why="left behind by an interrupted run")
+        return recent
+
+    async def _settle(self, nodes: list[Node]) -> None:
+        """Wait until pods that were made since *nodes* were cordoned have their nodes."""
+        since = max(map(_since, nodes), default=_LONG_AGO)
+        told = set[str]()
+        while (self.client.clock.now() - since).total_seconds() < self.patience:
+            pods = (await self.client.list(PODS)).items
+            waiting = {one.metadata.name for one in pods if _is_replacement(one, since)}
+            for name in sorted(waiting - told):
+                self._say(f"pod/{name} has no node yet: waiting, as the interrupted run did")
+            if not waiting:
+                return
+            told |= waiting
+            await self.client.clock.sleep(_PAUSE_SECONDS)
+
+    async def _cordon_only(self, nodes: Collection[str]) -> None:
+        for name in sorted(self._cordoned - set(nodes)):
+            await self._set_cordon(name, cordoned=False)
+            self._cordoned.discard(name)
+        for name in sorted(set(nodes) - self._cordoned):
+            self._cordoned.add(name)
+            await self._set_cordon(name, cordoned=True)
+
+    async def _set_cordon(self, node: str, *, cordoned: bool, why: str = "") -> None:
+        since = format_time(self.client.clock.now()) if cordoned else None
+        change = {
+            "metadata": {"annotations": {CORDONED: since}},
+            "spec": {"unschedulable": cordoned or None},
+        }
+        try:
+            await self.client.patch(NODES, node, merge_patch(change), dry_run=self.dry_run)
+        except NotFound:
+            if cordoned:
+                raise
+            return
+        self._say(f"node/{node} {'' if cordoned else 'un'}cordoned{f': {why}' if why else ''}")
+
+    async def _move(self, move: Move, pod: Pod) -> str:
+        """Evict *pod* and see a kubelet take its replacement; return why not."""
+        known = {one.metadata.uid for one in await self._siblings(pod)}
+        departure = await self._evict(pod)
+        if departure or self.dry_run:
+            return departure
+        new: list[Pod] = []
+        async for _ in self._tries(_PAUSE_SECONDS):
+            new = [one for one in await self._siblings(pod) if one.metadata.uid not in known]
+            refusal = _refusal(move, new)
+            taken = next(filter(_is_taken, new), None)
+            if refusal:
+                return refusal
+            if taken is not None:
+                self._arrived(move, taken)
+                return ""
+        return f"{_missing(move, new)}, after {self.patience:g} s"
+
+    def _arrived(self, move: Move, pod: Pod) -> None:
+        self.moved += 1
+        self.arrived(move, pod)
+        node = pod.spec.node_name
+        other = "" if node == move.to_node else f" instead of {move.to_node}"
+        self._say(f"pod/{pod.metadata.name} replaces it on {node}{other}")
+
+    async def _evict(self, pod: Pod) -> str:
+        """Evict *pod* as soon as its budgets allow it; return why not."""
+        meta, why = pod.metadata, ""
+        async for _ in self._tries(_BUDGET_PAUSE_SECONDS):
+            try:
+                key = ObjectKey(meta.namespace, meta.name)
+                await evict_pod(self.client, key, uid=meta.uid, dry_run=self.dry_run)
+            except TooManyRequests as error:
+                why = f"{meta.key} may not be evicted: {error}"
+                if self.dry_run:
+                    return why
+            except (NotFound, Conflict):
+                return f"{meta.key} is gone already"
+            else:
+                self._say(f"pod/{meta.name} evicted from {pod.spec.node_name}")
+                return ""
+        return f"{why}, after {self.patience:g} s"
+
+    async def _siblings(self, pod: Pod) -> list[Pod]:
+        """Return the pods of the same controller."""
+        found = (await self.client.list(PODS, namespace=pod.metadata.namespace)).items
+        return [one for one in found if _owner(one) == _owner(pod)]
+
+    async def _tries(self, pause: float) -> AsyncIterator[None]:
+        """Yield again and again until the patience has run out."""
+        clock = self.client.clock
+        end = clock.monotonic() + self.patience
+        while True:
+            yield
+            if clock.monotonic() + pause > end:
+                return
+            await clock.sleep(pause)
+
+    def _say(self, text: str) -> None:
+        self.tell(f"{text} (server dry run)" if self.dry_run else text)
+
+
+def _owner(pod: Pod) -> str:
+    owner = pod.metadata.controller
+    return owner.uid if owner is not None else ""
+
+
+def _ours(node: Node) -> bool:
+    return CORDONED in node.metadata.annotations
+
+
+def _is_replacement(pod: Pod, since: datetime) -> bool:
+    """Tell whether *pod* may replace one that was evicted after *since*, and has no node yet."""
+    meta = pod.metadata
+    made = parse_time(meta.creation_timestamp) if meta.creation_timestamp else _LONG_AGO
+    # Times of objects have whole seconds.
+    return bool(meta.controller) and not pod.spec.node_name and made >= since.replace(microsecond=0)
+
+
+def _since(node: Node) -> datetime:
+    """Return since when *node* is cordoned for a move; long ago if that cannot be read."""
+    try:
+        return parse_time(node.metadata.annotations[CORDONED])
+    except InvalidValue:
+        return _LONG_AGO
+
+
+def _is_taken(pod: Pod) -> bool:
+    """Tell whether a kubelet has taken *pod*."""
+    status = pod.status
+    return bool(pod.spec.node_name) and status is not None and status.start_time is not None
+
+
+def _refusal(move: Move, new: list[Pod]) -> str:
+    """Return how the kubelet refused the replacement, if it did."""
+    refused = next((one for one in new if is_rejected(one)), None)
+    if refused is None or refused.status is None:
+        return ""
+    status = refused.status
+    where = refused.spec.node_name
+    return f"{where} refused the replacement of {move.pod}: {status.reason}: {status.message}"
+
+
+def _missing(move: Move, new: list[Pod]) -> str:
+    """Return what is still missing, in the words of the scheduler if it has said something."""
+    if not new:
+        return f"nothing has replaced {move.pod}"
+    one = new[0]
+    if one.spec.node_name:
+        return f"{one.metadata.key}, which replaces {move.pod}, has not started"
+    conditions = one.status.conditions if one.status else ()
+    said = next((each.message for each in conditions if each.status == "False"), "")
+    told = f": {said}" if said else ""
+    return f"{one.metadata.key}, which replaces {move.pod}, has no node{told}"

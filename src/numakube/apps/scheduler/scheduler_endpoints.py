@@ -1,0 +1,111 @@
+"""What a scheduler lets people see of itself, for debugging.
+
+GET /configz                    the configuration in force GET /debug/queue                every
+waiting pod, where it waits and why GET /debug/cache, /debug/reservations, POST /debug/resync  see
+`numakube.apps.debugging` GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last
+attempts in full GET /debug/attempts             the last attempts of all pods
+(`numakube.apps.debugging.attempts_endpoint`) GET, PUT, DELETE /debug/flags/v what is logged POST
+/v1/fit                    whether pods would fit (`numakube.apps.debugging.fit_endpoint`)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from numakube.apps.debugging.attempts_endpoint import Attempts, node_of
+from numakube.apps.debugging.caches_endpoint import Caches
+from numakube.apps.debugging.documents import Speaker, json_answer
+from numakube.apps.debugging.fit_endpoint import Fit
+from numakube.apps.debugging.loglevel_endpoint import Levels
+from numakube.apps.debugging.resync_endpoint import Resync
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.queue.entries import Place
+
+if TYPE_CHECKING:
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.apps.host.endpoint_access import Access
+    from numakube.apps.scheduler.scheduling_loop import Scheduler
+    from numakube.kube.client import Client
+    from numakube.scheduling.queue.entries import QueuedPod
+
+
+class Endpoints:
+    """The debugging endpoints of one scheduler."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        config: KubeSchedulerConfiguration,
+        client: Client,
+        identity: str = "",
+    ) -> None:
+        self._scheduler = scheduler
+        self._config = config
+        self._clock = clock = client.clock
+        self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
+        self._attempts = Attempts(scheduler.recording, self._speaker, self._where)
+        self._levels = Levels(self._speaker, clock)
+        mirror = scheduler.mirror
+        self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
+        self._resync = Resync(client, mirror, self._caches, self._speaker)
+        self._fit = Fit(scheduler.engine, self._speaker, scheduler.holds, scheduler.members)
+
+    def routes(self, access: Access) -> list[web.RouteDef]:
+        """Return the routes, open only to those who may."""
+        return [
+            web.get("/configz", access.guarded(self._configz)),
+            web.get("/debug/queue", access.guarded(self._queue)),
+            *self._levels.routes(access),
+            *self._attempts.routes(access),
+            *self._caches.routes(access),
+            *self._resync.routes(access),
+            *self._fit.routes(access),
+        ]
+
+    async def _configz(self, _: web.Request) -> web.Response:
+        return json_answer({"kubescheduler.config.k8s.io": self._config})
+
+    async def _queue(self, _: web.Request) -> web.Response:
+        queue = self._scheduler.queue
+        now = self._clock.monotonic()
+        counts = {place.value: count for place, count in queue.counts().items()}
+        pods = [self._entry(entry, now) for entry in queue]
+        return json_answer(self._speaker.document("QueuedPodList", counts=counts, pods=pods))
+
+    def _where(self, key: str) -> dict[str, Any] | None:
+        """Return where a pod waits, or the node that it is on; ``None`` if neither."""
+        now = self._clock.monotonic()
+        for entry in self._scheduler.queue:
+            if entry.pod.key == key:
+                return {"queue": self._entry(entry, now)}
+        return node_of(self._scheduler.mirror, key)
+
+    def _entry(self, entry: QueuedPod, now: float) -> dict[str, Any]:
+        return {
+            "pod": entry.pod.key,
+            "uid": entry.uid,
+            "place": entry.place.value,
+            "priority": entry.pod.priority,
+            "attempts": entry.attempts,
+            "waitingSeconds": round(now - entry.added_at, 3),
+            "retryInSeconds": round(max(entry.retry_at - now, 0.0), 3),
+            "refusedBy": sorted(entry.refused_by),
+            "wokenBy": entry.woken_by,
+            "wakesOn": self._wakes_on(entry),
+            "gate": entry.gate.message,
+            **({"gang": gang} if (gang := self._scheduler.gangs.document(entry.pod)) else {}),
+            "message": entry.message,
+        }
+
+    def _wakes_on(self, entry: QueuedPod) -> list[str]:
+        """Return the events that would have the pod tried again."""
+        runtime = self._scheduler.engine.runtimes.get(entry.pod.scheduler_name)
+        if runtime is None or entry.place is not Place.UNSCHEDULABLE:
+            return []
+        plugins = runtime.profile.plugins()
+        kinds = EventKind(0)
+        for name in entry.refused_by & plugins.keys():
+            kinds |= plugins[name].wakes_on
+        return kinds.names()

@@ -1,0 +1,126 @@
+"""The picture of a node of a cluster, from whatever is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.drawing.claimed_devices import with_claimed
+from numakube.insight.drawing.picture import Amount, Kubelet, NodePicture, Zone
+from numakube.insight.drawing.picture_from_report import picture_of_report
+from numakube.insight.facts import NO_REPORT, troubles_of
+from numakube.insight.scheduler_holdings import with_allotments
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.hierarchy import within
+from numakube.topology.numa_zones import Unusable
+from numakube.topology.topology_view import NodeTopology, Producer
+
+if TYPE_CHECKING:
+    from numakube.insight.facts import ClusterFacts
+    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.topology_view import ZoneView
+
+
+_MANY: Final = 3
+
+
+def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
+    """Return the picture of *node*; without data it has no zones and says what is missing."""
+    picture = with_claimed(
+        _picture(facts, node), facts.dra_devices(node), reported=reported_pods(facts, node)
+    )
+    troubles = ", ".join(troubles_of(facts.nodes.get(node)))
+    notes = (f"the node is {troubles}",) if troubles else ()
+    return replace(picture, notes=(*notes, *picture.notes))
+
+
+def _picture(facts: ClusterFacts, node: str) -> NodePicture:
+    view = facts.view(node)
+    if view is None:
+        return NodePicture(node=node, why_not_exact=facts.why_no_reports or NO_REPORT)
+    if isinstance(view, Unusable):
+        return NodePicture(node=node, why_not_exact=view.reason, parts=view.parts)
+    if view.report is None:
+        return picture_of_counts(view)
+    report = with_allotments(view.report, facts.pods_on(node))
+    picture = picture_of_report(node, report, pods=pod_names(facts, node))
+    return replace(
+        picture,
+        stale=view.stale_reason or "",
+        notes=(*picture.notes, *_newer(facts, view, view.report), *view.problems),
+    )
+
+
+def pod_names(facts: ClusterFacts, node: str) -> dict[str, str]:
+    """Return ``namespace/name`` of the pods on *node* by the hashes that reports know them by."""
+    return {uid_hash(pod.metadata.uid): pod.metadata.key for pod in facts.pods_on(node)}
+
+
+def reported_pods(facts: ClusterFacts, node: str) -> set[str]:
+    """Return ``namespace/name`` of the pods on *node* that its exact report accounts for."""
+    view = facts.view(node)
+    report = view.report if isinstance(view, NodeTopology) else None
+    if report is None:
+        return set()
+    return {
+        pod.metadata.key for pod in facts.pods_on(node) if report.accounts_for(pod.metadata.uid)
+    }
+
+
+def _newer(facts: ClusterFacts, view: NodeTopology, report: ExactReport) -> list[str]:
+    """Say which pods the report does not account for yet."""
+    names = sorted(
+        pod.metadata.key
+        for pod in facts.pods_on(view.node)
+        if not report.accounts_for(pod.metadata.uid)
+    )
+    if not names:
+        return []
+    some = ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if names[_MANY:] else "")
+    return [f"not in the report yet: {some}"]
+
+
+def picture_of_counts(view: NodeTopology, *, why: str = "") -> NodePicture:
+    """Return the picture of a node of which amounts are known; *why* says why nothing else is."""
+    return NodePicture(
+        node=view.node,
+        zones=tuple(_zone(zone, within(view, zone.id)) for zone in view.zones),
+        parts=view.parts,
+        kubelet=kubelet_of(view),
+        why_not_exact=why or _why(view),
+        stale=view.stale_reason or "",
+        notes=view.problems,
+    )
+
+
+def _why(view: NodeTopology) -> str:
+    if view.why_inexact:
+        return f"its exporter has no exact data: {view.why_inexact}"
+    if view.producer is Producer.VOLCANO:
+        return "its Numatopology, which Volcano's agent wrote, has amounts of CPUs only"
+    writer = "" if view.producer is Producer.UNKNOWN else f", which {view.producer} wrote,"
+    return f"its NodeResourceTopology{writer} has amounts only"
+
+
+def _zone(zone: ZoneView, around: tuple[str, ...]) -> Zone:
+    return Zone(
+        id=zone.id,
+        within=around,
+        distances=zone.costs,
+        amounts=tuple(
+            Amount(name, zone.capacity[name], zone.allocatable[name], zone.available[name])
+            for name in zone.capacity
+        ),
+    )
+
+
+def kubelet_of(view: NodeTopology) -> Kubelet:
+    """Return what an NRT tells of the kubelet."""
+    return Kubelet(
+        topology_policy=view.known_policy,
+        topology_scope="" if view.policy_unknown else view.scope,
+        topology_options=view.topology_options,
+        cpu_policy=view.cpu_manager_policy or "",
+        cpu_options=view.cpu_manager_options,
+        memory_policy=view.memory_manager_policy or "",
+    )

@@ -1,0 +1,129 @@
+"""The answer in a sentence or two, and what it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.collected import SCHEDULER, TOPOLOGIES
+from numakube.insight.list_reading import ROLE, rights_text
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.insight.explain.explanation_document import Placement, PodSummary
+    from numakube.insight.explain.node_verdicts import Judgement
+    from numakube.insight.facts import ClusterFacts
+    from numakube.insight.list_reading import Unreadable
+
+_WAITS: Final = " If it still waits, the scheduler has not tried it since: is it running?"
+
+
+def summary_of(
+    pod: PodSummary, judgement: Judgement, placement: Placement | None, gates: str = ""
+) -> str:
+    """Return the whole answer in short; *gates* are the pod's scheduling gates."""
+    if placement is not None:
+        where = f"It runs on {pod.node}." if pod.state == "running" else f"Bound to {pod.node}."
+        return " ".join((where, *placement.words))
+    now = _now(pod, judgement, gates)
+    if pod.state == "rejected":
+        words = f"The kubelet of {pod.node} rejected it: {pod.reason}: {pod.message}"
+        return f"{words.rstrip('.')}. {now}"
+    if pod.state == "ended":
+        reason = f" ({pod.reason})" if pod.reason else ""
+        return f"It has ended{reason}. {now}"
+    return now
+
+
+def _now(pod: PodSummary, judgement: Judgement, gates: str) -> str:
+    again = pod.state in ("rejected", "ended")
+    one = "A pod like it" if again else "It"
+    if gates:
+        then = _now(pod, judgement, "")
+        waits = f"{one} is not tried while it has scheduling gates ({gates})."
+        return f"{waits} Without them, {then[0].lower()}{then[1:]}"
+    if judgement.held is not None:
+        return f"{one} is not tried: {judgement.held.message}."
+    if not judgement.total:
+        return "There are no nodes."
+    if judgement.fits:
+        count = len(judgement.fitting) + judgement.unchecked
+        now = " now" if again else ""
+        chosen = judgement.fitting[0]
+        ending = _WAITS if pod.state == "waiting" and pod.ours else ""
+        if judgement.total == 1:
+            return f"{one} fits{now} on the only node, {chosen}.{ending}"
+        return f"{one} fits{now} on {count} of {judgement.total} nodes; best is {chosen}.{ending}"
+    none = f"{one} fits on none of {judgement.total} nodes"
+    if judgement.total == 1:
+        none = f"{one} does not fit on the only node"
+    if judgement.nomination is not None:
+        return f"{none} yet; the scheduler makes room on {judgement.nomination.node}."
+    return f"{none}."
+
+
+def notes_of(
+    facts: ClusterFacts, pod: PodSummary, profiles: Collection[str], unaligned: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return what is to be known about the answer."""
+    notes = list(unaligned)
+    if pod.state == "planned" and pod.node:
+        notes.append(
+            f"It names its node itself: no scheduler looks at it, the kubelet of {pod.node} decides"
+            " alone."
+        )
+    inside = [one for one in facts.unreadable if one.what.partition("/")[0] == SCHEDULER]
+    if not pod.ours:
+        notes.append(_foreign(pod, ", ".join(profiles), inside))
+    elif inside and not facts.schedulers:
+        notes.append(f"It is judged by the usual configuration: {_silence(inside)}.")
+    if facts.nodes and not facts.topologies:
+        notes.append(_no_reports(facts))
+    return (*notes, *_unread(facts))
+
+
+def gang_note(pod: Pod) -> tuple[str, ...]:
+    """Say which gang *pod* belongs to, and where to read about the others."""
+    group = group_named_by(pod)
+    if group is None:
+        return ()
+    _, namespace, name = group
+    ask = f"kubectl numa explain podgroup {name} -n {namespace}"
+    return (f"It belongs to gang {namespace}/{name}, whose pods run together: {ask}",)
+
+
+def _foreign(pod: PodSummary, ours: str, inside: list[Unreadable]) -> str:
+    """Return who decides about a pod that names another scheduler, as far as that is known."""
+    asks = f"The pod asks for the scheduler {pod.scheduler}"
+    if inside:
+        silence = _silence(inside)
+        return f"{asks}, of which nothing is known: {silence}. This is what {ours} would do."
+    return f"{asks}, which decides by itself; this is what {ours} would do."
+
+
+def _silence(inside: list[Unreadable]) -> str:
+    reasons = dict.fromkeys(one.why for one in inside)
+    return f"no scheduler could be asked ({'; '.join(reasons)})"
+
+
+def _no_reports(facts: ClusterFacts) -> str:
+    nothing = "so nothing is known of any NUMA zone"
+    if facts.why_no_reports:
+        return f"{facts.why_no_reports}, {nothing}; the ClusterRole {ROLE} allows it."
+    return (
+        f"No NodeResourceTopology is known, {nothing}:"
+        " is an exporter running? (kubectl numa doctor)"
+    )
+
+
+def _unread(facts: ClusterFacts) -> Iterator[str]:
+    """Yield what was not taken into account: what was refused in one line, the rest one by one."""
+    kinds = [one for one in facts.unreadable if one.what.partition("/")[0] != SCHEDULER]
+    lacking = [one for one in kinds if one.right and one.what != TOPOLOGIES]
+    if lacking:
+        yield f"Not taken into account, since you may not (403): {rights_text(lacking)}."
+    for one in kinds:
+        if not one.right:
+            yield f"Not taken into account: {one.what} ({one.why})."
