@@ -67,8 +67,8 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._sequence = itertools.count()
         self._closed = False
-        self._changed = asyncio.Event()
-        self._waiting = 0
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._drained = asyncio.Event()
 
     def __len__(self) -> int:
         """Return how many keys are ready to be worked on."""
@@ -82,8 +82,7 @@ class WorkQueue(Generic[K]):
         self._dirty.add(key)
         self._on_add(key)
         if key not in self._working:
-            self._ready.append(key)
-            self._wake()
+            self._put(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Have *key* worked on in *seconds*; of several such wishes the earliest counts."""
@@ -95,7 +94,7 @@ class WorkQueue(Generic[K]):
             return
         self._due[key] = due
         heapq.heappush(self._delayed, (due, next(self._sequence), key))
-        self._wake()
+        self._wake_one()
 
     def add_rate_limited(self, key: K) -> None:
         """Have *key* worked on again after a failure; the pause grows with each one."""
@@ -131,20 +130,27 @@ class WorkQueue(Generic[K]):
         """Say that work on *key* has ended; if it was added meanwhile, it comes again."""
         self._working.discard(key)
         if key in self._dirty:
-            self._ready.append(key)
-        self._wake()
+            self._put(key)
+        elif not self._ready and not self._working:
+            self._drained.set()
 
     def shut_down(self) -> None:
         """Take no more keys; what is ready is still handed out, what is delayed is dropped."""
         self._closed = True
         self._delayed.clear()
         self._due.clear()
-        self._wake()
+        while self._idle:
+            self._wake_one()
 
     async def drained(self) -> None:
         """Return as soon as nothing is ready and nothing is being worked on."""
         while self._ready or self._working:
-            await self._change()
+            self._drained.clear()
+            await self._drained.wait()
+
+    def _put(self, key: K) -> None:
+        self._ready.append(key)
+        self._wake_one()
 
     def _release_due(self) -> None:
         now = self._clock.monotonic()
@@ -156,25 +162,33 @@ class WorkQueue(Generic[K]):
                 self.add(key)
 
     async def _change_or_due(self) -> None:
-        wait = self._delayed[0][0] - self._clock.monotonic() if self._delayed else None
+        if not self._delayed:
+            await self._change()
+            return
         try:
-            async with self._clock.timeout(wait):
+            async with self._clock.timeout(self._delayed[0][0] - self._clock.monotonic()):
                 await self._change()
         except TimeoutError:
             return
 
     async def _change(self) -> None:
-        self._waiting += 1
+        """Wait to be woken; one that cannot use it any more wakes another in its place."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
         try:
-            await self._changed.wait()
-        finally:
-            self._waiting -= 1
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._wake_one()
+            raise
 
-    def _wake(self) -> None:
-        """Let everybody who waits look again; each wait uses an event of its own."""
-        if self._waiting:
-            self._changed.set()
-            self._changed = asyncio.Event()
+    def _wake_one(self) -> None:
+        """Let one that waits look again."""
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
 
 async def run_workers(
