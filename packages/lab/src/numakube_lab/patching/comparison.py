@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.json import decode, encode
 
-from numakube_lab.patching.field_sets import SELF, FieldSet, leaf, recursive_difference
+from numakube_lab.patching.field_sets import SELF, FieldSet, leaf, recursive_difference, union
 from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import PathElement, field_element
 from numakube_lab.patching.typed_values import (
@@ -32,6 +32,11 @@ class Comparison:
     added: FieldSet = field(default_factory=dict)
     modified: FieldSet = field(default_factory=dict)
     removed: FieldSet = field(default_factory=dict)
+
+    @property
+    def all(self) -> FieldSet:
+        """All of them."""
+        return union(union(self.added, self.modified), self.removed)
 
     def without(self, ignored: FieldSet) -> Comparison:
         """Leave out *ignored* and everything below."""

@@ -62,6 +62,16 @@ def to_wire(fields: FieldSet) -> dict[str, Any]:
     }
 
 
+def touches(encoded: Mapping[str, Any], fields: FieldSet) -> bool:
+    """Tell whether ``fieldsV1`` has a place that is in *fields* too."""
+    if not encoded:
+        return SELF in fields
+    return any(
+        element in encoded and (element == SELF or touches(encoded[element], below))
+        for element, below in fields.items()
+    )
+
+
 def contains(fields: FieldSet, path: Sequence[PathElement]) -> bool:
     """Tell whether the place at *path* belongs to the set."""
     for element in path:

@@ -93,16 +93,30 @@ def decode(entries: Iterable[dict[str, Any]] | None) -> Shares:
     shares: Shares = {}
     for index, entry in enumerate(entries or ()):
         _check_entry(entry, index)
-        operation, version = str(entry["operation"]), str(entry["apiVersion"])
-        manager = Manager(
-            str(entry.get("manager") or ""),
-            operation,
-            "" if operation == APPLY else version,
-            str(entry.get("subresource") or ""),
-        )
         fields = from_wire(entry.get("fieldsV1") or {})
-        shares[manager] = Share(fields, version, entry.get("time"))
+        shares[manager_of(entry)] = Share(fields, str(entry["apiVersion"]), entry.get("time"))
     return shares
+
+
+def manager_of(entry: dict[str, Any]) -> Manager:
+    """Return whose entry it is."""
+    operation = str(entry["operation"])
+    return Manager(
+        str(entry.get("manager") or ""),
+        operation,
+        "" if operation == APPLY else str(entry["apiVersion"]),
+        str(entry.get("subresource") or ""),
+    )
+
+
+def readable(entries: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Return *entries*; none at all if any of them cannot be read."""
+    try:
+        for index, entry in enumerate(entries or ()):
+            _check_entry(entry, index)
+    except MalformedManagedFields:
+        return []
+    return entries or []
 
 
 def _check_entry(entry: dict[str, Any], index: int) -> None:
@@ -121,17 +135,21 @@ def _check_entry(entry: dict[str, Any], index: int) -> None:
 
 def encode(shares: Shares) -> list[dict[str, Any]]:
     """Write ``managedFields``: appliers first, then by time and name."""
-    ordered = sorted(
-        shares.items(),
-        key=lambda item: (
-            item[0].operation,
-            _seconds(item[1].time),
-            item[0].name,
-            item[1].api_version,
-            item[0].subresource,
+    return in_order([_entry(manager, share) for manager, share in shares.items()])
+
+
+def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort entries as ``managedFields`` has them."""
+    return sorted(
+        entries,
+        key=lambda entry: (
+            entry["operation"],
+            _seconds(entry.get("time")),
+            entry.get("manager", ""),
+            entry["apiVersion"],
+            entry.get("subresource", ""),
         ),
     )
-    return [_entry(manager, share) for manager, share in ordered]
 
 
 def _entry(manager: Manager, share: Share) -> dict[str, Any]:

@@ -24,9 +24,11 @@ from numakube_lab.patching.field_sets import (
     intersection,
     of_paths,
     recursive_difference,
+    touches,
     union,
 )
 from numakube_lab.patching.managers import (
+    MAX_UPDATERS,
     UPDATE,
     MalformedManagedFields,
     Manager,
@@ -35,6 +37,9 @@ from numakube_lab.patching.managers import (
     cap_updaters,
     decode,
     encode,
+    in_order,
+    manager_of,
+    readable,
 )
 from numakube_lab.patching.merging import merge, remove
 from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
@@ -117,16 +122,37 @@ def track_update(
         manager: the name of the client.
         now: the time, in RFC 3339.
     """
-    shares = _shares_to_start_from(live, new, endpoint)
-    if not shares and live is not None:
+    entries = _entries_to_start_from(live, new, endpoint)
+    if not entries and live is not None:
         return []
-    before = endpoint.empty if live is None else live
     actor = Manager(
         manager or _UNKNOWN_MANAGER, UPDATE, endpoint.gvk.api_version, endpoint.subresource
     )
-    return encode(
-        cap_updaters(_updated(before, new, shares, actor=actor, endpoint=endpoint, now=now))
-    )
+    changes = _changes(endpoint.empty if live is None else live, new, endpoint)
+    kept = [] if live is None else _unconcerned(live, entries, changes, actor, endpoint)
+    shares = decode(entry for entry in entries if not any(entry is one for one in kept))
+    shares = _credited(shares, changes, actor=actor, endpoint=endpoint, now=now)
+    return in_order([*kept, *encode(cap_updaters(shares))])
+
+
+def _unconcerned(
+    live: dict[str, Any],
+    entries: list[dict[str, Any]],
+    changes: Comparison,
+    actor: Manager,
+    endpoint: Endpoint,
+) -> list[dict[str, Any]]:
+    """Return the entries of *live* that stay as they are, which need not be decoded."""
+    if entries is not live["metadata"].get("managedFields") or len(entries) >= MAX_UPDATERS:
+        return []
+    if endpoint.versions is not None:
+        return []
+    changed = changes.all
+    return [
+        entry
+        for entry in entries
+        if manager_of(entry) != actor and not touches(entry.get("fieldsV1") or {}, changed)
+    ]
 
 
 def apply(
@@ -215,28 +241,20 @@ def _described(config: dict[str, Any], endpoint: Endpoint) -> str:
     )
 
 
-def _shares_to_start_from(
+def _entries_to_start_from(
     live: dict[str, Any] | None, new: dict[str, Any], endpoint: Endpoint
-) -> Shares:
+) -> list[dict[str, Any]]:
     """Return the entries that the client sent, or else those of the stored object.
 
     A list with nothing in it, or with one empty entry, asks to forget them all.
     """
     entries = ((live or {}).get("metadata") or {}).get("managedFields")
     sent = (new.get("metadata") or {}).get("managedFields")
-    stored = _decoded(entries)
     if endpoint.subresource or sent is entries:
-        return stored
+        return readable(entries)
     if sent in ([], [{}]):
-        return {}
-    return _decoded(sent) or stored
-
-
-def _decoded(entries: list[dict[str, Any]] | None) -> Shares:
-    try:
-        return decode(entries)
-    except MalformedManagedFields:
-        return {}
+        return []
+    return readable(sent) or readable(entries)
 
 
 def _updated(
@@ -248,18 +266,30 @@ def _updated(
     endpoint: Endpoint,
     now: str,
 ) -> Shares:
-    """Let *actor* own what differs between *live* and *new*, and take it from all others.
+    """Let *actor* own what differs between *live* and *new*, and take it from all others."""
+    changes = _changes(live, new, endpoint)
+    return _credited(shares, changes, actor=actor, endpoint=endpoint, now=now)
+
+
+def _changes(live: dict[str, Any], new: dict[str, Any], endpoint: Endpoint) -> Comparison:
+    """Return what differs between *live* and *new*, and is not reset anyway.
 
     Nothing changes hands if an object does not fit its type: whether it may be stored is for
     others to check.
     """
     look = compare_created if live is endpoint.empty and endpoint.root.openapi else compare
     try:
-        changes = look(
+        return look(
             endpoint.root, _without_managed_fields(live), _without_managed_fields(new)
         ).without(endpoint.ignored)
     except PatchFailure:
-        return shares
+        return Comparison()
+
+
+def _credited(
+    shares: Shares, changes: Comparison, *, actor: Manager, endpoint: Endpoint, now: str
+) -> Shares:
+    """Let *actor* own what changed, and take it from all others."""
     shares = _without_changed(_known(shares, endpoint), changes, spared=None)
     taken = difference(union(changes.added, changes.modified), _UNOWNED)
     if not taken:
@@ -279,11 +309,10 @@ def _known(shares: Shares, endpoint: Endpoint) -> Shares:
 
 def _without_changed(shares: Shares, changes: Comparison, *, spared: Manager | None) -> Shares:
     """Take what changed from everybody but *spared*; who owns nothing any more is forgotten."""
-    lost = union(union(changes.added, changes.modified), changes.removed)
     left = {
         manager: share
         if manager == spared
-        else replace(share, fields=difference(share.fields, lost))
+        else replace(share, fields=difference(share.fields, changes.all))
         for manager, share in shares.items()
     }
     return {manager: share for manager, share in left.items() if share.fields}
