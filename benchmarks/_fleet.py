@@ -16,8 +16,8 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import uniform_plans
-from numakube_lab.exporters.definition import install_definition
-from numakube_lab.nodes.node_object import Offer, base_offer, node_document
+from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.nodes.node_documents import Offer, base_offer, node_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
-    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.nodes.node_plan import NodePlan
 
 _AT_ONCE = 16
 

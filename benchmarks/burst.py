@@ -38,7 +38,7 @@ from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
+from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch, pending_changes
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Plugin
-    from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Snapshot
 
 _NODES: Final = 200

@@ -73,7 +73,7 @@ from numakube.apps.host.run_until_signal import run_fast
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers
-from numakube_lab.controllers.cluster.resource_claims import PodClaims
+from numakube_lab.controllers.cluster.claim_controller import PodClaims
 from numakube_lab.inprocess import InProcess
 async def main():
     async with ApiServer() as server:

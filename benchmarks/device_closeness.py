@@ -48,7 +48,7 @@ from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import NativeOptions
+from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -19,8 +19,8 @@ from numakube.kube.client import Client
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_lab.nodes.plan import NodePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,7 +34,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.testing.pods import pod
 from numakube.topology.model_report import nrt_of
-from numakube_lab.replay.run import TOKENS
+from numakube_lab.replay.run_file import TOKENS
 
 if TYPE_CHECKING:
     import ssl

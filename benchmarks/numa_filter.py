@@ -17,7 +17,7 @@ from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.api.pod import Pod, PodSpec
 from numakube.apps.host.process_memory import keep_freed_memory
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -26,7 +26,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.numa.numa_engine import NumaEngine
 
 GPU, NIC, HUGEPAGES = "vendor.example/gpu", "vendor.example/nic", "hugepages-1Gi"
 NODES, ZONES = 5000, 8

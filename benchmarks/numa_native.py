@@ -17,7 +17,7 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

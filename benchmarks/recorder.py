@@ -29,11 +29,11 @@ from numakube.kube.clock import SystemClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.cycle import Refused
-from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import nrt_of
 from numakube.values.resources import quantities_of
-from numakube_lab.nodes.node_object import base_offer
+from numakube_lab.nodes.node_documents import base_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.pod import Pod, PodSpec, PodStatus
-from numakube.api.pod_phase import has_ended, is_rejected
+from numakube.api.kubelet_rejections import is_rejected
+from numakube.api.pod import Pod, PodSpec, PodStatus, has_ended
 
 
 def ended(phase: str, reason: str, *, node: str = "n1") -> Pod:

@@ -23,8 +23,8 @@ from numakube.kube.catalog import (
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
-from numakube.scheduling.numa.caches.contract import Changes
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.numa.caches.cache_contract import Changes
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

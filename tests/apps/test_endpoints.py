@@ -23,7 +23,7 @@ from numakube.apps.host.program import load_program
 from numakube.kube.catalog import NAMESPACES
 from numakube.testing import until
 from numakube_lab.api.access.certificate_authority import Authority
-from numakube_lab.replay.run import TOKENS
+from numakube_lab.replay.run_file import TOKENS
 
 PAGE = ROOT / "docs" / "reference" / "endpoints.md"
 ROW = re.compile(r"^\| ([\w\' -]+) \| `(\w+) (\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)

@@ -10,12 +10,12 @@ from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod
 from numakube.apps.flight_recording import Recording
 from numakube.kube.clock import ManualClock
-from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.queue.entries import QueuedPod
+from numakube.scheduling.queue.queued_pod import QueuedPod
 from numakube.scheduling.recorder.flight_documents import flight_document
-from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound

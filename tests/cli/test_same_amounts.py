@@ -15,7 +15,7 @@ from tests.insight.explain.bundling import collected_of
 from numakube.apps.bundle import pack
 from numakube.insight.pod_timeline import use_text
 from numakube.kubelet.admission_trace import amount
-from numakube.scheduling.numa.rejection import Kind, Rejection
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.testing import World, pod
 
 Run = Callable[..., Ended]

@@ -8,12 +8,19 @@ from textwrap import dedent
 import numpy as np
 
 from numakube.insight.pod_timeline import timeline, use_text
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.caches.mispredictions import Severity, ZoneUse
-from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.scheduling.recorder import notes
+from numakube.scheduling.recorder import flight_notes as notes
 from numakube.scheduling.recorder.flight_documents import WallTime, flight_document
-from numakube.scheduling.recorder.notes import Candidates, Group, Nominated, Queued, Subject, Tried
-from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.recorder.flight_notes import (
+    Candidates,
+    Group,
+    Nominated,
+    Queued,
+    Subject,
+    Tried,
+)
+from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 
 WALL = WallTime(datetime(2026, 1, 1, 12, 0, 10, tzinfo=UTC), 10.0)
 ZONE_0: ZoneUse = {(0,): {"cpu": 4000, "memory": 1 << 30}}

@@ -14,8 +14,8 @@ from tests.real.api_server import real_server
 from tests.real.marks import needs_assets
 
 from numakube_lab.kinds import GVK
-from numakube_lab.replay.cases import Step, read_cases
-from numakube_lab.replay.run import TOKENS
+from numakube_lab.replay.recorded_cases import Step, read_cases
+from numakube_lab.replay.run_file import TOKENS
 from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.protobuf import read_protobuf
 

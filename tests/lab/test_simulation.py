@@ -26,7 +26,7 @@ from numakube.simulation.compared_schedulers import scheduler_arm
 from numakube.simulation.simulator import DEFAULTS, Run
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
 from numakube.testing import GPU, pod_document, refusal_of
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import lab_cluster
 
 CASES = int(os.environ.get("SIMULATION_CASES", "8"))

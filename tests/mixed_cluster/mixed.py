@@ -25,7 +25,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices
 from numakube.testing import refusal_of, until
 from numakube.values.cpuset import CpuSet
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import lab_cluster
 
 POLICIES = {

@@ -11,6 +11,7 @@ from numakube.api.affinity_and_taints import Affinity, PodAffinity, PodAffinityT
 from numakube.api.meta import LabelSelector
 from numakube.scheduling.arrays import Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -26,7 +27,6 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import (
     SUCCESS,
     Status,

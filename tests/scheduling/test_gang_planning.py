@@ -13,7 +13,7 @@ from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
-from numakube.scheduling.recorder.condensing import CANDIDATES
+from numakube.scheduling.recorder.decision_notes import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 

@@ -26,9 +26,9 @@ from numakube.kube.connection.cluster_config import UserConfig, load_config
 from numakube.kube.connection.credentials import authenticator_for
 from numakube.kube.connection.http import HttpTransport
 from numakube_lab.cluster_parts import Crew
-from numakube_lab.exporters.definition import install_definition
+from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.faults import Faults
-from numakube_lab.processes.sources import InsideAddress
+from numakube_lab.processes.config_sources import InsideAddress
 from numakube_lab.rundir import RunDir
 from numakube_lab.testing import SiteOptions
 

@@ -5,17 +5,20 @@
 | `wire`, `meta` | the base of every type; metadata, references and selectors |
 | `pod`, `containers`, `volumes` | Pod, Binding, and what a pod consists of |
 | `pod_resources` | what a pod amounts to: QoS class, effective requests and limits |
-| `pod_phase` | whether a pod has ended, and whether a kubelet rejected it |
+| `kubelet_rejections` | whether a kubelet rejected a pod |
 | `nodes`, `affinity_and_taints` | nodes, and how pods are kept to or from them |
 | `workloads`, `storage` | what makes pods, and what they mount |
 | `selectors`, `selector_text` | what labels a selector matches, and selectors as text |
 | `events`, `leases` | both kinds of events, and leases |
-| `nrt`, `nodetopology`, `crds` | NodeResourceTopology, the operator's objects, their definitions |
+| `nrt`, `numaresources`, `crds` | NodeResourceTopology, the operator's objects, their definitions |
+| `volcano_numatopology`, `kueue`, `pod_groups` | the same, and groups of pods, as others say it |
+| `resource_claims`, `resource_slices` | dynamic resource allocation: claims and devices |
+| `fit_question`, `strictness` | numakube's own: would it fit, and how strict a scheduler is |
 | `koordinator` | Koordinator's annotations, labels and the Device resource |
 | `scheduler_config` | KubeSchedulerConfiguration |
-| `kubelet_config`, `kubelet_fields`, `kubelet_flags` | the kubelet's file and command line |
-| `checkpoints`, `cadvisor` | the kubelet's state files, and MachineInfo |
-| `field_errors`, `resource_*`, `decode_errors` | what is wrong with a field or a document |
+| `kubelet_config`, `kubelet_flags`, `kubelet_sources` | the kubelet's file and command line |
+| `checkpoints` | the kubelet's state files |
+| `field_errors`, `resource_names`, `resource_requirements` | what is wrong with a field |
 | `codec`, `yaml_text`, `interning` | between bytes and types; equal parts kept once |
-| `replay` | our answers to the recorded rows about values |
+| `values_replay` | our answers to the recorded rows about values |
 """

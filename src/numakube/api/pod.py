@@ -1,5 +1,7 @@
 """Pods and their bindings to nodes: only the fields that numakube reads or writes."""
 
+from typing import Final
+
 import msgspec
 
 from numakube.api.affinity_and_taints import Affinity, Toleration, TopologySpreadConstraint
@@ -11,6 +13,8 @@ from numakube.api.containers import (
 from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.volumes import Volume
 from numakube.api.wire import QuantityText, ResourceList, Timestamp, Wire, always
+
+ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodReadinessGate(Wire, frozen=True):
@@ -179,6 +183,11 @@ class Pod(Wire, frozen=True):
     status: PodStatus | None = None
     api_version: str = always("v1")
     kind: str = always("Pod")
+
+
+def has_ended(pod: Pod) -> bool:
+    """Tell whether *pod* runs no more and holds nothing, though it still exists."""
+    return pod.status is not None and pod.status.phase in ENDED_PHASES
 
 
 class Binding(Wire, frozen=True):

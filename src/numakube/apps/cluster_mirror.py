@@ -25,7 +25,7 @@ from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
 from numakube.kube.served_topologies import topology_reflector
 from numakube.kube.store import Removed, Store, Updated
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.framework.object_kinds import ObjectKind
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

@@ -13,7 +13,7 @@ from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.dra.features import LATEST
 from numakube.insight.dra_devices import DraDevices
 from numakube.kube.store import Updated
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

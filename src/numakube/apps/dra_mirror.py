@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.kube.reflector import Reflector
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

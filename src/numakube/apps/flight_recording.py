@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 import click
 import structlog
 
-from numakube.api.pod_phase import is_rejected
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.apps.host.settings_sources import setting
 from numakube.errors import ConfigError, InvalidValue
-from numakube.scheduling.numa.caches.contract import Cause
+from numakube.scheduling.numa.caches.cache_contract import Cause
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.known_pods import PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.scheduling.recorder import notes
-from numakube.scheduling.recorder.condensing import grouped, tried
+from numakube.scheduling.recorder import flight_notes as notes
+from numakube.scheduling.recorder.decision_notes import grouped, tried
 from numakube.scheduling.recorder.flight_documents import WallTime
-from numakube.scheduling.recorder.notes import Queued, Subject
-from numakube.scheduling.recorder.recorder import ATTEMPTS, FlightRecorder
+from numakube.scheduling.recorder.flight_notes import Queued, Subject
+from numakube.scheduling.recorder.flight_recorder import ATTEMPTS, FlightRecorder
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.scheduling.cycle import Chosen, Failed, Refused
-    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.numa.caches.mispredictions import Misprediction
-    from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.recorder.condensing import Refusal
+    from numakube.scheduling.queue.queued_pod import QueuedPod
+    from numakube.scheduling.recorder.decision_notes import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 

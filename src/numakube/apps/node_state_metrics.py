@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 LABELS: Final = ("state",)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.pools import Candidate, Pool
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.pci_places import PciPlaces
     from numakube.topology.topology_view import NodeTopology

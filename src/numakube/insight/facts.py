@@ -24,8 +24,7 @@ from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion, release_of
 from numakube.api.nodes import Node
 from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
-from numakube.api.pod import Pod
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import Pod, has_ended
 from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.volcano_numatopology import Numatopology
@@ -41,7 +40,7 @@ from numakube.insight.dra_devices import DraDevices
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable

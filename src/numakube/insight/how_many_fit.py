@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Failed, Refused
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.topology_view import NodeTopology
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
 
 
 _ALONE: Final = suppress(Exception)

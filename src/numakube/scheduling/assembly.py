@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.framework.registry import Factory, Registry
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.numa.caches.contract import NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
 
 DEFAULT_BINDER: Final = "DefaultBinder"
 """The plugin that binds pods unless a profile says otherwise; each caller has its own."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.plugin_failures import checked
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.known_refusals import WITHOUT_OTHER_PODS, KnownRefusals

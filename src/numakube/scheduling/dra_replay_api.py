@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod, PodStatus
     from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 MAX_USERS: Final = 256
 _START: Final = datetime(2026, 11, 1, tzinfo=UTC)

@@ -13,10 +13,10 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from numakube.scheduling.dra_replay_api import ReplayedApi, finished
 from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.plugins.arguments import DynamicResourcesArgs
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
-from numakube.scheduling.recorder.condensing import with_best_scores
+from numakube.scheduling.recorder.decision_notes import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:

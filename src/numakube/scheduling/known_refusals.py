@@ -21,10 +21,10 @@ from numakube.scheduling.snapshot.pod_equivalence import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pod_equivalence import PodKey

@@ -29,10 +29,10 @@ from numakube.api.workloads import (
     StatefulSet,
 )
 from numakube.kubelet.versions import DEFAULT, behaviour_of
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import Profile, profile_of
 from numakube.scheduling.framework.runtime import Runtime
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.plugins.default_plugins import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 Row = dict[str, Any]
 

@@ -66,7 +66,7 @@ class SimulatedCluster:
     Attributes:
         running: what runs on its nodes, in order of admission.
         objects: what else scheduling looks at: by the fields of
-            `numakube.scheduling.snapshot.objects.ClusterObjects`, objects by key.
+            `numakube.scheduling.snapshot.cluster_objects.ClusterObjects`, objects by key.
     """
 
     nodes: tuple[SimulatedNode, ...]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.insight.facts import ClusterFacts
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 MACHINE: Final = "numakube.dev/machine"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.errors import MalformedObject
 from numakube.insight.collected import (
     NODES,

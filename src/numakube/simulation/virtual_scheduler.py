@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from numakube.api.pod_phase import is_rejected
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.cycle import Chosen, Cycle, Failed
 from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
-from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
+from numakube.scheduling.queue.scheduling_queue import Backoff, SchedulingQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.scheduling.cycle import Refused
     from numakube.scheduling.framework.plugins import Nomination
-    from numakube.scheduling.numa.caches.contract import Changes
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.numa.caches.cache_contract import Changes
+    from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.simulation.virtual_time import Timeline
 

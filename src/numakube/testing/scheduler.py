@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.registry import Registry
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.numa.caches.cache_contract import Changes
 
 
 class Scheduler:

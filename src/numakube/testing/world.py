@@ -25,7 +25,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.testing.pods import running
 from numakube.testing.scheduler import Scheduler
 from numakube.topology.model_report import nrt_of

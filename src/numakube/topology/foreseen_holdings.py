@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.errors import InvalidValue
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_from_report import holding_of, node_of, place, report_of

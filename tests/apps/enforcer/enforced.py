@@ -24,7 +24,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices, objects_of
 from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube.testing import until
-from numakube_lab.nodes.cgroups import group_of_container
+from numakube_lab.nodes.node_cgroups import group_of_container
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 NODE = "node-0"

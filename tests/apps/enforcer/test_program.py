@@ -17,7 +17,7 @@ from numakube.node.cgroups.group_files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
 from numakube.node.nri.nri_objects import Container, Cpu, Sandbox
 from numakube.testing import until
-from numakube_lab.nodes.cgroups import group_of
+from numakube_lab.nodes.node_cgroups import group_of
 
 pytestmark = pytest.mark.timeout(300)
 

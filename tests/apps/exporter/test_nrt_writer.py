@@ -17,7 +17,7 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.topology import nrt_names
-from numakube_lab.exporters.definition import install_definition
+from numakube_lab.exporters.nrt_definition import install_definition
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
-from numakube_lab.nodes.kubelet import KubeletState
+from numakube_lab.nodes.lab_kubelet import KubeletState
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 STEPS = 30

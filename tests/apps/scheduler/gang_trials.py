@@ -32,7 +32,7 @@ from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import World, turns
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.definition import install_definition
+from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.inprocess import InProcess
 from numakube_lab.testing import without_election
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.lab.exporters.truth import true_zones
 
-from numakube.api.pod import Pod
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.store import Change, Removed

@@ -16,7 +16,7 @@ from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer
 from numakube.scheduling.framework.bind_annotations import annotate
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.snapshot.pods import PodInfo
 

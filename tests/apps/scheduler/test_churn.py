@@ -31,7 +31,7 @@ from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.patches import merge_patch
-from numakube.scheduling.queue.queue import MAX_UNSCHEDULABLE_SECONDS
+from numakube.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_SECONDS
 from numakube.testing import pod_document, until
 from numakube_lab.rundir import RunDir
 

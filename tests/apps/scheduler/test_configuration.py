@@ -28,7 +28,7 @@ from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.queue.entries import Place
+from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import pod_document, refusal_of
 from numakube_lab.testing import Opener, lab_cluster
 

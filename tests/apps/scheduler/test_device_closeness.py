@@ -11,7 +11,7 @@ from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
 from numakube_lab.cluster import uniform_plans
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)

@@ -18,7 +18,7 @@ from numakube.koordinator.placement_refusals import Why
 from numakube.kubelet.config_from_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)

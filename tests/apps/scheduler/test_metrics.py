@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry
 from tests.scheduling.conftest import pod_of
-from tests.scheduling.queue.test_queue import Rules
+from tests.scheduling.queue.test_scheduling_queue import Rules
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.apps.node_state_metrics import NodeState
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.scheduling.queue.queue import SchedulingQueue
+from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.topology.topology_view import NodeTopology
 
 if TYPE_CHECKING:
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.values.resources import Amounts
 
 

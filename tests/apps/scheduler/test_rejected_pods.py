@@ -14,7 +14,7 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import default_configuration
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, RejectionGuard
 from numakube.scheduling.snapshot.nodes import NodeInfo

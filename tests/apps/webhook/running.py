@@ -22,7 +22,7 @@ from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURA
 from numakube.manifests.rbac_rules import cluster_role, service_account
 from numakube.manifests.webhook import DEFINITION, NAME, WebhookManifest, cluster_rules
 from numakube_lab.api.access.certificate_authority import Authority
-from numakube_lab.replay.run import TOKENS
+from numakube_lab.replay.run_file import TOKENS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
 from numakube.testing import until
 from numakube_lab.api.access.certificate_authority import Authority
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import SiteOptions, lab_site
 
 

@@ -22,7 +22,7 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
-from numakube.scheduling.snapshot.objects import Followed
+from numakube.scheduling.snapshot.cluster_objects import Followed
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from numakube_lab.replay.cases import Case, read_cases
-from numakube_lab.replay.run import replay
+from numakube_lab.replay.recorded_cases import Case, read_cases
+from numakube_lab.replay.run_file import replay
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 

@@ -17,7 +17,7 @@ from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time
-from numakube_lab.controllers.cluster.namespaces import ACCOUNTS, ServiceAccounts
+from numakube_lab.controllers.cluster.namespace_controller import ACCOUNTS, ServiceAccounts
 from numakube_lab.controllers.common.controller_actions import Change
 from numakube_lab.controllers.types.cluster_types import (
     DISRUPTION_BUDGETS,

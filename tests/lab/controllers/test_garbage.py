@@ -12,7 +12,7 @@ from numakube.kube.catalog import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.resource_types import Resource
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.cluster.namespaces import Namespaces
+from numakube_lab.controllers.cluster.namespace_controller import Namespaces
 from numakube_lab.controllers.cluster.ownership_graph import (
     Collect,
     CollectDependents,

@@ -20,7 +20,7 @@ from tests.lab.differential.shrinking import Trial, shrink
 from tests.real.api_server import real_server
 
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.replay.run import USERS
+from numakube_lab.replay.run_file import USERS
 
 
 def main() -> None:

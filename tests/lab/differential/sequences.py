@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.lab.differential.bodies import COMMON_EDITS, KINDS, Json, Kind
 
-from numakube_lab.replay.cases import Step
+from numakube_lab.replay.recorded_cases import Step
 
 NAMES: Final = ("a", "b", "c")
 LABELS: Final[tuple[Json, ...]] = ({"app": "a"}, {"app": "a", "x": "y"}, {"app": "b"}, {})

@@ -21,7 +21,7 @@ from numakube.topology.model_from_report import report_of
 from numakube.topology.topology_view import Unusable, view_of
 from numakube.values.resources import hugepage_name
 from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 
 __all__ = ["lab"]  # a fixture
 

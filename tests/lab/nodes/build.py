@@ -14,8 +14,8 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_lab.nodes.plan import NodePlan
 
 
 @dataclass

@@ -9,7 +9,7 @@ from tests.lab.nodes.build import Lab
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import PODS
-from numakube_lab.nodes.kubelet import KubeletState
+from numakube_lab.nodes.lab_kubelet import KubeletState
 
 NODES = ("n1", "n2")
 STEPS = 60

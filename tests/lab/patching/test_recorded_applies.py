@@ -14,7 +14,7 @@ import pytest
 
 from numakube_lab.kinds import GVK
 from numakube_lab.patching import merge_patch
-from numakube_lab.patching.conflicts import ApplyConflict
+from numakube_lab.patching.apply_conflicts import ApplyConflict
 from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.reset_fields import reset_fields
 from numakube_lab.patching.server_side_apply import Endpoint, apply, track_update

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
-from numakube_lab.patching.conflicts import ANNOTATION, ApplyConflict
+from numakube_lab.patching.apply_conflicts import ANNOTATION, ApplyConflict
 from numakube_lab.patching.field_sets import from_wire
-from numakube_lab.patching.managers import to_parent, to_scale
+from numakube_lab.patching.managed_fields import to_parent, to_scale
 from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.reset_fields import reset_fields
 from numakube_lab.patching.server_side_apply import (

@@ -24,10 +24,10 @@ from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool
+from numakube_lab.processes.config_sources import InsideAddress
 from numakube_lab.processes.container_logs import ContainerLogs
 from numakube_lab.processes.container_programs import Process
-from numakube_lab.processes.runtime import REFRESH_SECONDS, ProcessRuntime
-from numakube_lab.processes.sources import InsideAddress
+from numakube_lab.processes.process_runtime import REFRESH_SECONDS, ProcessRuntime
 
 
 @dataclass

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from numakube_lab.kinds import Problems
 from numakube_lab.schema.builtin_types import struct
-from numakube_lab.schema.decoding import explain
 from numakube_lab.schema.fitting import fits
+from numakube_lab.schema.go_decoding import explain
 from numakube_lab.schema.jsontext import RepeatedKeys
 from numakube_lab.schema.types import ListType, MapType, Scalar, ScalarKind, Struct, Type
 

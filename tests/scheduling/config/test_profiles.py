@@ -12,10 +12,10 @@ from numakube.api.scheduler_config import PluginRef, ProfileConfig
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Bind, Confirm, Filter, Plugin, QueueSort, Score
 from numakube.scheduling.framework.profile import Profile
 from numakube.scheduling.framework.registry import Factory, Handle
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.bind_annotations import annotate, annotations_of, as_bound
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.snapshot.pods import PodInfo
 
 POD = PodInfo(Pod(metadata=ObjectMeta(name="p", uid="u", annotations={"own": "1", "other": "2"})))

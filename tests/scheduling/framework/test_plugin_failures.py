@@ -8,6 +8,7 @@ from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.scheduling.arrays import IntArray, Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -21,7 +22,6 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot

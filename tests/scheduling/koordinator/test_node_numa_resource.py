@@ -21,8 +21,8 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
 from numakube.koordinator.placement_refusals import Why
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import running
 

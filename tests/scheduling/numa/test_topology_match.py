@@ -17,6 +17,7 @@ from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import (
     Bind,
     Confirm,
@@ -29,7 +30,6 @@ from numakube.scheduling.framework.plugins import (
     VectorScore,
 )
 from numakube.scheduling.framework.registry import Handle
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SKIP, Status
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
@@ -48,7 +48,7 @@ from numakube.scheduling.plugins.default_plugins import default_registry
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from tests.strategies.clusters import GPU, ZONE, Scene, scenes
 
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import (
     Filter,
     NormalizesScores,
@@ -17,7 +18,6 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.default_plugins import default_plugins
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit

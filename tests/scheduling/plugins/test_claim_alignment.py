@@ -24,7 +24,7 @@ from numakube.api.resource_slices import Device
 from numakube.dra.device_places import KNOWN_PLACES, DevicePlaces, DriverAttributes
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod

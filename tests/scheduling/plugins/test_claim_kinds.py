@@ -18,7 +18,7 @@ from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.dra_replay_api import ReplayedApi, finished
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -22,7 +22,7 @@ from numakube.api.resource_claims import FINALIZER, ResourceClaim, ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.errors import NumakubeError
 from numakube.scheduling.dra_replay_api import Refused, ReplayedApi, finished
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -13,7 +13,7 @@ import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.api.scheduler_config import SHARD_LABEL
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.node_shards import (
     REFUSED_BY,
     NodeShards,

@@ -10,7 +10,7 @@ from tests.scheduling.conftest import MakeNode, MakePod
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
 from numakube.api.pod import PodStatus
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard

@@ -29,7 +29,7 @@ from numakube.api.storage import (
     StorageClass,
 )
 from numakube.errors import NumakubeError
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status, failure
 from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -20,7 +20,7 @@ from numakube.api.storage import (
     CSINode,
     VolumeAttachment,
 )
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions

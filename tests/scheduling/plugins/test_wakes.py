@@ -9,10 +9,10 @@ import pytest
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS
-from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
+from numakube.scheduling.plugins.queue_plugins import PrioritySort, SchedulingGates
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 

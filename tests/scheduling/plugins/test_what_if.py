@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from tests.strategies.clusters import Scene, pod, scenes
 
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.default_plugins import default_plugins
 from numakube.scheduling.snapshot.cluster import Cluster

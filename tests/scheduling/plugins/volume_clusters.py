@@ -14,11 +14,11 @@ from numakube.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.snapshot.cluster import Cluster
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.pods import PodInfo
 
 ZONE = "topology.kubernetes.io/zone"

@@ -10,7 +10,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Rejected
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -13,13 +13,13 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod, PodCondition
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Status, unresolvable, unschedulable
-from numakube.scheduling.preemption.bounds import Bounds
-from numakube.scheduling.preemption.budgets import Budget
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs
+from numakube.scheduling.preemption.disruption_budgets import Budget
+from numakube.scheduling.preemption.victim_bounds import Bounds
 from numakube.scheduling.preemption.victims import Victims, find_victims
 from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -10,7 +10,7 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.preemption.victims import Victims, find_victims
 from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -12,7 +12,7 @@ from numakube.api.workloads import (
 )
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.registry import Handle
-from numakube.scheduling.preemption.budgets import budgets_of
+from numakube.scheduling.preemption.disruption_budgets import budgets_of
 from numakube.scheduling.preemption.preemption_args import REGISTRY
 
 

@@ -13,7 +13,7 @@ from tests.strategies.clusters import Scene, node, scene, scenes
 from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import NodeSpec
 from numakube.scheduling.cycle import Cycle, Refused
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime

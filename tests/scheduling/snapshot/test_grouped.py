@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numakube.scheduling.snapshot.objects import Grouped
+from numakube.scheduling.snapshot.cluster_objects import Grouped
 
 
 def test_objects_are_found_by_key_and_by_group() -> None:

@@ -12,10 +12,10 @@ from tests.strategies.clusters import KEYS, ZONE, node, pod, scene
 from numakube.api.meta import LabelSelector
 from numakube.api.selectors import Selector, selector_of
 from numakube.scheduling.snapshot.cluster import Cluster
-from numakube.scheduling.snapshot.columns import MAX_COLUMNS
+from numakube.scheduling.snapshot.host_ports import HostPort
+from numakube.scheduling.snapshot.node_columns import MAX_COLUMNS
 from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodQuery, PodSet
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.scheduling.snapshot.ports import HostPort
 from numakube.scheduling.snapshot.term_counts import TermKind
 
 APP_A = selector_of(LabelSelector(match_labels={"app": "a"}))

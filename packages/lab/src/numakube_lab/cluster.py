@@ -36,10 +36,10 @@ from numakube_lab.exporters.exporter_pool import steer
 from numakube_lab.faults import FaultKind, FaultRule, Faults
 from numakube_lab.inprocess import InProcess
 from numakube_lab.lifetime import Lifetime
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.openshift_kinds import install_openshift_kinds
+from numakube_lab.processes.config_sources import InsideAddress
 from numakube_lab.processes.container_logs import ContainerLogs
-from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import LabInfo
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.kubelet.machine import Machine
-    from numakube_lab.dumps.dump import Dump
+    from numakube_lab.dumps.cluster_dump import Dump
     from numakube_lab.rundir import RunDir
 
 ADMIN = "lab-admin"

@@ -19,7 +19,7 @@ from numakube_lab.controllers.default_scheduler import DefaultScheduler
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.node_pool import NODE_INDEX, NodePool
-from numakube_lab.processes.runtime import ProcessRuntime
+from numakube_lab.processes.process_runtime import ProcessRuntime
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube_lab.nodes.kubelet import LabKubelet
-    from numakube_lab.nodes.plan import NodePlan
-    from numakube_lab.processes.sources import InsideAddress
+    from numakube_lab.nodes.lab_kubelet import LabKubelet
+    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.processes.config_sources import InsideAddress
     from numakube_lab.rundir import RunDir
 
 

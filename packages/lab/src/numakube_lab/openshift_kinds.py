@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.errors import AlreadyExists
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.resource_types import Resource
-from numakube_lab.exporters.definition import established
+from numakube_lab.exporters.nrt_definition import established
 
 if TYPE_CHECKING:
     from numakube.kube.client import Client

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.api.pod_phase import is_rejection
+from numakube.api.kubelet_rejections import is_rejection
 from numakube.apps.anonymising.pseudonyms import Sort
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     COSCHEDULING_LABEL,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_phase import has_ended, is_rejected
+from numakube.api.kubelet_rejections import is_rejected
+from numakube.api.pod import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from numakube.apps.dashboard.scheduler_view import Missed, Moment, Waiting
 from numakube.apps.dashboard.timeline_steps import moments_of
 from numakube.insight.pod_timeline import use_text
 from numakube.scheduling.recorder.flight_documents import flight_document, use_document
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
-    from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 class Decider:

@@ -22,7 +22,7 @@ from numakube.insight.facts import ClusterFacts
 from numakube.insight.list_reading import Unreadable
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
-from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.topology_view import view_of
 from numakube.values.times import format_time

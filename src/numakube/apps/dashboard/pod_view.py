@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_phase import is_rejected
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.apps.dashboard.dashboard_pods import condition_of
 from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending_view import refusals_in

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.scheduling.snapshot.belief import NumaBelief
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

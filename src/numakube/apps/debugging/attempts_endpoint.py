@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.flight_recording import Recording
     from numakube.apps.host.endpoint_access import Access
-    from numakube.scheduling.recorder.recorder import Flight
+    from numakube.scheduling.recorder.flight_recorder import Flight
 
     Document = dict[str, Any]
 

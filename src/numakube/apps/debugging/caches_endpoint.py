@@ -17,7 +17,7 @@ from numakube.apps.node_state_metrics import state_of
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.numa.caches.debug_view import Examination, examine, mode_of
 from numakube.scheduling.numa.caches.known_pods import scheduled_at, stage_of
-from numakube.scheduling.recorder import notes
+from numakube.scheduling.recorder import flight_notes as notes
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.values.resources import quantities_of
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numakube.apps.flight_recording import Recording
     from numakube.apps.host.endpoint_access import Access
     from numakube.kube.clock import Clock
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
     Document = dict[str, Any]
 

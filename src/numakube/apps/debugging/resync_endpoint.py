@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import PODS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator import keys
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.apps.enforcer.allowed_cpus import PodState
 from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.wish.qos import qos_of

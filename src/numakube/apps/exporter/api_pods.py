@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector

@@ -33,7 +33,7 @@ from numakube.api.koordinator.node_annotations import (
     NodeReservation,
     PodCpuAlloc,
 )
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.koordinator.annotation_json import read_json
 from numakube.koordinator.cpus.shared_pools import pools_of
 from numakube.koordinator.ledger.allotment_annotations import allotment_of

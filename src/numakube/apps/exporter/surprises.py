@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.kube.store import Removed
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Holding, uid_hash

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.framework.bind_annotations import annotations_of
-from numakube.scheduling.framework.state import CycleState, StateKey
+from numakube.scheduling.framework.cycle_state import CycleState, StateKey
 from numakube.scheduling.framework.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
-    from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.numa.numa_engine import NumaEngine
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -18,11 +18,11 @@ import numpy as np
 from numakube.apps.extender.preemption import LowestPriorities, are_hopeless, may_preempt
 from numakube.apps.extender.protocol import MAX_SCORE
 from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
-from numakube.scheduling.snapshot.belief import is_extensible
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
+from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.recorder.condensing import Refusal
+    from numakube.scheduling.recorder.decision_notes import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

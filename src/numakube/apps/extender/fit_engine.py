@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.numa.caches.contract import NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
     from numakube.scheduling.numa.topology_match_args import Settings
 
 _NOT_SEEN: Final = (

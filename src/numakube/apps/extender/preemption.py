@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.framework.status import Code
-from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.zones import ZoneTable
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
 
 _NOBODY: Final = 2**31
 """Above every priority: there is no pod to evict."""

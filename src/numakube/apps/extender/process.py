@@ -50,7 +50,7 @@ from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
-from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status

@@ -18,8 +18,8 @@ from numakube.apps.extender.protocol import (
     name_of,
 )
 from numakube.apps.extender.zone_preemption import Proposal, reconsider
-from numakube.scheduling.framework.events import EventKind
-from numakube.scheduling.preemption.budgets import budgets_of
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.preemption.disruption_budgets import budgets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numakube.apps.extender.wake_pods import Waking
     from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _MAKES_ROOM = (

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.numa.topology_match_args import Settings
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 KEY: Final = "groups.yaml"
 UNKNOWN_GROUP: Final = f"{MARK}node does not exist, and the topology of its group is not known"

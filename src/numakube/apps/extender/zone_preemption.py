@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.extender.protocol import MetaPod, MetaVictims
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
-from numakube.scheduling.preemption.budgets import Budget, split_by_violation
+from numakube.scheduling.preemption.disruption_budgets import Budget, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
 from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import is_rejected
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.metrics import SchedulerMetrics
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.clock import Clock
-    from numakube.scheduling.numa.caches.contract import Changes
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.numa.caches.cache_contract import Changes
+    from numakube.scheduling.queue.queued_pod import QueuedPod
 
 _ATTEMPT_LABELS: Final = 15
 """Attempts beyond this share a label, as in kube-scheduler."""

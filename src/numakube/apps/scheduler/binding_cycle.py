@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.apps.scheduler.waiting_pods import WaitingPods
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.plugins.node_shards import NodeShards
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _LAST_BINDINGS_SECONDS: Final = 3.0

@@ -16,8 +16,8 @@ from numakube.scheduling.framework.status import SUCCESS, Code, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.pods import PodInfo
 
 CLIENT: Final = Service[Client]("client")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
     from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _LOOK_SECONDS: Final = 1.0

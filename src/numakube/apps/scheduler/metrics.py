@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from numakube.apps.node_state_metrics import NodeStates
 from numakube.apps.scheduler.claim_metrics import ClaimMetrics
-from numakube.scheduling.queue.entries import Place
+from numakube.scheduling.queue.queued_pod import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.cluster_mirror import Mirror
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
-    from numakube.scheduling.queue.queue import SchedulingQueue
+    from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
 
 SAMPLED_ATTEMPTS: Final = 10
 """Plugins are timed in one attempt of so many, as in kube-scheduler: timing is not free."""

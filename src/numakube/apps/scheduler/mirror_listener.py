@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.apps.scheduler.rejected_pods import Rejections
     from numakube.apps.scheduler.volume_binder import ApiVolumeActions
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
-from numakube.scheduling.queue.entries import Place
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.queue.queued_pod import Place
 
 if TYPE_CHECKING:
     from numakube.kube.clock import Clock
-    from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.queue.queue import SchedulingQueue
+    from numakube.scheduling.queue.queued_pod import QueuedPod
+    from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
     from numakube.scheduling.snapshot.pods import PodInfo
 
 

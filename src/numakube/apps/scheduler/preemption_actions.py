@@ -17,7 +17,7 @@ from numakube.apps.scheduler.attempt_results import surviving
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import gang_to_plan
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key

@@ -70,9 +70,9 @@ from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
 )
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
 from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
-from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.queue.queueing_hints import ProfileHints
-from numakube.scheduling.recorder.recorder import FlightRecorder
+from numakube.scheduling.queue.scheduling_queue import Backoff, SchedulingQueue
+from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.meta import ObjectReference
-from numakube.api.pod_phase import is_rejected
 
 if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference

@@ -20,15 +20,15 @@ from numakube.apps.debugging.documents import Speaker, json_answer
 from numakube.apps.debugging.fit_endpoint import Fit
 from numakube.apps.debugging.loglevel_endpoint import Levels
 from numakube.apps.debugging.resync_endpoint import Resync
-from numakube.scheduling.framework.events import EventKind
-from numakube.scheduling.queue.entries import Place
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.queue.queued_pod import Place
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.endpoint_access import Access
     from numakube.apps.scheduler.scheduling_loop import Scheduler
     from numakube.kube.client import Client
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.queue.queued_pod import QueuedPod
 
 
 class Endpoints:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Refused
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
-    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.queue.queued_pod import QueuedPod
 
 _TURN_PODS: Final = 16
 _TURN_SECONDS: Final = 0.02

@@ -18,7 +18,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.fit_question import HOLD
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.apps.cluster_mirror import Mirror
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Added, Removed

@@ -3,6 +3,6 @@
 A scan of sysfs (`host_scan`, `pci_discovery`) finds devices, which are assigned to pools
 (`pool_assignment`) by their `device_selectors`. Each pool's devices are followed from scan to scan
 (`device_health`) and offered to the kubelet (`pool_registration`, `pool_plugin`), which learns what
-containers need (`device_needs`, `allocate_answer`). Behaviour follows the SR-IOV network device
+containers need (`device_needs`). Behaviour follows the SR-IOV network device
 plugin v3.11; where it does not, docs/reference/sriov.md says why.
 """

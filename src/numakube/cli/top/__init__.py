@@ -234,7 +234,7 @@ class _View:
     def _pods(
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
-        from numakube.api.pod_phase import has_ended
+        from numakube.api.pod import has_ended
         from numakube.cli.shared.selection import chosen_pods
         from numakube.cli.top import top_columns
         from numakube.insight.usage.pod_alignment import pod_usages

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.insight.audit.audit_document import Audit, AuditedPod, UnknownPod
 from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
 from numakube.insight.doctor.pods_to_align import numa_schedulers

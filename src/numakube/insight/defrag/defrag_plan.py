@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numakube.errors import InvalidValue
-from numakube.scheduling.preemption.budgets import budgets_of
+from numakube.scheduling.preemption.disruption_budgets import budgets_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 

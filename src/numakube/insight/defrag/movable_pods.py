@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
+from numakube.scheduling.preemption.disruption_budgets import budgets_of, split_by_violation
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.insight.defrag.defrag_plan import Plan
 from numakube.insight.defrag.room_search import RoomSearch
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster

@@ -20,15 +20,15 @@ import msgspec
 from numakube.insight.how_many_fit import book
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.numa.topology_match import pending_changes
-from numakube.scheduling.snapshot.belief import is_extensible
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 class WhatIfCluster:

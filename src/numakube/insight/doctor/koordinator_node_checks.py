@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator import keys
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.insight.doctor.findings import (
     Finding,
     Rule,

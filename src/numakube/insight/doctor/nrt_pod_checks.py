@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_report
 from numakube.insight.doctor.object_ages import age_seconds
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind

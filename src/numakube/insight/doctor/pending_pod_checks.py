@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers

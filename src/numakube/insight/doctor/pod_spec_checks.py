@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.deployed_programs import Program, deployed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import is_rejected
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.object_ages import pod_age

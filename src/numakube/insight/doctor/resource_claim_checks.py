@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.dra.device_ids import DeviceId
 from numakube.dra.pod_claims import claim_keys, claim_name, pod_claims
 from numakube.errors import InvalidValue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.device_selectors import is_selected

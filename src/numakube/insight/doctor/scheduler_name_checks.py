@@ -11,7 +11,7 @@ from collections import Counter
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.insight.collected import LEASES
 from numakube.insight.doctor.deployed_programs import Program, deployed

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.meta import ObjectMeta, OwnerReference
-from numakube.api.pod import PodResourceClaimStatus, PodStatus
-from numakube.api.pod_phase import has_ended, is_rejected
+from numakube.api.pod import PodResourceClaimStatus, PodStatus, has_ended
 from numakube.api.pod_resources import compute_qos_class
 from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import named_claims

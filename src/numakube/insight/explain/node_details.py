@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.pod_demand import PodDemand
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.topology_view import NodeTopology
 
 

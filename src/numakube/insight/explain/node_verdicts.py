@@ -13,8 +13,8 @@ import numpy as np
 
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
+from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
 from numakube.kubelet.admission_outcome import NO_ANSWER
-from numakube.scheduling.numa.rejection import Kind
+from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.values.resources import is_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.rejection import Rejection
+    from numakube.scheduling.numa.alignment_rejection import Rejection
 
 _MEANINGS: Final = {
     "NodeName": "The pod names another node in spec.nodeName.",

@@ -21,8 +21,8 @@ from numakube.insight.explain.empty_node import (
 )
 from numakube.insight.scheduler_engine import settle_doubts
 from numakube.scheduling.cycle import Attempt
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 _ASKED: Final = 64
 """Nodes whose kubelet models are asked in one trial, as in a cycle."""

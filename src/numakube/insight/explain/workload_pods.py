@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.api.meta import OwnerReference
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.insight.explain.explained_pod import Subject, manifest_subject
 from numakube.insight.explain.workload_explanation import Workload
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of

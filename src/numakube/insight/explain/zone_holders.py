@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation_document import Holder
 from numakube.scheduling.numa.caches.known_pods import KnownPods
+from numakube.scheduling.numa.caches.latest_reports import Reports
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.numa.caches.placements import holdings_of
-from numakube.scheduling.numa.caches.reports import Reports
+from numakube.scheduling.numa.caches.reported_placements import holdings_of
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.topology_view import NodeTopology

@@ -1,9 +1,8 @@
 """The shape of a machine: what the one-line notation says, before any CPU has got its number.
 
 A shape is a short sentence about a regular machine (`2 sockets, 2 numa each, 8 cores, smt 2,
-64Gi`). `shape_parse` reads the sentence, `shape_print` writes it, `shape_build` makes a machine
-of the shape, `shape_infer` finds the shape of a machine, and `shape_text` offers all of it in two
-functions.
+64Gi`). `shape_parse` reads the sentence, `shape_build` makes a machine of the shape, `shape_infer`
+finds the shape of a machine, and `shape_text` writes it and offers all of this in two functions.
 
 NUMA nodes have a *position* here: socket after socket, then the memory-only nodes. Their ids come
 later and may be in any order and have holes.

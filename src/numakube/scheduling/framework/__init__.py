@@ -10,7 +10,8 @@ What `__all__` names is all that a plugin needs, and public; the modules themsel
 
 from numakube.scheduling.arrays import IntArray, Mask, Rows
 from numakube.scheduling.framework.bind_annotations import annotate
-from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.framework.cycle_state import Clonable, CycleState, StateKey
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Bind,
@@ -41,7 +42,6 @@ from numakube.scheduling.framework.registry import (
     Service,
     Services,
 )
-from numakube.scheduling.framework.state import Clonable, CycleState, StateKey
 from numakube.scheduling.framework.status import (
     SKIP,
     SUCCESS,

@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import with_claimed
-from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numakube.api.pod import NodeAllocatableResourceClaimStatus
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cycle_state import CycleState
 
 _CLAIMED: Final = StateKey["tuple[NodeAllocatableResourceClaimStatus, ...]"]("binding-claimed")
 _LATE: Final = StateKey["Callable[[], Mapping[str, str]]"]("binding-late-annotations")

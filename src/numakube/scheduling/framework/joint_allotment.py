@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.values.numamask import NumaMask
 
 if TYPE_CHECKING:

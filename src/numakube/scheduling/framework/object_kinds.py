@@ -30,7 +30,7 @@ from numakube.api.workloads import (
     Service,
     StatefulSet,
 )
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
 
 DRA: Final = "resource.k8s.io"
 """The group of Dynamic Resource Allocation."""

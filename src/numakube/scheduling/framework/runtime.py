@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination, Plugin
     from numakube.scheduling.framework.profile import Profile
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

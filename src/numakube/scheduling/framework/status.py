@@ -55,9 +55,9 @@ class Status:
     """The answer of one plugin.
 
     Attributes:
-        reasons: short texts for events and logs, stable so that equal refusals aggregate.
-        plugin: who said so; filled in by the runtime.
-        detail: the refusal as a value, such as `numakube.scheduling.numa.rejection.Rejection`.
+        reasons: short texts for events and logs, stable so that equal refusals aggregate. plugin:
+        who said so; filled in by the runtime. detail: the refusal as a value, such as
+        `numakube.scheduling.numa.alignment_rejection.Rejection`.
     """
 
     code: Code = Code.SUCCESS

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo

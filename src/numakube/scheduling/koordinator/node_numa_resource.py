@@ -20,7 +20,8 @@ from numakube.koordinator.placement_on_node import places_of
 from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.koordinator.wish.read_pod import wish_of
 from numakube.scheduling.framework.bind_annotations import annotate
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.joint_allotment import ALLOTS, Allotted
 from numakube.scheduling.framework.plugins import (
     Filter,
@@ -33,7 +34,6 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.koordinator.device_share import DeviceShare
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.joint_allotment import Agrees
     from numakube.scheduling.framework.registry import Handle, Registry
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.koordinator.node_outcome import Case
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -11,7 +11,7 @@ from numakube.errors import ConfigError
 from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.device_resources import device_type_of
 from numakube.scheduling.framework.unknown_fields import unknown_fields
-from numakube.scheduling.plugins.arguments import (
+from numakube.scheduling.plugins.plugin_arguments import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     ResourceSpec,

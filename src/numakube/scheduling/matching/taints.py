@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.api.resource_slices import DeviceTaint
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 NO_SCHEDULE: Final = "NoSchedule"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.bind_annotations import annotate_late
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,
@@ -24,30 +25,29 @@ from numakube.scheduling.framework.plugins import (
     VectorScore,
 )
 from numakube.scheduling.framework.registry import Service
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.caches.contract import NOTHING
+from numakube.scheduling.numa.caches.cache_contract import NOTHING
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.model_belief import annotations_for
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
+from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.numa.topology_match_args import CacheKind, Mode, read_args
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
-from numakube.scheduling.snapshot.belief import is_extensible
+from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle, Registry, Services
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
-    from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+    from numakube.scheduling.numa.numa_engine import NumaEngine
     from numakube.scheduling.numa.topology_match_args import CacheSettings, Settings
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo

@@ -96,7 +96,7 @@ class CacheArgs(Wire, frozen=True):
 
 
 class NativeArgs(Wire, frozen=True):
-    """Settings of native mode; see `numakube.scheduling.numa.native.options.NativeOptions`."""
+    """Settings of native mode; `native_options.NativeOptions` explains them."""
 
     fidelity: str = "exact"
     alignment_weight: int = 70

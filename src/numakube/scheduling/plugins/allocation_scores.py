@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.plugins.arguments import (
+from numakube.scheduling.plugins.plugin_arguments import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     ScoringStrategy,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.scheduling.arrays import IntArray, Mask
-    from numakube.scheduling.plugins.arguments import ResourceSpec
+    from numakube.scheduling.plugins.plugin_arguments import ResourceSpec
 
 _MAX_SHAPE_SCORE: Final = 10
 _FULL: Final = 100

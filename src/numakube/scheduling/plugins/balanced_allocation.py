@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.arrays import span
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE, PreScore, Score, VectorScore
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status
-from numakube.scheduling.plugins.arguments import NodeResourcesBalancedAllocationArgs, read_args
+from numakube.scheduling.plugins.plugin_arguments import (
+    NodeResourcesBalancedAllocationArgs,
+    read_args,
+)
 from numakube.scheduling.plugins.resource_amounts import Usage
 
 if TYPE_CHECKING:
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.node_resources import ResourceTable
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.resources import ResourceTable
 
 _USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesBalancedAllocation")
 

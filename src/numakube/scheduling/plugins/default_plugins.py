@@ -26,7 +26,7 @@ from numakube.scheduling.plugins.node_ports import NodePorts
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from numakube.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
+from numakube.scheduling.plugins.queue_plugins import PrioritySort, SchedulingGates
 from numakube.scheduling.plugins.taint_toleration import TaintToleration
 from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS

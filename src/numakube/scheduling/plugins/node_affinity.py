@@ -12,7 +12,8 @@ import numpy as np
 from numakube.api.affinity_and_taints import NAME_FIELD
 from numakube.api.selectors import IN
 from numakube.errors import InvalidValue
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Filter,
@@ -24,7 +25,6 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.matching.node_terms import (
@@ -33,15 +33,15 @@ from numakube.scheduling.matching.node_terms import (
     node_rule,
     required_nodes,
 )
-from numakube.scheduling.plugins.arguments import NodeAffinityArgs, read_args
+from numakube.scheduling.plugins.plugin_arguments import NodeAffinityArgs, read_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.affinity_and_taints import NodeSelectorTerm
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Filter, VectorFilter
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

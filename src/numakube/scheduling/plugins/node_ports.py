@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreFilter,
@@ -15,14 +15,14 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.snapshot.ports import HostPort, host_ports
+from numakube.scheduling.snapshot.host_ports import HostPort, host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.arrays import span
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreFilter,
@@ -23,11 +24,10 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.allocation_scores import allocation_scorer
-from numakube.scheduling.plugins.arguments import NodeResourcesFitArgs, read_args
+from numakube.scheduling.plugins.plugin_arguments import NodeResourcesFitArgs, read_args
 from numakube.scheduling.plugins.resource_amounts import Usage, counted_requests, rated_requests
 from numakube.values.resources import is_extended
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.node_resources import ResourceTable
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.resources import ResourceTable
 
     ByClaims = Callable[[str], bool]
     _Wanted = tuple[tuple[str, int, bool], ...]

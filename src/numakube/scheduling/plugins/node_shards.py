@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.scheduler_config import SHARD_LABEL
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
 from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle, Services
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

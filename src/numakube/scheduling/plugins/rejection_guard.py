@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle, Services
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_equivalence import PodKey

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import effective_requests
-from numakube.scheduling.snapshot.resources import bounded
+from numakube.scheduling.snapshot.node_resources import bounded
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.snapshot.node_resources import ResourceTable
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.resources import ResourceTable
 
 _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _LITTLE: Final = {CPU: Quantity.of_milli(100), MEMORY: Quantity.of_bytes(200 * 1024 * 1024)}

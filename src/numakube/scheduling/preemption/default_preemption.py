@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from numakube.scheduling.framework.plugins import Nomination, PostFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
-from numakube.scheduling.preemption.bounds import Bounds
+from numakube.scheduling.preemption.victim_bounds import Bounds
 from numakube.scheduling.preemption.victims import NO_VICTIMS, KnowsPlaces, Victims, find_victims
 from numakube.scheduling.preemption.what_if_node import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.preemption.budgets import Budget
+    from numakube.scheduling.preemption.disruption_budgets import Budget
     from numakube.scheduling.preemption.victims import Cost
     from numakube.scheduling.preemption.what_if_node import WhatIf
     from numakube.scheduling.snapshot.cluster import Snapshot

@@ -11,8 +11,8 @@ from numakube.api.codec import convert
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.registry import Factory, Handle
-from numakube.scheduling.preemption.budgets import budgets_of
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs
+from numakube.scheduling.preemption.disruption_budgets import budgets_of
 
 _WHOLE: Final = 100
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from numakube.scheduling.framework.status import Status, unresolvable
 from numakube.scheduling.koordinator.node_ledgers import held_by
-from numakube.scheduling.preemption.budgets import split_by_violation
+from numakube.scheduling.preemption.disruption_budgets import split_by_violation
 from numakube.values.numamask import nodes_of
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numakube.scheduling.preemption.budgets import Budget
+    from numakube.scheduling.preemption.disruption_budgets import Budget
     from numakube.scheduling.preemption.what_if_node import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

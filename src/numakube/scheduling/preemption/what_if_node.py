@@ -1,20 +1,20 @@
 """A what-if copy of a node with some pods removed.
 
 The filters are asked about the copy. What its NUMA zones would have free is part of it:
-`numakube.scheduling.snapshot.belief.NumaBelief.without` gives no credit for pods whose place is
-unknown, so that no pod is evicted in vain.
+`numakube.scheduling.snapshot.zone_belief.NumaBelief.without` gives no credit for pods whose place
+is unknown, so that no pod is evicted in vain.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from numakube.scheduling.snapshot.belief import is_extensible
+from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Filter, QueueSort
-from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from numakube.scheduling.framework.events import ClusterEvent, EventKind
+    from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.plugins import Plugin
     from numakube.scheduling.framework.runtime import Runtime

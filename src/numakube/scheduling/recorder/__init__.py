@@ -1,5 +1,5 @@
 """The flight recorder: the latest attempts of each pod, always on, in bounded memory.
 
-`notes` are what is written down, `condensing` makes the biggest of them from a decision,
-`recorder.FlightRecorder` keeps them, and `flight_documents` shows them as plain data.
+`flight_notes` are what is written down, `decision_notes` makes the biggest of them from a decision,
+`flight_recorder.FlightRecorder` keeps them, and `flight_documents` shows them as plain data.
 """

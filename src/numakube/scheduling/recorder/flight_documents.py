@@ -10,16 +10,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
 from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.recorder import notes
+from numakube.scheduling.recorder import flight_notes as notes
 from numakube.values.resources import quantities_of, quantity_of
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from numakube.scheduling.numa.alignment_rejection import Rejection
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.scheduling.numa.rejection import Rejection
-    from numakube.scheduling.recorder.recorder import Attempt, Flight
+    from numakube.scheduling.recorder.flight_recorder import Attempt, Flight
 
     Document = dict[str, Any]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from numakube.scheduling.snapshot.columns import NodeColumns
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
+from numakube.scheduling.snapshot.node_columns import NodeColumns
 from numakube.scheduling.snapshot.node_images import ImageTable
+from numakube.scheduling.snapshot.node_resources import ResourceTable
 from numakube.scheduling.snapshot.nodes import NodeInfo
-from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.pod_indexes import PodIndexes
-from numakube.scheduling.snapshot.resources import ResourceTable
-from numakube.scheduling.snapshot.zones import ZoneTable
+from numakube.scheduling.snapshot.zone_table import ZoneTable
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.snapshot.belief import BeliefChanges, Believer, NumaBelief
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges, Believer, NumaBelief
 
 T = TypeVar("T")
 V = TypeVar("V", bound="Hashable")

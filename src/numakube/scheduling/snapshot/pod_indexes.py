@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.scheduling.snapshot.host_ports import PortTable
 from numakube.scheduling.snapshot.pod_counts import PodCounts
-from numakube.scheduling.snapshot.ports import PortTable
 from numakube.scheduling.snapshot.term_counts import TermCounts
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from numakube.api.koordinator.keys import POD_HOLDING
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY, is_pod_level

@@ -32,7 +32,7 @@ from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.scheduling.numa.caches.contract import NumaCache
+from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo

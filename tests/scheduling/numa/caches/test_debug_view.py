@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 
-from numakube.scheduling.numa.caches.contract import NumaCache
+from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.debug_view import examine, mode_of
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions

@@ -17,7 +17,7 @@ from tests.scheduling.numa.caches.reported_node import (
 )
 
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.contract import FactKind
+from numakube.scheduling.numa.caches.cache_contract import FactKind
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -17,7 +17,7 @@ from tests.scheduling.numa.caches.reported_node import (
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.contract import FactKind
+from numakube.scheduling.numa.caches.cache_contract import FactKind
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
 from numakube.scheduling.numa.caches.overreserve import (

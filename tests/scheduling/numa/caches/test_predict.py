@@ -8,7 +8,7 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod,
 
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.admission_outcome import Admitted, Rejected
-from numakube.scheduling.numa.caches.contract import FactKind
+from numakube.scheduling.numa.caches.cache_contract import FactKind
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict

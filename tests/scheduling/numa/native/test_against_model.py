@@ -14,9 +14,9 @@ from numakube.api.containers import ResourceRequirements
 from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.scheduling.numa.alignment_rejection import Rejection
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import judge
-from numakube.scheduling.numa.rejection import Rejection
 
 
 def run(node: KubeletNode, steps: list[Pod | str]) -> None:

@@ -18,11 +18,11 @@ from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.strictness import Leniency, Strictness
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import NativeOptions
-from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
+from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology, ZoneView

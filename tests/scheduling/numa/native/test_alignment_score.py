@@ -11,9 +11,9 @@ from tests.scheduling.numa.native.clusters import Belief
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import NativeOptions
+from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.native.reference_alignment_score import (
     ScoreParts,
     ZoneState,

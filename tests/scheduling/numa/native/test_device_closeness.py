@@ -15,7 +15,7 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.api.strictness import strictness_of
 from numakube.koordinator.annotation_checks import pod_problems
 from numakube.kubelet.machine import Machine
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.native_engine import NativeEngine

@@ -17,11 +17,11 @@ from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.pod_demand import Role
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
 from numakube.scheduling.numa.native.model_check import Confirmed, ModelCheck
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
-from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
+from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.cpuset import CpuSet
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.pod import Pod
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
-from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 GPU = "vendor.example/gpu"

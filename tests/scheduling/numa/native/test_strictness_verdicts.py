@@ -14,11 +14,11 @@ from numakube.koordinator.annotation_checks import pod_problems
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import NativeOptions
-from numakube.scheduling.numa.rejection import Kind, Rejection
+from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

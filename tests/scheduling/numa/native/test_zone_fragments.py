@@ -11,9 +11,9 @@ from tests.scheduling.numa.native.test_alignment_score import GIB, GPU, node, sc
 
 from numakube.api.pod import Pod
 from numakube.errors import ConfigError
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
-from numakube.scheduling.numa.native.options import NativeOptions
+from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.native.zone_fragments import TypicalPods, fragments, kept_whole
 from numakube.scheduling.numa.topology_match import make_engine
 from numakube.scheduling.numa.topology_match_args import read_args

@@ -15,7 +15,7 @@ from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine

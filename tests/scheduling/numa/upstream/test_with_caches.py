@@ -12,7 +12,7 @@ from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve
@@ -26,7 +26,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
 
 GPU = "vendor.example/gpu"
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.store import Store
     from numakube_lab.cluster import Lab
-    from numakube_lab.nodes.kubelet import LabKubelet
+    from numakube_lab.nodes.lab_kubelet import LabKubelet
 
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube_lab.replay.cases import read_cases
-from numakube_lab.replay.run import replay, table, tally
+from numakube_lab.replay.recorded_cases import read_cases
+from numakube_lab.replay.run_file import replay, table, tally
 
 if TYPE_CHECKING:
-    from numakube_lab.replay.perform import Outcome
+    from numakube_lab.replay.run_case import Outcome
 
 
 @click.command("api")

@@ -13,11 +13,11 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.kube.event_recorder import EventRecorder
+from numakube_lab.controllers.cluster.claim_controller import ClaimReservations, PodClaims
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.cluster.namespaces import Namespaces, ServiceAccounts
+from numakube_lab.controllers.cluster.namespace_controller import Namespaces, ServiceAccounts
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
-from numakube_lab.controllers.cluster.resource_claims import ClaimReservations, PodClaims
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
 from numakube_lab.controllers.common.mirrors import REPORT_SECONDS, Cluster
 from numakube_lab.controllers.default_scheduler import DefaultScheduler

@@ -51,7 +51,7 @@ class DefaultScheduler:
         """Schedule until cancelled."""
         # Loaded when it runs: only labs that schedule need its arrays.
         from numakube.apps.scheduler.process import SchedulerProcess
-        from numakube.scheduling.recorder.recorder import FlightRecorder
+        from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 
         recorder = FlightRecorder(limit_bytes=_RECORDED_BYTES)
         process = SchedulerProcess(

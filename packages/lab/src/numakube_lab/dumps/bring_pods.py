@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.pod import Pod
-from numakube.api.pod_phase import ENDED_PHASES
+from numakube.api.pod import ENDED_PHASES, Pod
 from numakube.errors import AlreadyExists, ApiError
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
 from numakube.kube.object_keys import key_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
     from numakube.topology.exact_report import ExactReport
-    from numakube_lab.dumps.dump import Dump
+    from numakube_lab.dumps.cluster_dump import Dump
     from numakube_lab.nodes.node_pool import NodePool
 
 Document = dict[str, Any]

@@ -29,11 +29,11 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
-from numakube_lab.exporters.definition import install_definition
 from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublisher, parse_amounts
 from numakube_lab.exporters.kubelet_source import HardwareShelf, LabSource
+from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.lifetime import Lifetime
-from numakube_lab.nodes.kubelet import KubeletState
+from numakube_lab.nodes.lab_kubelet import KubeletState
 from numakube_lab.nodes.node_pool import NODE_INDEX
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numakube.kubelet.machine import Machine
     from numakube.node.podresources import AllocatableResources, PodResources
     from numakube_lab.exporters.exporter_faults import Freezer
-    from numakube_lab.nodes.kubelet import LabKubelet
     from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.lab_kubelet import LabKubelet
 
 
 class LabSource:

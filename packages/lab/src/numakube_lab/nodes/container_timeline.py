@@ -1,7 +1,7 @@
 """How the containers of a simulated pod fare: what runs, what has ended, and what comes next.
 
 Nothing is executed. A pod's fate follows from when it was admitted, from its restart policy and
-from its `scripts`, so it is computed for any moment, and a kubelet that was restarted or that
+from its `pod_scripts`, so it is computed for any moment, and a kubelet that was restarted or that
 slept for an hour sees the same as one that watched all the time, as with real containers. Init
 containers come one after the other, sidecars stay beside all that start after them.
 

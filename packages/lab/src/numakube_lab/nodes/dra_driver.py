@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document, Resource
     from numakube.kubelet.machine import Device
-    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.nodes.node_plan import NodePlan
 
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"

@@ -23,7 +23,7 @@ from numakube.kubelet.resize import (
 from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save
-from numakube_lab.nodes.node_object import Offer, base_offer, node_labels
+from numakube_lab.nodes.node_documents import Offer, base_offer, node_labels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.admission_outcome import Admitted, Rejected
     from numakube.kubelet.device_manager import PreferredAllocation
     from numakube.kubelet.machine import Device
-    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.nodes.node_plan import NodePlan
 
 
 class FreshModels:

@@ -21,15 +21,15 @@ from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.node.cgroups.group_files import Version
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.aligner import ModelAligner
-from numakube_lab.nodes.cgroups import NodeCgroups
-from numakube_lab.nodes.files import SYSFS, NodeFolder
-from numakube_lab.nodes.folders import FolderWatch
-from numakube_lab.nodes.heartbeats import Heartbeats, lease_seconds_for
-from numakube_lab.nodes.kubelet import KubeletState, LabKubelet
+from numakube_lab.nodes.folder_watch import FolderWatch
 from numakube_lab.nodes.kubelet_admission import FreshModels
+from numakube_lab.nodes.lab_kubelet import KubeletState, LabKubelet
+from numakube_lab.nodes.lease_heartbeats import Heartbeats, lease_seconds_for
 from numakube_lab.nodes.node_addresses import MAX_NODES, NodeAddresses
-from numakube_lab.nodes.node_object import is_ready
-from numakube_lab.nodes.sockets import NodeSockets
+from numakube_lab.nodes.node_cgroups import NodeCgroups
+from numakube_lab.nodes.node_documents import is_ready
+from numakube_lab.nodes.node_folder import SYSFS, NodeFolder
+from numakube_lab.nodes.node_sockets import NodeSockets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.container_timeline import Runtime
-    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.nodes.node_plan import NodePlan
 
 LONGEST_RETRY_SECONDS: Final = 10.0
 """How soon a node tries again at the latest what the API refused or was not there for."""

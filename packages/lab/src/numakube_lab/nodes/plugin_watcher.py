@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.node.device_plugin.plugin_registration import PluginInfo
     from numakube_lab.nodes.device_plugins import DevicePlugins
-    from numakube_lab.nodes.folders import FolderWatch
+    from numakube_lab.nodes.folder_watch import FolderWatch
 
 FOLDER: Final = "plugins_registry"
 # The kubelet's own times.

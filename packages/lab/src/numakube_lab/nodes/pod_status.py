@@ -21,8 +21,7 @@ from numakube.api.containers import (
     ContainerStatus,
     ResourceRequirements,
 )
-from numakube.api.pod import HostIP, PodCondition, PodIP, PodStatus
-from numakube.api.pod_phase import ENDED_PHASES
+from numakube.api.pod import ENDED_PHASES, HostIP, PodCondition, PodIP, PodStatus
 from numakube.api.pod_resources import RESIZE_PENDING, is_sidecar, pending_resize, qos_class
 from numakube.values.durations import format_duration
 from numakube.values.gotext import go_quote

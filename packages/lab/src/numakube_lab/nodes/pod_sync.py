@@ -16,7 +16,7 @@ import structlog
 from numakube.api.checkpoints.allocated_pods_state import SINCE as ALLOCATED_SINCE
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
-from numakube.api.pod_phase import ENDED_PHASES, has_ended
+from numakube.api.pod import ENDED_PHASES, has_ended
 from numakube.dra.pod_claims import used_claims
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from numakube.kube.store import Store
     from numakube.kubelet.admission_outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner
-    from numakube_lab.nodes.cgroups import NodeCgroups
     from numakube_lab.nodes.container_timeline import PodRun, Runtime
     from numakube_lab.nodes.dra_driver import ClaimedDevices
     from numakube_lab.nodes.kubelet_admission import Admission
     from numakube_lab.nodes.node_addresses import NodeAddresses
+    from numakube_lab.nodes.node_cgroups import NodeCgroups
 
 COMPONENT: Final = "kubelet"
 _CONFIG_ERROR: Final = "CreateContainerConfigError"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube_lab.kinds import GVK, Json
 from numakube_lab.objects.checks.cluster_view import ClusterView, Refused
 from numakube_lab.objects.checks.kind_rules import copy_json, sharing
-from numakube_lab.objects.cluster.limit_ranges import (
+from numakube_lab.objects.cluster.limit_range_rules import (
     check_claim_limits,
     check_pod_limits,
     set_limits,

@@ -6,38 +6,38 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.cluster.config_maps import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
-from numakube_lab.objects.cluster.events import CORE_EVENT, NEW_EVENT
-from numakube_lab.objects.cluster.limit_ranges import LIMIT_RANGE
+from numakube_lab.objects.cluster.config_map_rules import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
+from numakube_lab.objects.cluster.event_rules import CORE_EVENT, NEW_EVENT
+from numakube_lab.objects.cluster.limit_range_rules import LIMIT_RANGE
 from numakube_lab.objects.cluster.namespace_rules import NAMESPACE, RESOURCE_QUOTA
 from numakube_lab.objects.cluster.node_rules import NODE
-from numakube_lab.objects.cluster.roles import (
+from numakube_lab.objects.cluster.priority_class_rules import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
+from numakube_lab.objects.cluster.role_rules import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     ROLE,
     ROLE_BINDING,
 )
-from numakube_lab.objects.cluster.scheduling_classes import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
 from numakube_lab.objects.cluster.stored_kinds import (
     CHECKED_BY_TYPE,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )
-from numakube_lab.objects.devices.device_claims import (
+from numakube_lab.objects.devices.device_claim_rules import (
     DEVICE_CLASS,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
 )
-from numakube_lab.objects.devices.resource_slices import RESOURCE_SLICE
-from numakube_lab.objects.networking.endpoints import ENDPOINT_SLICE, ENDPOINTS
-from numakube_lab.objects.networking.ingresses import INGRESS, INGRESS_CLASS, NETWORK_POLICY
-from numakube_lab.objects.networking.services import SERVICE
+from numakube_lab.objects.devices.resource_slice_rules import RESOURCE_SLICE
+from numakube_lab.objects.networking.endpoint_rules import ENDPOINT_SLICE, ENDPOINTS
+from numakube_lab.objects.networking.ingress_rules import INGRESS, INGRESS_CLASS, NETWORK_POLICY
+from numakube_lab.objects.networking.service_rules import SERVICE
 from numakube_lab.objects.pod.pod_rules import POD
-from numakube_lab.objects.storage.persistent_volumes import (
+from numakube_lab.objects.storage.persistent_volume_rules import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
 )
-from numakube_lab.objects.storage.storage_classes import (
+from numakube_lab.objects.storage.storage_class_rules import (
     CSI_DRIVER,
     CSI_NODE,
     STORAGE_CLASS,

@@ -3,10 +3,10 @@
 Everything here is pure: documents go in, documents come out, and the arguments are never changed.
 """
 
-from numakube_lab.patching.conflicts import ApplyConflict, Conflict
-from numakube_lab.patching.json_patching import check_operations, json_patch
-from numakube_lab.patching.managers import to_parent, to_scale
-from numakube_lab.patching.merge_patching import merge_patch
+from numakube_lab.patching.apply_conflicts import ApplyConflict, Conflict
+from numakube_lab.patching.json_merge_patch import merge_patch
+from numakube_lab.patching.json_patch import check_operations, json_patch
+from numakube_lab.patching.managed_fields import to_parent, to_scale
 from numakube_lab.patching.patch_errors import (
     InapplicablePatch,
     MalformedPatch,
@@ -23,7 +23,7 @@ from numakube_lab.patching.server_side_apply import (
     track_update,
     with_managed_fields,
 )
-from numakube_lab.patching.strategic import strategic_merge_patch
+from numakube_lab.patching.strategic_merge_patch import strategic_merge_patch
 
 __all__ = [
     "Applied",

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube_lab.patching.comparison import Comparison, compare, compare_created
-from numakube_lab.patching.conflicts import (
+from numakube_lab.patching.apply_conflicts import (
     ApplyConflict,
     allowed_conflicts,
     require_no_conflict,
     with_last_applied,
 )
+from numakube_lab.patching.apply_merging import merge, remove
+from numakube_lab.patching.field_changes import Comparison, compare, compare_created
 from numakube_lab.patching.field_sets import (
     FieldSet,
     difference,
@@ -27,7 +28,7 @@ from numakube_lab.patching.field_sets import (
     touches,
     union,
 )
-from numakube_lab.patching.managers import (
+from numakube_lab.patching.managed_fields import (
     MAX_UPDATERS,
     UPDATE,
     MalformedManagedFields,
@@ -41,12 +42,11 @@ from numakube_lab.patching.managers import (
     manager_of,
     readable,
 )
-from numakube_lab.patching.merging import merge, remove
 from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.set_fields import field_set, with_named_fields
 from numakube_lab.patching.typed_checks import require_valid
 from numakube_lab.patching.typed_values import same_value
-from numakube_lab.schema.conversion import check_converted
+from numakube_lab.schema.go_conversion import check_converted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,8 +1,8 @@
 """What server-side apply sees in a value: a scalar, a list or a map, owned as a whole or in parts.
 
-The walks of `set_fields`, `comparison`, `merging` and `removal` all ask here what a value of some
-type is. Where a type leaves that open, the value itself decides: its maps are owned key by key, its
-lists as a whole.
+The walks of `set_fields`, `field_changes` and `apply_merging` all ask here what a value
+of some type is. Where a type leaves that open, the value itself decides: its maps are owned key by
+key, its lists as a whole.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from numakube.apps.host.program import load_program
 from numakube.errors import NumakubeError
 from numakube.programs import PROGRAMS as HOSTED
 from numakube_lab.processes.container_programs import print_version
-from numakube_lab.processes.probe import run_probe
+from numakube_lab.processes.lab_probe import run_probe
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube_lab.api.handling.state import LogOptions
     from numakube_lab.kinds import Json
-    from numakube_lab.processes.output import Output
-    from numakube_lab.processes.runtime import ProcessRuntime
+    from numakube_lab.processes.container_output import Output
+    from numakube_lab.processes.process_runtime import ProcessRuntime
 
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 

@@ -11,8 +11,10 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.processes.environment import field_value, resource_value
-from numakube_lab.processes.podspec import (
+from numakube_lab.processes.config_sources import ROOT_AUTHORITY
+from numakube_lab.processes.container_tasks import CannotStart
+from numakube_lab.processes.container_variables import field_value, resource_value
+from numakube_lab.processes.full_pod_spec import (
     ConfigMapSource,
     DownwardFile,
     DownwardSource,
@@ -24,15 +26,13 @@ from numakube_lab.processes.podspec import (
     SecretProjection,
     TokenProjection,
 )
-from numakube_lab.processes.sources import ROOT_AUTHORITY
-from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numakube_lab.processes.podspec import RunnablePod, SecretSource
-    from numakube_lab.processes.sources import Keys, Sources
+    from numakube_lab.processes.config_sources import Keys, Sources
+    from numakube_lab.processes.full_pod_spec import RunnablePod, SecretSource
 
 TOKEN_SECONDS: Final = 3607
 """How long the token lives that every pod gets: the odd seconds tell it from others."""

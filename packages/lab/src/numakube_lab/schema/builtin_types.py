@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final
 
 from numakube_lab.kinds import GVK, Json, Problems
 from numakube_lab.schema.canonical import canonical_struct
-from numakube_lab.schema.decoding import check
+from numakube_lab.schema.go_decoding import check
 from numakube_lab.schema.groups import (
-    access,
-    apps,
-    autoscaling,
-    batch,
-    core_cluster,
-    core_containers,
-    core_pod,
-    core_volumes,
-    devices,
-    extension,
-    meta,
-    networking,
-    server,
-    storage,
-    workloads,
+    access_types,
+    apps_types,
+    autoscaling_types,
+    batch_types,
+    core_cluster_types,
+    core_container_types,
+    core_pod_types,
+    core_volume_types,
+    device_types,
+    extension_types,
+    meta_types,
+    networking_types,
+    server_types,
+    small_group_types,
+    storage_types,
 )
 from numakube_lab.schema.type_tables import Catalogue, Package, build
 from numakube_lab.schema.types import Struct
@@ -44,38 +44,43 @@ def _package(name: str, group: str, *tables: str, place: str = "io.k8s.api") -> 
 _APIMACHINERY: Final = "io.k8s.apimachinery.pkg.apis"
 _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis"
 _AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis"
-_CORE: Final = (core_pod.TABLE, core_containers.TABLE, core_volumes.TABLE, core_cluster.TABLE)
-_ADMISSION: Final = (extension.ADMISSION, server.ADMISSION_POLICIES)
+_CORE: Final = (
+    core_pod_types.TABLE,
+    core_container_types.TABLE,
+    core_volume_types.TABLE,
+    core_cluster_types.TABLE,
+)
+_ADMISSION: Final = (extension_types.ADMISSION, server_types.ADMISSION_POLICIES)
 
 PACKAGES: Final = (
-    _package("meta.v1", "meta.k8s.io", meta.TABLE, place=_APIMACHINERY),
+    _package("meta.v1", "meta.k8s.io", meta_types.TABLE, place=_APIMACHINERY),
     _package("core.v1", "", *_CORE),
-    _package("apps.v1", "apps", apps.TABLE),
-    _package("batch.v1", "batch", batch.TABLE),
-    _package("policy.v1", "policy", workloads.POLICY),
-    _package("coordination.v1", "coordination.k8s.io", workloads.COORDINATION),
-    _package("scheduling.v1", "scheduling.k8s.io", workloads.SCHEDULING),
-    _package("node.v1", "node.k8s.io", workloads.NODE),
-    _package("discovery.v1", "discovery.k8s.io", workloads.DISCOVERY),
-    _package("events.v1", "events.k8s.io", workloads.EVENTS),
-    _package("rbac.v1", "rbac.authorization.k8s.io", access.RBAC),
-    _package("authentication.v1", "authentication.k8s.io", access.AUTHENTICATION),
-    _package("authorization.v1", "authorization.k8s.io", access.AUTHORIZATION),
-    _package("networking.v1", "networking.k8s.io", networking.TABLE),
-    _package("storage.v1", "storage.k8s.io", storage.TABLE),
-    _package("autoscaling.v1", "autoscaling", autoscaling.V1),
-    _package("autoscaling.v2", "autoscaling", autoscaling.V2),
+    _package("apps.v1", "apps", apps_types.TABLE),
+    _package("batch.v1", "batch", batch_types.TABLE),
+    _package("policy.v1", "policy", small_group_types.POLICY),
+    _package("coordination.v1", "coordination.k8s.io", small_group_types.COORDINATION),
+    _package("scheduling.v1", "scheduling.k8s.io", small_group_types.SCHEDULING),
+    _package("node.v1", "node.k8s.io", small_group_types.NODE),
+    _package("discovery.v1", "discovery.k8s.io", small_group_types.DISCOVERY),
+    _package("events.v1", "events.k8s.io", small_group_types.EVENTS),
+    _package("rbac.v1", "rbac.authorization.k8s.io", access_types.RBAC),
+    _package("authentication.v1", "authentication.k8s.io", access_types.AUTHENTICATION),
+    _package("authorization.v1", "authorization.k8s.io", access_types.AUTHORIZATION),
+    _package("networking.v1", "networking.k8s.io", networking_types.TABLE),
+    _package("storage.v1", "storage.k8s.io", storage_types.TABLE),
+    _package("autoscaling.v1", "autoscaling", autoscaling_types.V1),
+    _package("autoscaling.v2", "autoscaling", autoscaling_types.V2),
     _package("admissionregistration.v1", "admissionregistration.k8s.io", *_ADMISSION),
     _package(
-        "apiextensions.v1", "apiextensions.k8s.io", extension.APIEXTENSIONS, place=_EXTENSIONS
+        "apiextensions.v1", "apiextensions.k8s.io", extension_types.APIEXTENSIONS, place=_EXTENSIONS
     ),
-    _package("resource.v1", "resource.k8s.io", devices.TABLE),
-    _package("flowcontrol.v1", "flowcontrol.apiserver.k8s.io", server.FLOW_CONTROL),
-    _package("certificates.v1", "certificates.k8s.io", server.CERTIFICATES),
+    _package("resource.v1", "resource.k8s.io", device_types.TABLE),
+    _package("flowcontrol.v1", "flowcontrol.apiserver.k8s.io", server_types.FLOW_CONTROL),
+    _package("certificates.v1", "certificates.k8s.io", server_types.CERTIFICATES),
     _package(
         "apiregistration.v1",
         "apiregistration.k8s.io",
-        server.API_REGISTRATION,
+        server_types.API_REGISTRATION,
         place=_AGGREGATOR,
     ),
 )

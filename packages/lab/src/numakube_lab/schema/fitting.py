@@ -1,7 +1,7 @@
 """Whether a document fits a type with nothing to say about it, which is so of nearly all.
 
-Answers as `numakube_lab.schema.decoding` does, only faster: each struct is turned once into a table
-of tests. What does not pass is looked at again there, to word what is wrong.
+Answers as `numakube_lab.schema.go_decoding` does, only faster: each struct is turned once into a
+table of tests. What does not pass is looked at again there, to word what is wrong.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from numakube.kube.connection.cluster_config import UserConfig, load_config
 from numakube.kube.log_lines import ensure_configured
 from numakube_lab.cluster import Lab, LabOptions
 from numakube_lab.cluster_parts import Crew
-from numakube_lab.exporters.definition import install_definition
+from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.faults import Faults
-from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.rundir import RunDir
 
 

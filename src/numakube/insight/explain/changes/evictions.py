@@ -9,7 +9,7 @@ import msgspec
 from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
+from numakube.scheduling.preemption.disruption_budgets import budgets_of, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
-    from numakube.scheduling.preemption.budgets import Budget
+    from numakube.scheduling.preemption.disruption_budgets import Budget
     from numakube.scheduling.preemption.what_if_node import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
 

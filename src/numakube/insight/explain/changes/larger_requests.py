@@ -17,7 +17,7 @@ from numakube.insight.explain.container_amounts import (
     with_amounts,
 )
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.numa.rejection import Kind
+from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.values.resources import CPU, MEMORY, is_memory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
-    from numakube.scheduling.numa.rejection import Rejection
+    from numakube.scheduling.numa.alignment_rejection import Rejection
     from numakube.topology.topology_view import NodeTopology, ZoneView
 
 _MOST_NODES: Final = 6

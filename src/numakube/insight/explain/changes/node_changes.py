@@ -9,7 +9,7 @@ import msgspec
 
 from numakube.api.nrt import Attribute, with_attribute, without_attribute
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.numa.rejection import Kind
+from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.topology import nrt_names
 from numakube.topology.report_codec import encode_report
 from numakube.topology.topology_view import NodeTopology

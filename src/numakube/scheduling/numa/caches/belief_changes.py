@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Change, Changes
+from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Change, Changes
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.topology.report_changes import configuration_of
 
 if TYPE_CHECKING:
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 def change_between(

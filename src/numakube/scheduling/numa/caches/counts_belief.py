@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology, Zone, ZoneResource
     from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts

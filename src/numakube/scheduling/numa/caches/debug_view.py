@@ -27,10 +27,10 @@ from numakube.topology.topology_view import FingerprintMethod
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.scheduling.numa.caches.contract import NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
     from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.topology_view import NodeTopology

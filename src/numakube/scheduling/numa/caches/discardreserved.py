@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes
+from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 
 if TYPE_CHECKING:

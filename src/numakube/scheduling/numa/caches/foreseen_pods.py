@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.scheduling.numa.caches.known_pods import KnownPod
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.numa.caches.model_belief import ExactBelief
-    from numakube.scheduling.numa.caches.reports import Report
     from numakube.topology.exact_report import ExactReport, Holding
 
 DOUBT_SECONDS: Final = 5.0

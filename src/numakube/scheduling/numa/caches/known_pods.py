@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.admission_outcome import Admitted
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact_report import ExactReport, Holding, UidHash
     from numakube.topology.topology_view import NodeTopology

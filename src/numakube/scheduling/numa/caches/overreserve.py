@@ -24,14 +24,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.numa.caches.belief_changes import change_between
-from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
+from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.foreign_pods import ForeignPods, blocked_by, is_ours
 from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
-from numakube.scheduling.numa.caches.placements import holdings_of
+from numakube.scheduling.numa.caches.latest_reports import Reports
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence, Finding
-from numakube.scheduling.numa.caches.reports import Reports
+from numakube.scheduling.numa.caches.reported_placements import holdings_of
 from numakube.scheduling.numa.caches.zone_use import everywhere
 from numakube.values.resources import is_native
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.caches.reports import Report
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.numa.caches.belief_changes import change_between
-from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes
+from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.latest_reports import Reports
 from numakube.scheduling.numa.caches.model_belief import Basis, ExactBelief, ModelShelf
-from numakube.scheduling.numa.caches.reports import Reports
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.caches.reports import Report
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 class Passthrough:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_phase import MANAGER_REJECTIONS
+from numakube.api.kubelet_rejections import MANAGER_REJECTIONS
 from numakube.scheduling.numa.caches.belief_changes import change_between
-from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
+from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.foreseen_pods import ForeseenPods
 from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
+from numakube.scheduling.numa.caches.latest_reports import Reports
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
 from numakube.scheduling.numa.caches.model_belief import (
     Basis,
@@ -30,7 +31,6 @@ from numakube.scheduling.numa.caches.model_belief import (
     asks_the_same,
 )
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence
-from numakube.scheduling.numa.caches.reports import Reports
 from numakube.scheduling.numa.caches.since_report import (
     Departures,
     is_named,
@@ -42,10 +42,10 @@ from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.scheduling.numa.caches.reports import Report
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.exact_report import ExactReport
 
 

@@ -26,7 +26,7 @@ from numakube.scheduling.numa.caches.zone_use import claim_on
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.numa.caches.latest_reports import Report
 
 PATIENCE_SECONDS: Final = 90.0
 """NFD writes once a minute at most."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.numa.native.alignment import BatchVerdict
     from numakube.scheduling.numa.native.alignment_stages import PodChecks
+    from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_batch import NodeBatch
-    from numakube.scheduling.numa.native.options import NativeOptions
 
 Share: TypeAlias = npt.NDArray[np.float64]
 

@@ -20,10 +20,10 @@ from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import WITHIN, foresee
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.scheduling.snapshot.belief import foresees
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+from numakube.scheduling.snapshot.zone_belief import foresees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from numakube.api.strictness import RequiredCloseness, Strictness
     from numakube.kubelet.device_pairs import Prospect
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 Share: TypeAlias = npt.NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.scheduling.snapshot.belief import foresees
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+from numakube.scheduling.snapshot.zone_belief import foresees
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from numakube.kubelet.admission_trace import ResourceTrace
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.pod_demand import PodDemand, Role
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup
 from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import (
     DeviceForecasts,
@@ -22,7 +23,7 @@ from numakube.scheduling.numa.native.device_closeness import (
     wants_pairs,
 )
 from numakube.scheduling.numa.native.model_check import ModelCheck
-from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
+from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
@@ -34,7 +35,6 @@ from numakube.scheduling.numa.native.verdict_cache import (
     counts_at,
     status_of,
 )
-from numakube.scheduling.numa.rejection import Rejection, RejectionGroup
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.device_pairs import Prospect
     from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.numa.native.pod_wants import PodWants
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.zones import ZoneTable
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
 
 _Key: TypeAlias = tuple[bytes, Strictness]
 _REMEMBERED_KINDS = 64

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.native.node_counts import Distances
     from numakube.scheduling.numa.native.pod_wants import Parts
     from numakube.scheduling.numa.native.rule_columns import RuleColumns
-    from numakube.scheduling.snapshot.zones import ZoneTable
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
 
 
 class NodeBatch:

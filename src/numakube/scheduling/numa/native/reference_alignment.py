@@ -24,8 +24,8 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import Role
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.native.alignment_stages import checks_of
-from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.resources import CPU, MILLI_PER_CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
+    from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_counts import Distances, NodeCounts, Rules
-    from numakube.scheduling.numa.native.options import NativeOptions
     from numakube.scheduling.numa.native.reference_alignment import Fit, Places
     from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 

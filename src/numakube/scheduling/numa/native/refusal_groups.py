@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.scheduling.numa.native.alignment import BatchRoom
 from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.numa.native.zone_sets import (
@@ -26,7 +27,6 @@ from numakube.scheduling.numa.native.zone_sets import (
     smallest_sizes,
     sum_over,
 )
-from numakube.scheduling.numa.rejection import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

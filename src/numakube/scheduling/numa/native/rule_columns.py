@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.zones import ZoneTable
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
 
 NO_DATA = 0
 """The kind of nodes without a usable report."""

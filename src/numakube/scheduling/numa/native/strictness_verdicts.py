@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import Leniency
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.native.device_closeness import unconnected
-from numakube.scheduling.numa.rejection import Kind, Rejection
 
 if TYPE_CHECKING:
     from numakube.api.strictness import Strictness

@@ -14,6 +14,7 @@ import numpy as np
 from numakube.scheduling.arrays import span
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
 from numakube.scheduling.numa.native.alignment import judge_batch
 from numakube.scheduling.numa.native.alignment_score import score_batch
 from numakube.scheduling.numa.native.alignment_stages import checks_of
@@ -24,7 +25,6 @@ from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
 from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
-from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
-    from numakube.scheduling.numa.native.options import NativeOptions
     from numakube.scheduling.numa.native.pod_wants import PodWants
     from numakube.scheduling.numa.native.rule_columns import RuleColumns
     from numakube.scheduling.snapshot.cluster import Snapshot

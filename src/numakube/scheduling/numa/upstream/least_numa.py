@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.upstream.reference_least_numa import MOST_COMBINATIONS
-from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
+from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.topology_policy import NO_DATA, TopologyScope
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.numa.upstream.pod_requests import Demand, Request
     from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
-    from numakube.scheduling.snapshot.zones import ZoneShape
+    from numakube.scheduling.snapshot.zone_table import ZoneShape
 
     Free: TypeAlias = Mapping[str, IntArray]
 

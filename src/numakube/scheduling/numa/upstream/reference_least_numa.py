@@ -13,7 +13,7 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
+from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.quantity import Quantity
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from numakube.scheduling.numa.upstream.nrt_zones import read
-from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
+from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import Mask, Rows
     from numakube.scheduling.numa.upstream.nrt_zones import NumaZone, Reading
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.zones import ZoneTable
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
     from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts

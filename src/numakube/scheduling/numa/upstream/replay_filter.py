@@ -9,7 +9,7 @@ from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
 from numakube.api.pod import Pod
-from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.upstream.nrt_zones import Reader
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.numa.upstream.pod_requests import Demand
     from numakube.scheduling.snapshot.cluster import Snapshot

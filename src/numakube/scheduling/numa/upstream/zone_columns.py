@@ -12,7 +12,7 @@ from numakube.scheduling.numa.upstream.reference_zone_filter import is_always_of
 if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.zones import Choice, Small, ZoneTable
+    from numakube.scheduling.snapshot.zone_table import Choice, Small, ZoneTable
 
 
 class ZoneColumns:

@@ -22,7 +22,7 @@ from numakube.kubelet.device_pairs import certain_functions
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
 from numakube.scheduling.plugins.dynamic_resources.numa_allocation import NearDevices
-from numakube.scheduling.snapshot.belief import foresees
+from numakube.scheduling.snapshot.zone_belief import foresees
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.api.resource_slices import DeviceTaintRule
     from numakube.dra.features import Features
-    from numakube.scheduling.snapshot.objects import Changes, ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import Changes, ClusterObjects
 
 
 class ClaimTracker:

@@ -17,7 +17,8 @@ from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_cla
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.framework.bind_annotations import add_claimed
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.joint_allotment import ALLOTS
 from numakube.scheduling.framework.plugins import (
     Confirm,
@@ -33,7 +34,6 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
     SKIP,
     SUCCESS,
@@ -42,7 +42,6 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.plugins.arguments import DynamicResourcesArgs, read_args
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import stopwatch
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
@@ -61,27 +60,28 @@ from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
     CycleClaims,
     NodeAllocation,
 )
+from numakube.scheduling.plugins.dynamic_resources.extended_claims import GATE, ServedResources
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     KindColumn,
     KindVerdicts,
     asker_of,
 )
 from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
-from numakube.scheduling.plugins.dynamic_resources.served_resources import GATE, ServedResources
+from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs, read_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 FIRST_VERSION: Final = 34

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.pod_claims import is_for
-from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numakube.dra.allocator import Allocator
     from numakube.dra.device_places import DevicePlaces
     from numakube.dra.pools import Candidate, Inventory
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from numakube.dra.alike_nodes import NodeKinds
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 _REMEMBERED_SHAPES: Final = 64
 _REMEMBERED_ASKERS: Final = 1000

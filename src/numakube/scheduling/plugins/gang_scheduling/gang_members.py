@@ -11,7 +11,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 Key: TypeAlias = tuple[str, str, str]

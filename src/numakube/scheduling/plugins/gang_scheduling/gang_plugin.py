@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.api.wire import Wire
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.arguments import read_args
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
+from numakube.scheduling.plugins.plugin_arguments import read_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 Domain = tuple[str, str]

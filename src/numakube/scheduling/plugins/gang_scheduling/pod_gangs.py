@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.api.pod_groups import MemberGroup, PodGroup
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"

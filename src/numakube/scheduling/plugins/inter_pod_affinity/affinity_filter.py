@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")

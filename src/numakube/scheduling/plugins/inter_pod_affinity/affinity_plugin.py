@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Filter,
     NormalizesScores,
@@ -17,9 +18,7 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
-from numakube.scheduling.plugins.arguments import InterPodAffinityArgs, read_args
 from numakube.scheduling.plugins.inter_pod_affinity.affinity_filter import (
     FilterState,
     filter_state,
@@ -27,14 +26,15 @@ from numakube.scheduling.plugins.inter_pod_affinity.affinity_filter import (
 )
 from numakube.scheduling.plugins.inter_pod_affinity.affinity_score import normalized, preferences
 from numakube.scheduling.plugins.inter_pod_affinity.topology_domains import DomainAmounts
+from numakube.scheduling.plugins.plugin_arguments import InterPodAffinityArgs, read_args
 from numakube.scheduling.snapshot.pod_terms import NO_LABELS, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo

@@ -15,7 +15,7 @@ from numakube.scheduling.snapshot.term_counts import TermKind
 
 if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray
-    from numakube.scheduling.plugins.arguments import InterPodAffinityArgs
+    from numakube.scheduling.plugins.plugin_arguments import InterPodAffinityArgs
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.pod_counts import Counts
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numakube.api.meta import LabelSelector
     from numakube.scheduling.arrays import Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 HARD: Final = "DoNotSchedule"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import Constraint
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_counts import Counts
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.errors import InvalidValue
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Filter,
     NormalizesScores,
@@ -18,10 +19,9 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.arguments import PodTopologySpreadArgs, read_args
+from numakube.scheduling.plugins.plugin_arguments import PodTopologySpreadArgs, read_args
 from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import (
     HARD,
     SOFT,
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import Constraint
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _FILTER: Final = StateKey[FilterState]("PodTopologySpread.filter")

@@ -11,7 +11,7 @@ import numpy as np
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import HOSTNAME
 from numakube.scheduling.plugins.pod_topology_spread.spread_filter import matching_pods, with_keys
-from numakube.scheduling.snapshot.columns import MISSING
+from numakube.scheduling.snapshot.node_columns import MISSING
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import Constraint
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.columns import Column
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

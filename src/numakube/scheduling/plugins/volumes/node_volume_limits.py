@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreFilter,
     PreFilterResult,
     VectorFilter,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
     SKIP,
     SUCCESS,
@@ -24,7 +24,7 @@ from numakube.scheduling.framework.status import (
     unschedulable,
 )
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.volumes.drivers import (
+from numakube.scheduling.plugins.volumes.csi_drivers import (
     attached_volume,
     inline_volume,
     is_migrated,
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from numakube.api.storage import CSINode
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.plugins.volumes.drivers import Attachable
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
+    from numakube.scheduling.plugins.volumes.csi_drivers import Attachable
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _NO_LIMIT: Final = 1 << 31

@@ -16,7 +16,7 @@ from numakube.values.quantity import value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.scheduling.plugins.arguments import UtilizationShapePoint
+    from numakube.scheduling.plugins.plugin_arguments import UtilizationShapePoint
     from numakube.scheduling.plugins.volumes.volume_search import Finder, NodeVolumes
     from numakube.scheduling.snapshot.nodes import NodeInfo
 

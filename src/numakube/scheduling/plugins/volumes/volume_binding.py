@@ -17,7 +17,8 @@ import numpy as np
 from numakube.api.meta import ObjectReference
 from numakube.api.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from numakube.errors import NumakubeError
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreBind,
@@ -29,10 +30,9 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.arguments import VolumeBindingArgs, read_args
+from numakube.scheduling.plugins.plugin_arguments import VolumeBindingArgs, read_args
 from numakube.scheduling.plugins.volumes.storage_rating import StorageRating
 from numakube.scheduling.plugins.volumes.volume_claims import (
     Assumed,
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 
     from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.plugins.volumes.volume_actions import VolumeActions
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 T = TypeVar("T", "PersistentVolume", "PersistentVolumeClaim")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.api.meta import ObjectMeta
-    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 

@@ -12,7 +12,7 @@ from numakube.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolu
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.matching.node_terms import node_rule
-from numakube.scheduling.snapshot.objects import free_volumes
+from numakube.scheduling.snapshot.cluster_objects import free_volumes
 from numakube.values.quantity import parse_quantity, value
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.plugins.volumes.volume_claims import PodClaims
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
 
 
 NOT_REACHED: Final = "node(s) didn't match PersistentVolume's node affinity"

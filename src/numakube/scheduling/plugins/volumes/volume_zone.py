@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER
-from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unresolvable
 from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, uses_claim
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
-    from numakube.scheduling.framework.events import ClusterEvent
-    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 WRONG_ZONE: Final = unresolvable("node(s) had no available volume zone")

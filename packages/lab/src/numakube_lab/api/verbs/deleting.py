@@ -20,7 +20,7 @@ from numakube_lab.api.wire.refusals import bad_request, conflict, not_found, tar
 from numakube_lab.api.wire.request_options import DeleteOptions, delete_options, list_options
 from numakube_lab.kinds import GVK
 from numakube_lab.schema.builtin_types import struct
-from numakube_lab.schema.decoding import check
+from numakube_lab.schema.go_decoding import check
 from numakube_lab.schema.jsontext import MalformedJson
 from numakube_lab.schema.protobuf import UnknownKind
 from numakube_lab.schema.protobuf_wire import MalformedProtobuf

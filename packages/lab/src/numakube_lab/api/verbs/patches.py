@@ -39,7 +39,7 @@ from numakube_lab.patching import (
     strategic_merge_patch,
 )
 from numakube_lab.schema.canonical import plain
-from numakube_lab.schema.conversion import check_converted
+from numakube_lab.schema.go_conversion import check_converted
 from numakube_lab.schema.jsontext import MalformedJson, parse_json
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube_lab.cluster import LabOptions
-    from numakube_lab.dumps.dump import Dump
-    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.dumps.cluster_dump import Dump
+    from numakube_lab.nodes.node_plan import NodePlan
     from numakube_lab.rundir import LabInfo, RunDir
 
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
@@ -163,7 +163,7 @@ def command(
     """
     from numakube.kubelet.config_from_words import UNALIGNED
     from numakube_lab.cluster import LabOptions
-    from numakube_lab.processes.output import Routed
+    from numakube_lab.processes.container_output import Routed
 
     configure_logs(log_level, log_format, stream=Routed(sys.stderr))
     if not tls and not _is_loopback(host):
@@ -244,7 +244,7 @@ def _plans(
     from numakube.kubelet.config_from_words import parse_kubelet_options
     from numakube.kubelet.versions import DEFAULT
     from numakube_lab.cluster import uniform_plans
-    from numakube_lab.dumps.dump import plans_of
+    from numakube_lab.dumps.cluster_dump import plans_of
 
     if dump is not None:
         return plans_of(dump, parse_kubelet_options(kubelet), kubernetes=kubernetes)
@@ -252,7 +252,7 @@ def _plans(
 
 
 def _dump(file: str | None) -> Dump | None:
-    from numakube_lab.dumps.dump import read_dump
+    from numakube_lab.dumps.cluster_dump import read_dump
 
     if file is None:
         return None

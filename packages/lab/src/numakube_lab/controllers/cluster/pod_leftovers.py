@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of

@@ -11,7 +11,7 @@ from numakube.api.affinity_and_taints import (
     required_affinity,
     tolerates,
 )
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.pod_resources import is_sidecar
 from numakube.errors import InvalidValue
 from numakube.values.times import parse_time

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.api.meta import LabelSelector
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.event_recorder import reference_to

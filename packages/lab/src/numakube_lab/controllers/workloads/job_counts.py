@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.controller_actions import Change

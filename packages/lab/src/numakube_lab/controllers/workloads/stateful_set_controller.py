@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from numakube.api.meta import LabelSelector
-from numakube.api.pod_phase import has_ended
+from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
 from numakube.kube.event_recorder import reference_to

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid
 from numakube.api.resource_names import validate_amount
 from numakube.api.resource_requirements import round_to_milli
-from numakube_lab.objects.checks.ip_addresses import check_network, network_warnings, parse_network
+from numakube_lab.objects.checks.ip_address_checks import (
+    check_network,
+    network_warnings,
+    parse_network,
+)
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep_spec
-from numakube_lab.objects.checks.taints import validate_taints
+from numakube_lab.objects.checks.taint_checks import validate_taints
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

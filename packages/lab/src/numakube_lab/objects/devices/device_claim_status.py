@@ -12,9 +12,9 @@ from numakube.api.field_errors import (
     required,
     too_many,
 )
-from numakube_lab.objects.checks.conditions import validate_conditions
+from numakube_lab.objects.checks.condition_checks import validate_conditions
 from numakube_lab.objects.checks.kind_rules import keep, keep_metadata
-from numakube_lab.objects.checks.node_selectors import validate_node_selector
+from numakube_lab.objects.checks.node_selector_checks import validate_node_selector
 from numakube_lab.objects.devices.device_names import validate_device_name, validate_pool_name
 from numakube_lab.objects.devices.device_requests import (
     MAX_ITEMS,

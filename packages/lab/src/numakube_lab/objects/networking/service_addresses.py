@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, duplicate, invalid, not_supported, required
-from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
+from numakube_lab.objects.checks.ip_address_checks import check_address, parse_address
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, invalid
 from numakube_lab.objects.checks.cluster_view import Refused
-from numakube_lab.objects.checks.ip_addresses import parse_address
+from numakube_lab.objects.checks.ip_address_checks import parse_address
 from numakube_lab.objects.checks.kind_rules import keep
 from numakube_lab.objects.networking.service_addresses import (
     EXPOSED,

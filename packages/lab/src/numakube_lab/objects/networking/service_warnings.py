@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.checks.ip_addresses import address_warnings, network_warnings
+from numakube_lab.objects.checks.ip_address_checks import address_warnings, network_warnings
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 from numakube.values.gotext import go_quote
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.cluster_view import Refused
-from numakube_lab.objects.checks.taints import merge_tolerations
+from numakube_lab.objects.checks.taint_checks import merge_tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube_lab.kinds import Json
     from numakube_lab.objects.checks.cluster_view import ClusterView
-    from numakube_lab.objects.pod.pod_resources import Amounts
+    from numakube_lab.objects.pod.pod_resource_totals import Amounts
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.resource_requirements import round_to_milli
 from numakube.values.resources import is_hugepages, is_overcommit_allowed, is_pod_level
 from numakube_lab.objects.pod.pod_os import CONTAINER_LISTS
-from numakube_lab.objects.pod.pod_resources import sum_containers
+from numakube_lab.objects.pod.pod_resource_totals import sum_containers
 from numakube_lab.objects.pod.probes import PROBES
 from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec
 

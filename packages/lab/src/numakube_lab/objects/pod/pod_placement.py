@@ -14,7 +14,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.values import names
-from numakube_lab.objects.checks.node_selectors import (
+from numakube_lab.objects.checks.node_selector_checks import (
     PREFERRED,
     REQUIRED,
     validate_node_affinity,

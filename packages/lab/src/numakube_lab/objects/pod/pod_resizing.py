@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid
 from numakube_lab.objects.checks.kind_rules import keep, keep_metadata
-from numakube_lab.objects.pod.pod_resources import compute_qos, is_sidecar
-from numakube_lab.objects.pod.pod_spec import MIRROR_POD
+from numakube_lab.objects.pod.pod_resource_totals import compute_qos, is_sidecar
+from numakube_lab.objects.pod.pod_spec_rules import MIRROR_POD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

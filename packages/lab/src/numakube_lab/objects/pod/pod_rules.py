@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.field_errors import FieldError, forbidden
 from numakube.values import names
 from numakube.values.gotext import go_quote
-from numakube_lab.objects.checks.ip_addresses import address_warnings
+from numakube_lab.objects.checks.ip_address_checks import address_warnings
 from numakube_lab.objects.checks.kind_rules import (
     KindRules,
     PartRules,
@@ -15,8 +15,8 @@ from numakube_lab.objects.checks.kind_rules import (
     keep,
     keep_metadata,
 )
-from numakube_lab.objects.pod.containers import validate_image_padding
-from numakube_lab.objects.pod.pod_annotations import (
+from numakube_lab.objects.pod.container_checks import validate_image_padding
+from numakube_lab.objects.pod.pod_annotation_checks import (
     validate_annotation_changes,
     validate_pod_annotations,
     validate_profile_annotations,
@@ -24,8 +24,8 @@ from numakube_lab.objects.pod.pod_annotations import (
 from numakube_lab.objects.pod.pod_defaults import default_pod
 from numakube_lab.objects.pod.pod_placement import merge_label_keys
 from numakube_lab.objects.pod.pod_resizing import drop_other_changes, validate_resize
-from numakube_lab.objects.pod.pod_resources import compute_qos
-from numakube_lab.objects.pod.pod_spec import MIRROR_POD, validate_pod_spec
+from numakube_lab.objects.pod.pod_resource_totals import compute_qos
+from numakube_lab.objects.pod.pod_spec_rules import MIRROR_POD, validate_pod_spec
 from numakube_lab.objects.pod.pod_status_checks import (
     keep_observed_generations,
     validate_pod_status,

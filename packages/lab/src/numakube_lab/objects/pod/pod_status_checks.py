@@ -13,7 +13,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.values import names
-from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
+from numakube_lab.objects.checks.ip_address_checks import check_address, parse_address
 from numakube_lab.objects.checks.node_allocatable_checks import check_pod_resources
 from numakube_lab.schema.metadata_checks import immutable
 

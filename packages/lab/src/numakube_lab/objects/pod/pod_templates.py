@@ -11,11 +11,11 @@ from numakube_lab.objects.checks.selector_checks import (
     matches,
     validate_label_selector,
 )
-from numakube_lab.objects.pod.pod_annotations import (
+from numakube_lab.objects.pod.pod_annotation_checks import (
     validate_pod_annotations,
     validate_profile_annotations,
 )
-from numakube_lab.objects.pod.pod_spec import validate_pod_spec
+from numakube_lab.objects.pod.pod_spec_rules import validate_pod_spec
 from numakube_lab.objects.pod.pod_warnings import pod_warnings
 from numakube_lab.schema.metadata_checks import validate_annotations, validate_labels
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, forbidden, invalid, required
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import json_diff, keep
-from numakube_lab.objects.checks.node_selectors import validate_node_affinity_mutation
-from numakube_lab.objects.checks.taints import validate_only_added_tolerations
+from numakube_lab.objects.checks.node_selector_checks import validate_node_affinity_mutation
+from numakube_lab.objects.checks.taint_checks import validate_only_added_tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.values.gotext import go_quote
 from numakube.values.quantity import parse_quantity
-from numakube_lab.objects.checks.ip_addresses import address_warnings
-from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, PREFERRED, REQUIRED
+from numakube_lab.objects.checks.ip_address_checks import address_warnings
+from numakube_lab.objects.checks.node_selector_checks import DEPRECATED_LABELS, PREFERRED, REQUIRED
 from numakube_lab.objects.checks.remembered_checks import remembered
-from numakube_lab.objects.pod.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from numakube_lab.objects.pod.pod_annotation_checks import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from numakube_lab.objects.pod.pod_os import all_containers
 from numakube_lab.objects.pod.pod_placement import affinity_terms
 

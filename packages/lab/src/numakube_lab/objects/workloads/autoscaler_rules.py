@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.field_errors import FieldError, invalid, invalids, required
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.checks.number_checks import not_negative
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

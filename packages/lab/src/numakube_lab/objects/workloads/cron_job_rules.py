@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from numakube.api.field_errors import FieldError, invalid, not_supported, required
 from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules
-from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.checks.number_checks import not_negative
 from numakube_lab.objects.workloads.job_rules import (
     default_job_spec,
     job_spec_warnings,

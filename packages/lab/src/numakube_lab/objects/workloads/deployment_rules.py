@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
-from numakube_lab.objects.checks.numbers import (
+from numakube_lab.objects.checks.number_checks import (
     amount_of,
     at_most_all,
     int_or_percent,

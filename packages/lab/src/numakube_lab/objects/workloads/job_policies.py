@@ -18,7 +18,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube.values.gotext import go_quote
-from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.checks.number_checks import not_negative
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

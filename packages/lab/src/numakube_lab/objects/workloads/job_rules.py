@@ -14,7 +14,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, copy_json, keep
-from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.checks.number_checks import not_negative
 from numakube_lab.objects.checks.selector_checks import (
     is_convertible,
     matches,

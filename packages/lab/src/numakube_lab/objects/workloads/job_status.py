@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import OMIT, FieldError, duplicate, invalid, required
-from numakube_lab.objects.checks.numbers import not_negative
+from numakube_lab.objects.checks.number_checks import not_negative
 from numakube_lab.objects.workloads.job_policies import count_indexes, read_intervals
 
 if TYPE_CHECKING:

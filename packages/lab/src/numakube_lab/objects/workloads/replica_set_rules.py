@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, invalid, not_supported, required
-from numakube_lab.objects.checks.conditions import validate_conditions
+from numakube_lab.objects.checks.condition_checks import validate_conditions
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.numbers import (
+from numakube_lab.objects.checks.number_checks import (
     at_most_all,
     int_or_percent,
     not_greater,

@@ -14,7 +14,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.numbers import (
+from numakube_lab.objects.checks.number_checks import (
     amount_of,
     at_most_all,
     int_or_percent,

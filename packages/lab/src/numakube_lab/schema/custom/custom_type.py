@@ -23,7 +23,7 @@ from numakube_lab.schema.custom.pruning import (
 )
 from numakube_lab.schema.custom.structural import read_schema, struct_of
 from numakube_lab.schema.custom.value_validation import validate_value
-from numakube_lab.schema.decoding import check, repetitions
+from numakube_lab.schema.go_decoding import check, repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

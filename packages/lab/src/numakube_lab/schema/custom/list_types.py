@@ -15,7 +15,7 @@ from numakube.api.field_errors import (
 )
 from numakube.values.names import dns_1035_label, path_segment
 from numakube_lab.schema.builtin_types import OBJECT_META
-from numakube_lab.schema.decoding import check
+from numakube_lab.schema.go_decoding import check
 from numakube_lab.schema.metadata_checks import validate_metadata
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.schema.builtin_types import OBJECT_META
 from numakube_lab.schema.canonical import canonical_struct, plain
-from numakube_lab.schema.decoding import check
+from numakube_lab.schema.go_decoding import check
 
 if TYPE_CHECKING:
     from numakube_lab.schema.custom.structural import Structural

@@ -8,7 +8,6 @@ Built-in types have no descriptions; those of custom resources are the ones in t
 
 from __future__ import annotations
 
-from numakube_lab.schema.openapi.components import builtin_schemas
 from numakube_lab.schema.openapi.custom_schemas import custom_schemas
 from numakube_lab.schema.openapi.openapi_documents import (
     Route,
@@ -17,6 +16,7 @@ from numakube_lab.schema.openapi.openapi_documents import (
     openapi_document,
     openapi_index,
 )
+from numakube_lab.schema.openapi.openapi_schemas import builtin_schemas
 
 __all__ = [
     "Route",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.schema.builtin_types import OBJECT_META
-from numakube_lab.schema.openapi.components import list_schema, metadata_schemas, reference
+from numakube_lab.schema.openapi.openapi_schemas import list_schema, metadata_schemas, reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

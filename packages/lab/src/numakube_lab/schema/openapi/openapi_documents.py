@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.schema.builtin_types import BUILTIN
-from numakube_lab.schema.openapi.components import reference
 from numakube_lab.schema.openapi.custom_schemas import component_name
+from numakube_lab.schema.openapi.openapi_schemas import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,0 +1,135 @@
+"""The latest report of each node, read once, with what is odd about it told once.
+
+A watch delivers an object's versions in order, but a client that falls back to another API server,
+or a process that tells of the same object twice, may hand over an older one: it is passed over.
+Because an API server restored from a backup starts counting again, that happens a few times in a
+row at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.numa.caches.cache_contract import Fact, FactKind
+from numakube.topology.topology_view import NodeTopology, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.nrt import NodeResourceTopology
+
+_MOST_PASSED_OVER: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report that can be used.
+
+    Attributes:
+        serial: how many reports of the node came before it.
+    """
+
+    nrt: NodeResourceTopology
+    topology: NodeTopology
+    serial: int
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        return self.topology.node
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came of one NRT: nothing new, or a new state of its node.
+
+    Attributes:
+        fresh: whether the NRT was taken.
+        report: the report, if it was taken and can be used.
+    """
+
+    fresh: bool
+    report: Report | None = None
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(slots=True)
+class _Desk:
+    """What is kept of one node's reports."""
+
+    nrt: NodeResourceTopology
+    serial: int = 0
+    passed_over: int = 0
+    told: tuple[str, ...] = ()
+
+
+class Reports:
+    """The latest report of each node."""
+
+    def __init__(self) -> None:
+        self._desks: dict[str, _Desk] = {}
+        self._latest: dict[str, Report] = {}
+
+    def __iter__(self) -> Iterator[Report]:
+        """Yield the latest usable report of every node."""
+        return iter(self._latest.values())
+
+    def get(self, node: str) -> Report | None:
+        """Return the latest report of *node*, if it can be used."""
+        return self._latest.get(node)
+
+    def remove(self, node: str) -> bool:
+        """Forget the reports of *node*; tell whether there was a usable one."""
+        self._desks.pop(node, None)
+        return self._latest.pop(node, None) is not None
+
+    def take(self, nrt: NodeResourceTopology) -> Delivery:
+        """Read *nrt* unless it is known already or older than what is known."""
+        node = nrt.metadata.name
+        desk = self._desks.get(node)
+        if desk is None:
+            desk = self._desks[node] = _Desk(nrt)
+        elif _same(nrt, desk.nrt):
+            return Delivery(fresh=False)
+        elif _older(nrt, desk.nrt) and desk.passed_over < _MOST_PASSED_OVER:
+            desk.passed_over += 1
+            text = f"version {nrt.metadata.resource_version} came after a later one; passed over"
+            return Delivery(fresh=False, facts=(Fact(FactKind.OLD_REPORT, node, text),))
+        desk.nrt, desk.passed_over, desk.serial = nrt, 0, desk.serial + 1
+        return self._read(desk)
+
+    def _read(self, desk: _Desk) -> Delivery:
+        node = desk.nrt.metadata.name
+        texts: tuple[str, ...]
+        match view_of(desk.nrt):
+            case NodeTopology(policy_unknown=why) if why:
+                # What the kubelet will do cannot be foreseen: as good as no report.
+                self._latest.pop(node, None)
+                texts, kind = (f"the policy is not known: {why}",), FactKind.UNUSABLE_REPORT
+            case NodeTopology() as topology:
+                self._latest[node] = Report(desk.nrt, topology, desk.serial)
+                texts, kind = topology.problems, FactKind.ODD_REPORT
+            case unusable:
+                self._latest.pop(node, None)
+                texts, kind = (unusable.reason,), FactKind.UNUSABLE_REPORT
+        facts = () if texts == desk.told else tuple(Fact(kind, node, text) for text in texts)
+        desk.told = texts
+        return Delivery(fresh=True, report=self._latest.get(node), facts=facts)
+
+
+def _same(new: NodeResourceTopology, old: NodeResourceTopology) -> bool:
+    if new.metadata.resource_version:
+        return (new.metadata.uid, new.metadata.resource_version) == (
+            old.metadata.uid,
+            old.metadata.resource_version,
+        )
+    return new == old
+
+
+def _older(new: NodeResourceTopology, old: NodeResourceTopology) -> bool:
+    """Tell whether *new* is an earlier version of the same object."""
+    versions = new.metadata.resource_version, old.metadata.resource_version
+    if new.metadata.uid != old.metadata.uid or not all(map(str.isdecimal, versions)):
+        return False
+    return int(versions[0]) < int(versions[1])

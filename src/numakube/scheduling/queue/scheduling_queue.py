@@ -1,0 +1,361 @@
+"""Whose turn it is: the active queue, backoff, and the pods that wait for something to happen.
+
+As in kube-scheduler 1.35 a pod that fitted nowhere is left alone until an event that may help the
+plugins which refused it; it is then tried at once, or when its backoff (1 s, doubling up to 10 s)
+is over. When no pod is active, woken pods are tried before their backoff ends, but never those
+whose attempt failed by an error. After five minutes without an event a pod is tried anyway: the
+last resort against an unforeseen event.
+
+Time is a parameter; the queue starts no timers. `next_wakeup` says when to come back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from numakube.dra.pod_claims import claim_keys
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.queue.queued_pod import Place, QueuedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+    _Item = tuple[Any, int, QueuedPod]
+    """What a heap is ordered by, the order of arrival, and who waits."""
+
+MAX_UNSCHEDULABLE_SECONDS = 300.0
+_SWEPT_FROM: Final = 1000
+"""Items of a heap that may be left over from pods which have moved on."""
+_MAY_BE_TRIED: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE)
+_TIMEOUT = f"{MAX_UNSCHEDULABLE_SECONDS:.0f} s without an event"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a pod waits after attempts in vain."""
+
+    initial_seconds: float = 1.0
+    max_seconds: float = 10.0
+
+    def after(self, attempts: int) -> float:
+        """Return the wait after so many attempts in a row."""
+        if attempts == 0:
+            return 0.0
+        # Bounded before shifting: a pod may have been tried thousands of times.
+        return min(self.initial_seconds * 2.0 ** min(attempts - 1, 32), self.max_seconds)
+
+
+class QueueingHints(Protocol):
+    """What the queue asks the profiles."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return a refusal if *pod* must not be tried yet."""
+        ...
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
+        """Return what active pods are ordered by."""
+        ...
+
+    def wakes(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Tell whether *event* may let *pod*, refused by those plugins, fit."""
+        ...
+
+    def cares(self, refused_by: frozenset[str], kind: EventKind) -> bool:
+        """Tell whether *kind* can matter to any pod refused by those plugins."""
+        ...
+
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """Return what *pod* has in common with others of which `rules_out` says the same."""
+        ...
+
+    def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Tell whether *event* cannot let *pod*, or any like it, fit."""
+        ...
+
+
+class SchedulingQueue:
+    """All waiting pods."""
+
+    def __init__(self, hints: QueueingHints, *, backoff: Backoff | None = None) -> None:
+        self._hints = hints
+        self._backoff = backoff or Backoff()
+        self._entries: dict[str, QueuedPod] = {}
+        self._active: list[_Item] = []
+        self._waiting: list[_Item] = []
+        self._eager: list[_Item] = []
+        self._parked: dict[str, QueuedPod] = {}
+        self._gated: dict[str, dict[str, QueuedPod]] = {}
+        self._groups: dict[tuple[frozenset[str], Hashable], dict[str, QueuedPod]] = {}
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._entries.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """Return the waiting pod with that uid."""
+        return self._entries.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """Return how many pods wait where."""
+        totals = dict.fromkeys(Place, 0)
+        for entry in self._entries.values():
+            totals[entry.place] += 1
+        return totals
+
+    def add(self, pod: PodInfo, now: float) -> None:
+        """Take in a new pod, or the new version of a waiting one."""
+        entry = self._entries.get(pod.uid)
+        if entry is not None:
+            self._update(entry, pod, now)
+            return
+        entry = QueuedPod(pod, added_at=now, queued_at=now)
+        self._entries[pod.uid] = entry
+        self._enqueue(entry, now)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """Forget a pod: it was deleted, bound, or is no longer ours."""
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            self._unpark(entry)
+            self._leave_gate(entry)
+            entry.place = Place.IN_FLIGHT
+        return entry
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the pod to try now; it stays known, in flight, until it is put back or removed."""
+        self.advance(now)
+        entry = self._first(self._active, Place.ACTIVE) or self._impatient()
+        if entry is None:
+            return None
+        entry.place = Place.IN_FLIGHT
+        entry.attempts += 1
+        return entry
+
+    def take(self, uids: Iterable[str]) -> list[QueuedPod]:
+        """Return those of *uids* that may be tried, in flight, to be tried with another pod."""
+        found = (self._entries.get(uid) for uid in uids)
+        taken = [one for one in found if one is not None and one.place in _MAY_BE_TRIED]
+        for entry in taken:
+            self._unpark(entry)
+            entry.place = Place.IN_FLIGHT
+            entry.attempts += 1
+        return sorted(taken, key=lambda one: one.added_at)
+
+    def refused(
+        self, entry: QueuedPod, refused_by: frozenset[str], now: float, *, message: str = ""
+    ) -> None:
+        """Put back a pod that fits nowhere; it waits for an event."""
+        if self._entries.get(entry.uid) is not entry:
+            return
+        entry.refusals += 1
+        entry.errors = 0
+        entry.refused_by = refused_by
+        entry.message = message
+        entry.retry_at = now + self._backoff.after(entry.refusals)
+        self._park(entry, now)
+
+    def failed(self, entry: QueuedPod, now: float, *, message: str = "") -> None:
+        """Put back a pod whose attempt failed; it is tried again after a backoff."""
+        if self._entries.get(entry.uid) is not entry:
+            return
+        entry.errors += 1
+        entry.message = message
+        entry.woken_by = "backoff after a failure"
+        entry.retry_at = now + self._backoff.after(entry.errors)
+        self._back_off(entry, now)
+
+    def handle(self, events: Sequence[ClusterEvent], now: float) -> int:
+        """Wake the pods that *events* may help; return how many."""
+        woken = 0
+        texts: dict[int, str] = {}
+        cared_for: dict[frozenset[str], list[ClusterEvent]] = {}
+        for (refused_by, _), parked in list(self._groups.items()):
+            if refused_by not in cared_for:
+                cares = self._hints.cares
+                cared_for[refused_by] = [one for one in events if cares(refused_by, one.kind)]
+            relevant = self._hopeful(parked, refused_by, cared_for[refused_by])
+            for entry in list(parked.values()) if relevant else ():
+                event = self._helped_by(entry, relevant)
+                if event is not None:
+                    why = texts.get(id(event)) or texts.setdefault(id(event), str(event))
+                    self._wake(entry, now, why)
+                    woken += 1
+        return woken
+
+    def _hopeful(
+        self,
+        parked: Mapping[str, QueuedPod],
+        refused_by: frozenset[str],
+        events: Iterable[ClusterEvent],
+    ) -> list[ClusterEvent]:
+        """Return those of *events* that may help the pods of a group; asks about one of them."""
+        pod = next(iter(parked.values())).pod
+        return [one for one in events if not self._hints.rules_out(pod, refused_by, one)]
+
+    def activate(self, uids: Iterable[str], now: float, why: str = "asked for") -> None:
+        """Let pods be tried at once, whatever they wait for; gated ones stay."""
+        for uid in uids:
+            entry = self._entries.get(uid)
+            if entry is not None and entry.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
+                self._unpark(entry)
+                entry.woken_by = why
+                self._enqueue(entry, now)
+
+    def recheck_gates(self, now: float, claim: str = "") -> None:
+        """Ask again about pods that must not be tried, or those of them that name a *claim*."""
+        for entry in list(self._gated.get(claim, {}).values()):
+            entry.woken_by = "what held it back is over"
+            self._enqueue(entry, now)
+
+    def advance(self, now: float) -> None:
+        """Move pods whose time has come."""
+        while self._waiting and self._waiting[0][0] <= now:
+            entry = heapq.heappop(self._waiting)[2]
+            if entry.place is Place.BACKOFF and entry.retry_at <= now:
+                self._enqueue(entry, now)
+        # Parked in order of time: if the first has not waited for too long, none has.
+        while self._parked:
+            entry = next(iter(self._parked.values()))
+            if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:
+                break
+            self._wake(entry, now, _TIMEOUT)
+
+    def next_wakeup(self) -> float | None:
+        """Return when `advance` next has something to do; ``None`` if only events can help."""
+        times = [self._waiting[0][0]] if self._waiting else []
+        if self._parked:
+            first = next(iter(self._parked.values()))
+            times.append(first.queued_at + MAX_UNSCHEDULABLE_SECONDS)
+        return min(times, default=None)
+
+    def _update(self, entry: QueuedPod, pod: PodInfo, now: float) -> None:
+        before, entry.pod = entry.pod, pod
+        if entry.uid in self._parked and not _is_alike(before, pod):
+            self._leave_group(entry)
+            self._join_group(entry)
+        if entry.place is Place.GATED:
+            entry.woken_by = "the pod changed"
+            self._enqueue(entry, now)
+        elif before.pod.spec == pod.pod.spec and before.labels == pod.labels:
+            return
+        elif entry.place is Place.ACTIVE:
+            self._enqueue(entry, entry.queued_at)
+        elif entry.place is Place.UNSCHEDULABLE:
+            event = ClusterEvent(kind=EventKind.UNSCHEDULED_POD_UPDATED, pod=pod)
+            if self._helped_by(entry, [event]) is not None:
+                self._wake(entry, now, str(event))
+
+    def _helped_by(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> ClusterEvent | None:
+        """Return the first of *events* that may let the pod fit."""
+        hints, pod, refused_by = self._hints, entry.pod, entry.refused_by
+        return next((event for event in events if hints.wakes(pod, refused_by, event)), None)
+
+    def _wake(self, entry: QueuedPod, now: float, why: str) -> None:
+        self._unpark(entry)
+        entry.woken_by = why
+        if entry.retry_at > now:
+            self._back_off(entry, now)
+        else:
+            self._enqueue(entry, now)
+
+    def _enqueue(self, entry: QueuedPod, now: float) -> None:
+        self._leave_gate(entry)
+        entry.gate = self._hints.pre_enqueue(entry.pod)
+        entry.queued_at = now
+        if entry.gate is not SUCCESS and not entry.gate.ok:
+            entry.place = Place.GATED
+            entry.gates = ("", *claim_keys(entry.pod.pod))
+            for key in entry.gates:
+                self._gated.setdefault(key, {})[entry.uid] = entry
+            return
+        entry.place = Place.ACTIVE
+        self._push(self._active, self._key(entry), entry)
+
+    def _leave_gate(self, entry: QueuedPod) -> None:
+        for key in entry.gates:
+            del self._gated[key][entry.uid]
+            if not self._gated[key]:
+                del self._gated[key]
+        entry.gates = ()
+
+    def _back_off(self, entry: QueuedPod, now: float) -> None:
+        entry.place = Place.BACKOFF
+        entry.queued_at = now
+        self._push(self._waiting, entry.retry_at, entry)
+        if not entry.errors:
+            self._push(self._eager, self._hints.sort_key(entry.pod, entry.added_at), entry)
+
+    def _park(self, entry: QueuedPod, now: float) -> None:
+        entry.place = Place.UNSCHEDULABLE
+        entry.queued_at = now
+        self._parked[entry.uid] = entry
+        self._join_group(entry)
+
+    def _unpark(self, entry: QueuedPod) -> None:
+        if self._parked.pop(entry.uid, None) is not None:
+            self._leave_group(entry)
+
+    def _join_group(self, entry: QueuedPod) -> None:
+        entry.group = entry.refused_by, self._hints.likeness(entry.pod)
+        self._groups.setdefault(entry.group, {})[entry.uid] = entry
+
+    def _leave_group(self, entry: QueuedPod) -> None:
+        group = self._groups[entry.group]
+        del group[entry.uid]
+        if not group:
+            del self._groups[entry.group]
+
+    def _push(self, heap: list[_Item], key: object, entry: QueuedPod) -> None:
+        """Let *entry* wait in *heap* too; items that no longer hold are swept out now and then."""
+        heapq.heappush(heap, (key, next(self._order), entry))
+        if len(heap) > 2 * len(self._entries) + _SWEPT_FROM:
+            # Of several for one pod the first counts: that is where it would be popped.
+            holding = (one for one in sorted(heap, reverse=True) if self._holds(heap, one))
+            heap[:] = sorted({one[2].uid: one for one in holding}.values())
+
+    def _holds(self, heap: list[_Item], item: _Item) -> bool:
+        key, _, entry = item
+        if heap is self._active:
+            return entry.place is Place.ACTIVE
+        return entry.place is Place.BACKOFF and (heap is self._eager or key == entry.retry_at)
+
+    def _key(self, entry: QueuedPod) -> tuple[Any, ...]:
+        return self._hints.sort_key(entry.pod, entry.queued_at)
+
+    def _first(self, heap: list[_Item], place: Place) -> QueuedPod | None:
+        """Pop the first entry that still waits there; others have moved on since they came."""
+        while heap:
+            entry: QueuedPod = heapq.heappop(heap)[2]
+            if entry.place is place:
+                return entry
+        return None
+
+    def _impatient(self) -> QueuedPod | None:
+        """Return who came first of those that are woken and back off, whatever time is left."""
+        while (entry := self._first(self._eager, Place.BACKOFF)) is not None:
+            if not entry.errors:
+                return entry
+        return None
+
+
+def _is_alike(one: PodInfo, other: PodInfo) -> bool:
+    """Tell whether two versions of a pod differ in nothing that a filter looks at."""
+    before, now = one.pod, other.pod
+    return (before.spec, before.metadata.labels, before.metadata.annotations) == (
+        now.spec,
+        now.metadata.labels,
+        now.metadata.annotations,
+    )
