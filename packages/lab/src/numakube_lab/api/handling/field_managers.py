@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numakube_lab.api.handling.object_meta import timestamp
 from numakube_lab.patching import Endpoint, reset_fields, track_update, with_managed_fields
 
 if TYPE_CHECKING:
+    from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.handling.call import Call
     from numakube_lab.api.handling.state import State
     from numakube_lab.api.wire.request_options import WriteOptions
-    from numakube_lab.kinds import Json
+    from numakube_lab.kinds import GVK, Json
 
 
 def endpoint_of(call: Call) -> Endpoint:
     """Return where the request comes in."""
-    root, part = call.rules.root, call.info.subresource
-    kind, custom = call.resource.kind, call.resource.custom
+    custom = call.resource.custom
     has_status = custom and call.resource.subresource("status") is not None
+    return _endpoint(call.rules, call.resource.kind, call.info.subresource, has_status)
+
+
+@lru_cache(maxsize=1024)
+def _endpoint(rules: Rules, kind: GVK, part: str, custom_status: bool) -> Endpoint:
     return Endpoint(
         gvk=kind,
-        root=root,
-        empty={"apiVersion": kind.api_version, "kind": kind.kind, **call.rules.empty()},
+        root=rules.root,
+        empty={"apiVersion": kind.api_version, "kind": kind.kind, **rules.empty()},
         subresource=part,
-        ignored=reset_fields(kind, part, custom_status=has_status),
+        ignored=reset_fields(kind, part, custom_status=custom_status),
     )
 
 

@@ -8,6 +8,7 @@ to match is ``ADDED``, one that ceases to match is ``DELETED``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
@@ -212,27 +213,44 @@ async def _events(state: State, options: ListOptions, feed: Feed) -> AsyncGenera
     timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
     deadline = loop.time() + timeout
     bookmark_at = _next_bookmark(loop.time(), deadline) if options.bookmarks else deadline
-    while True:
-        while feed.pending:
-            yield feed.take()
-        if feed.ended or loop.time() >= deadline:
-            return
-        if options.bookmarks and loop.time() >= bookmark_at:
-            feed.version = state.store.version
-            feed.bookmark()
-            bookmark_at = _next_bookmark(loop.time(), deadline)
-            continue
-        await _wait(feed, min(bookmark_at, deadline) - loop.time())
+    with contextlib.closing(_Alarm(feed.ready)) as alarm:
+        while True:
+            while feed.pending:
+                yield feed.take()
+            if feed.ended or loop.time() >= deadline:
+                return
+            if options.bookmarks and loop.time() >= bookmark_at:
+                feed.version = state.store.version
+                feed.bookmark()
+                bookmark_at = _next_bookmark(loop.time(), deadline)
+                continue
+            alarm.set_for(min(bookmark_at, deadline))
+            await feed.ready.wait()
+
+
+class _Alarm:
+    """Sets *ready* at a time; a timer for every wait would cost more than most events do."""
+
+    def __init__(self, ready: asyncio.Event) -> None:
+        self._ready = ready
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set_for(self, when: float) -> None:
+        """Ring at *when*, unless it is set for an earlier time and has not rung yet."""
+        self._ready.clear()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(when, self._ring)
+
+    def close(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._ready.set()
 
 
 def _next_bookmark(now: float, deadline: float) -> float:
     last = deadline - BOOKMARK_BEFORE_END
     return min(now + BOOKMARK_INTERVAL, last) if now < last else deadline + 1
-
-
-async def _wait(feed: Feed, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await feed.ready.wait()
-    except TimeoutError:
-        return

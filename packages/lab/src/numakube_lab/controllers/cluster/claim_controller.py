@@ -68,14 +68,14 @@ def is_done(pod: Pod) -> bool:
 def reconcile_pod(
     pod: Pod,
     claims: Mapping[str, ResourceClaim],
-    templates: Mapping[str, ResourceClaimTemplate],
+    template: Callable[[str], ResourceClaimTemplate | None],
 ) -> Plan:
     """Decide what to do about the claims of a pod.
 
     Args:
         pod: the pod.
         claims: the claims that it names or that were made for it, by name.
-        templates: the templates of its namespace, by name.
+        template: finds a template in its namespace by name.
     """
     if is_terminating(pod) or has_ended(pod):
         return NOTHING
@@ -88,16 +88,19 @@ def reconcile_pod(
             continue
         if found := mine.get(wanted.name):
             made[wanted.name] = found.metadata.name
-        elif template := templates.get(wanted.resource_claim_template_name):
+        elif made_from := template(wanted.resource_claim_template_name):
             missing.append(wanted.name)
-            actions.append(_creation(pod, wanted, template))
+            actions.append(_creation(pod, wanted, made_from))
         else:
             actions.append(_missing_template(pod, wanted))
+    reservations = tuple(_reservations(pod, claims))
+    if not (actions or made or reservations):
+        return NOTHING
 
     def then(created: Sequence[ResourceClaim | None]) -> Iterator[Action]:
         names = {n: one.metadata.name for n, one in zip(missing, created, strict=True) if one}
         yield from _claim_statuses(pod, made | names)
-        yield from _reservations(pod, claims)
+        yield from reservations
 
     return Plan(tuple(actions), then=then)
 
@@ -277,12 +280,15 @@ class PodClaims(Controller):
             return NOTHING
         named = [ObjectKey(key.namespace, name) for _, name in named_claims(pod) if name]
         claims = (*self._claims.managed_by(pod.metadata.uid), *map(self._claims.get, named))
-        templates = self._templates.in_namespace(key.namespace)
         return reconcile_pod(
             pod,
             {one.metadata.name: one for one in claims if one is not None},
-            {one.metadata.name: one for one in templates},
+            lambda name: self._templates.get(ObjectKey(key.namespace, name)),
         )
+
+    def needs_work(self, key: ObjectKey) -> bool:
+        """Tell whether a pod has no claim yet, does not know of it, or has not reserved it."""
+        return self.plan(key) is not NOTHING
 
     def _users(self, changed: ResourceClaim | ResourceClaimTemplate) -> Iterable[ObjectKey]:
         """Return the pods that name a claim or a template, or that the claim was made for."""

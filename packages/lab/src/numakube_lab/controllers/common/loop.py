@@ -70,6 +70,11 @@ class Controller(ABC):
     def plan(self, key: ObjectKey) -> Plan:
         """Decide what to do about the object with this key, which may be gone."""
 
+    def needs_work(self, key: ObjectKey) -> bool:
+        """Tell whether there may be something to do about an object that a change concerns."""
+        del key
+        return True
+
     async def run(self) -> None:
         """Work until cancelled."""
         await self.cluster.synced()
@@ -88,9 +93,9 @@ class Controller(ABC):
         concerned: Callable[[T], Iterable[ObjectKey]] = keys or (lambda obj: (key_of(obj),))
 
         def handler(change: Change[T]) -> None:
-            for obj in _states(change):
-                for key in concerned(obj):
-                    self.queue.add(key)
+            keys = {key: None for obj in _states(change) for key in concerned(obj)}
+            for key in filter(self.needs_work, keys):
+                self.queue.add(key)
 
         self._unsubscribe.append(mirror.store.subscribe(handler))
 
