@@ -328,7 +328,8 @@ class Reflector(Generic[T]):
                         self.store.remove(key_of(obj), last=obj)
                     else:
                         self.store.put(obj)
-                        self._reported.pop(key_of(obj), None)
+                        if self._reported:
+                            self._reported.pop(key_of(obj), None)
                 case GarbledEvent():
                     self._advance(event.malformed.resource_version)
                     self.store.remove(event.malformed.key, unseen=True)

@@ -110,7 +110,7 @@ class Store(Generic[T]):
             raise ValueError(f"the store already has an index {name!r}")
         index = self._indexes[name] = _Index(function, self._report)
         for key, obj in self._objects.items():
-            index.add(key, obj)
+            index.put(key, obj)
 
     def has_index(self, name: str) -> bool:
         """Tell whether objects can be found by an index of that name."""
@@ -154,8 +154,7 @@ class Store(Generic[T]):
             obj = self._transform(obj)
         self._objects[key] = obj
         for index in self._indexes.values():
-            index.remove(key)
-            index.add(key, obj)
+            index.put(key, obj)
         self._notify(Added(obj) if old is None else Updated(old, obj))
 
     def remove(self, key: ObjectKey, *, last: T | None = None, unseen: bool = False) -> None:
@@ -208,12 +207,15 @@ class _Index(Generic[T]):
     def keys_of(self, value: str) -> Iterable[ObjectKey]:
         return self._keys.get(value, ())
 
-    def add(self, key: ObjectKey, obj: T) -> None:
+    def put(self, key: ObjectKey, obj: T) -> None:
         try:
             values = tuple(self._function(obj))
         except Exception as exc:
             self._report(exc)
+            values = ()
+        if values == self._values.get(key, ()):
             return
+        self.remove(key)
         if values:
             self._values[key] = values
         for value in values:
