@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 class Rules(Protocol):
     """What the verbs need to know of a kind. Arguments are never changed."""
 
+    def __hash__(self) -> int:
+        """Rules are what they are, whatever they say."""
+        ...
+
     @property
     def root(self) -> Struct:
         """The kind's type: what patches are merged by."""
