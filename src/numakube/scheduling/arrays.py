@@ -11,6 +11,8 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 """Positions of nodes in the arrays of a snapshot."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+SmallScores: TypeAlias = npt.NDArray[np.int8]
+"""Ratings of nodes from 0 to `MAX_NODE_SCORE`."""
 
 
 def span(rows: Rows) -> Rows | slice:

@@ -11,6 +11,7 @@ from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
+from numakube.topology.topology_view import ZoneView
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 GPU = "vendor.example/gpu"
@@ -29,16 +30,18 @@ def node(
     free = [{"cpu": 1000 * count, "memory": 16 * GIB} for count in cpus]
     for zone, count in zip(free, gpus, strict=False):
         zone[GPU] = count
-    whole = tuple({"cpu": 1000 * total, "memory": 16 * GIB, GPU: 2} for _ in cpus)
+    whole = {"cpu": 1000 * total, "memory": 16 * GIB, GPU: 2}
+    zones = tuple(
+        ZoneView(id=zone, name=f"node-{zone}", capacity=whole, allocatable=whole, available=whole)
+        for zone in range(len(cpus))
+    )
     known = Rules(
         zones=len(cpus), policy=policy, reported=frozenset(name for zone in free for name in zone)
     )
     return NodeCounts(
         rules=replace(known, **rules),  # type: ignore[arg-type]
-        ids=tuple(range(len(cpus))),
+        zones=zones,
         free=tuple(free),
-        totals=whole,
-        allocatable=whole,
     )
 
 

@@ -22,7 +22,7 @@ from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
     from numakube.scheduling.numa.native.alignment import BatchVerdict
     from numakube.scheduling.numa.native.alignment_stages import PodChecks
     from numakube.scheduling.numa.native.native_options import NativeOptions
@@ -35,10 +35,10 @@ _TABLE = np.array(PLACEABLE)
 
 def score_batch(
     checks: PodChecks, batch: NodeBatch, verdict: BatchVerdict, options: NativeOptions
-) -> IntArray:
+) -> SmallScores:
     """Rate each node; what is said of refused nodes means nothing."""
     if not verdict.places:
-        return np.ones(batch.size, dtype=np.int64)
+        return np.ones(batch.size, dtype=np.int8)
     chosen = lasting(checks.stages)
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
     places = [verdict.places[index] for index in chosen]
@@ -53,7 +53,7 @@ def score_batch(
 
 def _total(
     aligned: Share | float, packing: Share, balance: Share, options: NativeOptions
-) -> IntArray:
+) -> SmallScores:
     weights = options.alignment_weight, options.packing_weight, options.balance_weight
     share = np.multiply(weights[1], packing)
     share += weights[0] * aligned
@@ -61,9 +61,7 @@ def _total(
     share /= sum(weights)
     share *= MAX_NODE_SCORE - 1
     share += ROUNDING
-    scores = np.floor(share, out=share).astype(np.int64)
-    scores += 1
-    return scores
+    return share.clip(0.0, MAX_NODE_SCORE - 1, out=share).astype(np.int8) + np.int8(1)
 
 
 def _rate_single(
@@ -111,7 +109,7 @@ def _score_wide(
     wants: Sequence[Mapping[str, int]],
     sets: Sequence[IntArray],
     options: NativeOptions,
-) -> IntArray:
+) -> SmallScores:
     members = [_members(batch, chosen) for chosen in sets]
     aligned = np.minimum.reduce([batch.rated(chosen, alignment) for chosen in sets])
     state = BatchState(device_names(checks.rules), wants)

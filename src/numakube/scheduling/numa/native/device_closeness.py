@@ -9,6 +9,7 @@ the node changes, and at most `_ASKED_AT_ONCE` nodes are asked for one pod, the 
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.strictness import RequiredCloseness, Strictness
     from numakube.kubelet.device_pairs import Prospect
-    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -90,7 +91,7 @@ class DeviceForecasts:
         return _blended(score, worth_of(self.of(pod, node)), weight)
 
     def worth_of_all(
-        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray, worths: Worths
+        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: SmallScores, worths: Worths
     ) -> Share:
         """Return how close devices are on the nodes at *rows*, for `blended`.
 
@@ -111,7 +112,7 @@ class Worths:
         self._worth: Share = np.zeros(0)
 
     def of(
-        self, rows: Rows, scores: IntArray, change: IntArray, ask: Callable[[int], float]
+        self, rows: Rows, scores: SmallScores, change: IntArray, ask: Callable[[int], float]
     ) -> Share:
         """Return that of *rows*; those that have changed are asked, the best by *scores* first."""
         if not len(rows):
@@ -160,14 +161,17 @@ def _expected(prospect: Prospect) -> float:
     )
 
 
-def blended(scores: IntArray, connected: Mask, worths: Share, weight: int) -> IntArray:
-    """Mix *scores* with *worths*, which are of the *connected* nodes; as `_blended` does."""
-    worth: Share | float = _UNKNOWN_WORTH
-    if len(worths):
-        worth = np.full(len(scores), _UNKNOWN_WORTH)
-        worth[connected] = worths
-    share = ((100 - weight) * scores / MAX_NODE_SCORE + weight * worth) / 100
+def blended(scores: SmallScores, worths: Share, weight: int) -> IntArray:
+    """Mix *scores* with *worths* as `_blended` does."""
+    share = ((100 - weight) * scores.astype(np.int64) / MAX_NODE_SCORE + weight * worths) / 100
     return np.where(scores == 0, 0, 1 + ((MAX_NODE_SCORE - 1) * share).astype(np.int64))
+
+
+@lru_cache(maxsize=16)
+def blended_unknown(weight: int) -> IntArray:
+    """Return by score, from 0, what becomes of it where nothing is known of devices."""
+    every = range(MAX_NODE_SCORE + 1)
+    return np.array([_blended(score, _UNKNOWN_WORTH, weight) for score in every])
 
 
 def _blended(score: int, worth: float, weight: int) -> int:

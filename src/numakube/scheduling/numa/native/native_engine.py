@@ -19,6 +19,7 @@ from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import (
     DeviceForecasts,
     blended,
+    blended_unknown,
     too_far,
     wants_pairs,
 )
@@ -88,11 +89,10 @@ class NativeEngine:
         if wants_nothing(pod):
             return MAX_NODE_SCORE
         counts = counts_at(node)
-        promised = promised_score(self.strictness_of(pod), None if counts is None else counts.rules)
-        if promised is not None:
-            return promised
-        parts = self.explain_score(pod, node)
-        score = parts.total(self.options) if parts is not None else 0
+        score = promised_score(self.strictness_of(pod), None if counts is None else counts.rules)
+        if score is None:
+            parts = self.explain_score(pod, node)
+            score = parts.total(self.options) if parts is not None else 0
         if not wants_pairs(pod):
             return score
         return self._forecasts.rated(pod, node, score, self.options.closeness_weight)
@@ -105,14 +105,18 @@ class NativeEngine:
         cache = self._cache_for(pod, snapshot)
         if cache is None:
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        scores = cache.scores[span(rows)].astype(np.int64)
+        scores, weight = cache.scores[span(rows)], self.options.closeness_weight
         if not cache.wants_pairs:
-            return scores
-        connected = cache.columns.connected(rows)
-        worths = self._forecasts.worth_of_all(
-            pod, snapshot, rows[connected], scores[connected], cache.worths
-        )
-        return blended(scores, connected, worths, self.options.closeness_weight)
+            return scores.astype(np.int64)
+        mixed = blended_unknown(weight).take(scores)
+        connected = np.flatnonzero(cache.columns.connected(rows))
+        if connected.size:
+            some = scores[connected]
+            worths = self._forecasts.worth_of_all(
+                pod, snapshot, rows[connected], some, cache.worths
+            )
+            mixed[connected] = blended(some, worths, weight)
+        return mixed
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the kubelet model whether *node* will admit *pod*, with devices that are close."""

@@ -88,6 +88,10 @@ class NodeBatch:
             self._allocatable[name] = self._pick(self._table.allocatable(name))
         return self._allocatable[name]
 
+    def least(self, name: str) -> IntArray:
+        """Return what pods may use at least of each zone, whichever node of the kind it is."""
+        return self._columns.least(self._table, name, self._kind, self.zones)[0]
+
     def cells(self, place: Rows) -> Rows:
         """Return where in the table the zones at *place* are, for `free_at` and its like."""
         return place * self._table.room + self.rows
@@ -101,9 +105,9 @@ class NodeBatch:
 
         It is one number if all zones of such nodes have the same.
         """
-        common = self._columns.common_inverse(self._table, name, self._kind, self.zones)
-        if common:
-            return common
+        _, common = self._columns.least(self._table, name, self._kind, self.zones)
+        if common > 0:
+            return 1 / common
         return self._columns.inverse(self._table, name).reshape(-1).take(cells)
 
     def distance(self, one: int, other: int) -> IntArray:

@@ -12,7 +12,7 @@ zones that have some mean a manager that is on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import DemandRules, demand_rules
@@ -21,7 +21,7 @@ from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
-    from numakube.topology.topology_view import NodeTopology
+    from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
 LOCAL_DISTANCE: Final = 10
@@ -70,36 +70,49 @@ class Rules:
         return self.policy in (TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeCounts:
     """One node in numbers; zones are known by position, ``ids`` has their NUMA ids.
 
+    Most decisions look at little of it, so that what follows from the report is worked out when it
+    is asked for.
+
     Attributes:
+        zones: what the report says of each.
         free: what each zone has left, reservations taken off.
-        totals: what each zone has when nothing runs.
-        allocatable: what pods may use of that.
-        distances: from each zone to each; empty if not told.
     """
 
     rules: Rules
-    ids: tuple[int, ...]
+    zones: tuple[ZoneView, ...]
     free: tuple[Amounts, ...]
-    totals: tuple[Amounts, ...]
-    allocatable: tuple[Amounts, ...]
-    distances: Distances = ()
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The NUMA id of each zone."""
+        return tuple([zone.id for zone in self.zones])
+
+    @cached_property
+    def totals(self) -> tuple[Amounts, ...]:
+        """What each zone has when nothing runs."""
+        return tuple([_totals(zone.capacity, zone.allocatable) for zone in self.zones])
+
+    @cached_property
+    def allocatable(self) -> tuple[Amounts, ...]:
+        """What pods may use of that."""
+        return tuple([zone.allocatable for zone in self.zones])
+
+    @cached_property
+    def distances(self) -> Distances:
+        """How far it is from each zone to each."""
+        return tuple(
+            tuple(zone.costs.get(other, UNKNOWN_DISTANCE) for other in self.ids)
+            for zone in self.zones
+        )
 
 
 def counts_of(topology: NodeTopology, available: tuple[Amounts, ...]) -> NodeCounts:
     """Return the numbers of a node from its report and what is believed to be free."""
-    told = _told_by(_Same(topology))
-    return NodeCounts(
-        rules=told.rules,
-        ids=told.ids,
-        free=available,
-        totals=told.totals,
-        allocatable=told.allocatable,
-        distances=told.distances,
-    )
+    return NodeCounts(rules=_rules_in(_Same(topology)), zones=topology.zones, free=available)
 
 
 class _Same:
@@ -118,19 +131,8 @@ class _Same:
 
 
 @lru_cache(maxsize=256)
-def _told_by(report: _Same) -> NodeCounts:
-    """Return what does not change as long as a report lasts; free is what it says."""
-    zones = report.topology.zones
-    return NodeCounts(
-        rules=rules_of(report.topology),
-        ids=tuple(zone.id for zone in zones),
-        free=tuple(zone.available for zone in zones),
-        totals=tuple(_totals(zone.capacity, zone.allocatable) for zone in zones),
-        allocatable=tuple(zone.allocatable for zone in zones),
-        distances=tuple(
-            tuple(zone.costs.get(other.id, UNKNOWN_DISTANCE) for other in zones) for zone in zones
-        ),
-    )
+def _rules_in(report: _Same) -> Rules:
+    return rules_of(report.topology)
 
 
 def rules_of(topology: NodeTopology) -> Rules:

@@ -165,7 +165,7 @@ def place_alone(node: NodeCounts, stage: Stage) -> Places | Rejection:
 def fitness(node: NodeCounts, places: Places) -> tuple[int, int]:
     """Return the key whose minimum the kubelet takes among sets of one size."""
     mask = sum(1 << node.ids[place] for place in places)
-    if not node.rules.closest or not node.distances or len(places) == 1:
+    if not node.rules.closest or len(places) == 1:
         return 0, mask
     return sum(node.distances[one][other] for one in places for other in places), mask
 

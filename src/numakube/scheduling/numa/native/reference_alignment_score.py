@@ -60,7 +60,9 @@ class ScoreParts:
         weights = options.alignment_weight, options.packing_weight, options.balance_weight
         parts = self.alignment, self.packing, self.balance
         share = sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
-        return 1 + floor((MAX_NODE_SCORE - 1) * share + ROUNDING)
+        score = 1 + floor((MAX_NODE_SCORE - 1) * share + ROUNDING)
+        # Where zones have more free than pods may use, shares are above 1.
+        return max(1, min(score, MAX_NODE_SCORE))
 
 
 def score_node(
@@ -75,7 +77,7 @@ def score_node(
     one_each = all(len(one) == 1 for one in fit.places)
     ratings = list(_ratings(node, stages, places, typical, one_each=one_each))
     return ScoreParts(
-        alignment=min(alignment(one, node.distances) for one in places),
+        alignment=1.0 if one_each else min(alignment(one, node.distances) for one in places),
         packing=sum(packing for packing, _ in ratings) / len(ratings),
         balance=sum(balance for _, balance in ratings) / len(ratings),
     )

@@ -69,10 +69,10 @@ def refusals_of(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
         return
     open_ = np.ones(batch.size, dtype=np.bool_)
     idle = batch.idle()
-    for finder, state in (
-        (_short_together, idle), (_misfits, idle),
-        (_short_together, batch), (_misfits, batch), (_crowded, batch),
-    ):  # fmt: skip
+    finders = [(_short_together, batch), (_misfits, batch), (_crowded, batch)]
+    if not _fits_when_idle(checks, batch):
+        finders = [(_short_together, idle), (_misfits, idle), *finders]
+    for finder, state in finders:
         left = np.flatnonzero(open_)
         if not left.size:
             return
@@ -80,6 +80,15 @@ def refusals_of(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
             open_[left[found.positions]] = False
             key = found.key._replace(hopeless=state is idle)
             yield RefusedNodes(key, left[found.positions], found.share)
+
+
+def _fits_when_idle(checks: PodChecks, batch: NodeBatch) -> bool:
+    """Tell whether each stage fits into a zone that is large enough on every node of the kind."""
+    for stage in checks.stages:
+        enough = [batch.least(name) >= wanted for name, wanted in stage.want.parts]
+        if not np.logical_and.reduce(enough).any():
+            return False
+    return all(batch.least(name).sum() >= wanted for name, wanted in checks.together)
 
 
 def _short_together(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:

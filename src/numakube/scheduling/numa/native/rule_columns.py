@@ -73,14 +73,17 @@ class RuleColumns:
         """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
         return self._totals_of(zones, name).inverse
 
-    def common_inverse(self, zones: ZoneTable, name: str, kind: int, count: int) -> float:
-        """Return the `inverse` that all *count* zones of all nodes of a kind share; 0 if none."""
+    def least(self, zones: ZoneTable, name: str, kind: int, count: int) -> tuple[IntArray, int]:
+        """Return what pods may use at least of each of *count* zones on any node of a kind.
+
+        Along with it comes what they may use of every zone of every such node, 0 if it differs.
+        """
         known = self._totals_of(zones, name)
-        if kind not in known.common:
-            members = known.inverse[:count, np.flatnonzero(self.kind == kind)]
-            low, high = members.min(initial=np.inf), members.max(initial=0.0)
-            known.common[kind] = float(low) if low == high else 0.0
-        return known.common[kind]
+        if kind not in known.least:
+            members = zones.allocatable(name)[:count, np.flatnonzero(self.kind == kind)]
+            least, most = members.min(axis=1), int(members.max())
+            known.least[kind] = least, most if least.min() == most else 0
+        return known.least[kind]
 
     def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
         known = self._totals.get(name)
@@ -113,7 +116,7 @@ class _Totals:
         self.amounts: IntArray = np.zeros((0, 0), dtype=np.int64)
         self.largest: IntArray = self.amounts
         self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
-        self.common: dict[int, float] = {}
+        self.least: dict[int, tuple[IntArray, int]] = {}
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
         self._changes = -1
 
@@ -130,7 +133,7 @@ class _Totals:
         rows: Rows = np.flatnonzero(self._seen != zones.revision)
         if not rows.size:
             return
-        self.common.clear()
+        self.least.clear()
         fresh = allocatable[:, rows]
         self.inverse[:, rows] = np.divide(1, fresh, out=np.zeros(fresh.shape), where=fresh > 0)
         if not is_memory(name):

@@ -20,7 +20,7 @@ from numakube.scheduling.numa.native.alignment_score import score_batch
 from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.node_batch import NodeBatch
-from numakube.scheduling.numa.native.node_counts import counts_of
+from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
 from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from numakube.kubelet.pod_demand import DemandRules
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
     from numakube.scheduling.numa.native.native_options import NativeOptions
-    from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
+    from numakube.scheduling.numa.native.node_counts import Rules
     from numakube.scheduling.numa.native.pod_wants import PodWants
     from numakube.scheduling.numa.native.rule_columns import RuleColumns
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -45,9 +45,6 @@ _FEW: Final = 4
 """Rows that are judged one by one: below that arrays cost more than they save."""
 _MANY: Final = 64
 """Rows that a cluster has at least for each of the few."""
-_MOST: Final = int(np.iinfo(np.int16).max)
-"""Scores beyond the bounds of the framework are possible, and all the same that far beyond."""
-
 
 T = TypeVar("T", bound=np.generic)
 
@@ -83,7 +80,7 @@ class VerdictCache:
         # Small types: memory that a new kind of pods takes has to be fetched from the system.
         self._group: npt.NDArray[np.integer] = np.zeros(0, dtype=np.uint8)
         self._share: npt.NDArray[np.float64] = np.zeros(0)
-        self.scores: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
+        self.scores: SmallScores = np.zeros(0, dtype=np.int8)
         self.worths = Worths()
         self._numbers: dict[RefusalKey, int] = {}
         self._told: dict[int, tuple[int, int, Rejection]] = {}
@@ -134,7 +131,7 @@ class VerdictCache:
 
     def _fits(self, node: NodeInfo) -> bool:
         """Note the score of one node if it can take such pods; refusals take more work."""
-        counts = counts_at(node)
+        counts = self._counts(node)
         if counts is None or (node.numa is not None and node.numa.blocked):
             return False
         asked = self._options.strictness
@@ -148,8 +145,7 @@ class VerdictCache:
         promised = promised_score(asked, counts.rules)
         checks = checks_of(wants, counts.rules)
         parts = score_node(checks, counts, verdict, self._options.typical)
-        score = parts.total(self._options) if promised is None else promised
-        self.scores[node.row] = max(-_MOST, min(score, _MOST))
+        self.scores[node.row] = parts.total(self._options) if promised is None else promised
         return True
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -173,9 +169,16 @@ class VerdictCache:
                 and promised_score(self._options.strictness, rules) is None
             ):
                 scores = score_batch(checks, batch, verdict, self._options)
-                self.scores[span(members)] = scores.clip(-_MOST, _MOST)
+                self.scores[span(members)] = scores
             if refused.size:
                 self._refuse(batch.rows[refused], refusals_of(checks, batch.part(refused)))
+
+    def _counts(self, node: NodeInfo) -> NodeCounts | None:
+        """Return the numbers of a node, by the rules that the columns have found."""
+        rules, belief = self.columns.rules[int(self.columns.kind[node.row])], node.numa
+        if rules is None or belief is None or belief.topology is None:
+            return None
+        return NodeCounts(rules=rules, zones=belief.topology.zones, free=belief.available)
 
     def _promises(self, rows: Rows, rules: Rules | None) -> bool:
         """Note what nodes that promise too little get; tell whether they are refused for it."""
@@ -221,7 +224,7 @@ class VerdictCache:
     def _judged_alone(self, node: NodeInfo) -> Rejection:
         if node.numa is not None and node.numa.blocked:
             return blocked_rejection(node)
-        counts = counts_at(node)
+        counts = self._counts(node)
         broken = broken_promise(self._options.strictness, None if counts is None else counts.rules)
         if broken is not None:
             return broken
