@@ -255,8 +255,7 @@ class Runtime:
                 )
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
-            weighted = np.minimum(scores, MAX_NODE_SCORE)
-            np.maximum(weighted, 0, out=weighted)
+            weighted = scores.clip(0, MAX_NODE_SCORE)
             weight = self.profile.weights.get(plugin.name, 1)
             if weight != 1:
                 weighted *= weight

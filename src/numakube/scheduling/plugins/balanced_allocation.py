@@ -127,9 +127,10 @@ def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray
     """Return `_deviation` for each row, over the shares that are numbers."""
     if not shares:
         return np.zeros(size)
-    if len(shares) == 2 and not any(np.isnan(one).any() for one in shares):
+    if len(shares) == 2:
         half: npt.NDArray[np.float64] = np.abs((shares[0] - shares[1]) / 2)
-        return half
+        if not np.isnan(half).any():
+            return half
     table = np.stack(shares)
     known = ~np.isnan(table)
     table[~known] = 0.0

@@ -116,11 +116,13 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
             (name, amount, self._by_claims(name)) for name, amount in state.read(_WANTED) or ()
         )
         key = self.name, wanted
+        dtype = np.uint16 if len(wanted) <= _FEW_NAMES else np.int64
+
+        def lacking_of(changed: Rows | slice, size: int) -> npt.NDArray[np.integer]:
+            return _lacking(table, wanted, changed, np.zeros(size, dtype))
+
         lacking = table.derived(
-            key,
-            lambda changed, size: _lacking(table, wanted, changed, size),
-            lambda row: _lacking_at(table, wanted, row),
-            np.uint16 if len(wanted) <= _FEW_NAMES else np.int64,
+            key, lacking_of, lambda row: _lacking_at(table, wanted, row), dtype
         )[span(rows)]
         return _verdicts(lacking, wanted) if lacking.any() else None
 
@@ -183,9 +185,13 @@ def _refusal(reasons: tuple[str, ...], *, hopeless: bool) -> Status:
     return Status(code, reasons)
 
 
-def _lacking(table: ResourceTable, wanted: _Wanted, rows: Rows | slice, size: int) -> IntArray:
-    """Return what each of *size* nodes lacks: a bit for pods, for each resource, and for ever."""
-    lacking = np.zeros(size, dtype=np.int64)
+def _lacking(
+    table: ResourceTable,
+    wanted: _Wanted,
+    rows: Rows | slice,
+    lacking: npt.NDArray[np.integer],
+) -> npt.NDArray[np.integer]:
+    """Note in *lacking* what each node lacks: a bit for pods, for each resource, and for ever."""
     lacking |= table.pod_count[rows] >= table.allowed_pods[rows]
     for place, (resource, amount, by_claims) in enumerate(wanted, start=1):
         offered = table.allocatable(resource)[rows]

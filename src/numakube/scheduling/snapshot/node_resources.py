@@ -59,7 +59,7 @@ class ResourceTable:
     def derived(
         self,
         key: Hashable,
-        compute: Callable[[Rows | slice, int], IntArray],
+        compute: Callable[[Rows | slice, int], npt.NDArray[np.integer]],
         one: Callable[[int], int],
         dtype: npt.DTypeLike,
     ) -> npt.NDArray[np.integer]:
@@ -76,7 +76,8 @@ class ResourceTable:
         changed = np.flatnonzero(self._changed_at > seen)
         if len(changed) > _FEW:
             at = span(changed)
-            values[at] = compute(at, len(changed)).clip(bounds.min, bounds.max)
+            found = compute(at, len(changed))
+            values[at] = found if found.dtype == dtype else found.clip(bounds.min, bounds.max)
         else:
             for row in changed.tolist():
                 values[row] = max(bounds.min, min(one(row), bounds.max))

@@ -116,6 +116,68 @@ def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.Dat
         change_something(cluster, data, change)
 
 
+@settings(max_examples=40)
+@given(clusters(), any_pods, any_pods, st.data())
+def test_nodes_in_the_same_state_get_the_answers_of_each_alone(
+    cluster: Cluster, pod: Pod, other: Pod, data: st.DataObject
+) -> None:
+    """One node of each state is judged for all, until one of them changes."""
+    for node in list(cluster.nodes()):
+        for twin in range(3):
+            info = cluster.set_node(Node(metadata=ObjectMeta(name=f"{node.name}-{twin}")))
+            cluster.suppose(info.name, node.numa)
+    engine = NativeEngine()
+    for change, one in enumerate((PodInfo(pod), PodInfo(other))):
+        snapshot = cluster.snapshot()
+        verdicts = engine.filter_all(CycleState(), one, snapshot, snapshot.rows)
+        alone = [engine.judge(one, node) for node in snapshot.nodes()]
+        fits = [not isinstance(verdict, Rejection) for verdict in alone]
+        assert (verdicts is None and all(fits)) or (verdicts and verdicts.ok.tolist() == fits)
+        scores = engine.score_all(CycleState(), one, snapshot, snapshot.rows[fits])
+        nodes = [snapshot.at(int(row)) for row in snapshot.rows[fits]]
+        assert scores.tolist() == [engine.score(CycleState(), one, node) for node in nodes]
+        change_something(cluster, data, change)
+
+
+def test_many_nodes_that_change_together_are_judged_as_they_are_now() -> None:
+    """Looking at their states takes several decisions; until then each is judged by itself."""
+    cluster, engine = Cluster(), NativeEngine()
+    for index in range(1000):
+        cluster.set_node(Node(metadata=ObjectMeta(name=f"n{index}")))
+        cluster.suppose(f"n{index}", with_free_cpus(6))
+    free = np.full(1000, 6)
+    for cpus in range(1, 8):
+        snapshot, info = cluster.snapshot(), PodInfo(pod(guaranteed("a", str(cpus))))
+        verdicts = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        fits = np.ones(1000, dtype=np.bool_) if verdicts is None else verdicts.ok
+        assert np.array_equal(fits, free >= cpus)
+        for number, left in enumerate((*[cpus] * 100, *[8] * 50, *[0] * 50)):
+            index = 200 * (cpus % 5) + number
+            free[index] = left
+            cluster.suppose(f"n{index}", with_free_cpus(left))
+
+
+def with_free_cpus(cpus: int) -> Belief:
+    """Return what is believed of a node of one zone with eight CPUs."""
+    whole = {"cpu": 8_000, "memory": 64 << 30}
+    zone = ZoneView(
+        id=0,
+        name="node-0",
+        capacity=whole,
+        allocatable=whole,
+        available={**whole, "cpu": 1_000 * cpus},
+    )
+    return Belief(
+        NodeTopology(
+            node="any",
+            zones=(zone,),
+            policy=TopologyPolicy.SINGLE_NUMA_NODE,
+            cpu_manager_policy="static",
+            memory_manager_policy="None",
+        )
+    )
+
+
 @settings(max_examples=20)
 @given(clusters(), any_pods, any_pods)
 def test_answers_keep_up_with_a_table_that_grows(cluster: Cluster, pod: Pod, other: Pod) -> None:

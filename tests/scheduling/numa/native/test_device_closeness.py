@@ -16,6 +16,7 @@ from numakube.api.strictness import strictness_of
 from numakube.koordinator.annotation_checks import pod_problems
 from numakube.kubelet.machine import Machine
 from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.native_engine import NativeEngine
@@ -131,14 +132,15 @@ def test_nodes_whose_devices_will_be_close_are_rated_higher() -> None:
 def test_the_best_nodes_are_asked_first_and_again_only_when_they_change() -> None:
     """Asking the model about thousands of nodes at once would hold up every other pod."""
     worths, asked = Worths(), list[int]()
-    rows, scores, change = np.arange(300), np.arange(300), np.ones(300, dtype=np.int64)
+    rows, change = np.arange(300), np.ones(300, dtype=np.int64)
+    scores = np.minimum(rows, MAX_NODE_SCORE).astype(np.int8)
 
     def ask(row: int) -> float:
         asked.append(row)
         return 1.0
 
     first = worths.of(rows, scores, change, ask)
-    assert asked == list(range(299, 43, -1))
+    assert asked == [*range(100, 300), *range(99, 43, -1)]
     assert (first == 1.0).tolist() == [False] * 44 + [True] * 256
     assert (worths.of(rows, scores, change, ask) == 1.0).all()
     assert sorted(asked) == list(range(300))

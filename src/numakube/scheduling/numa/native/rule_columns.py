@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numakube.scheduling.arrays import span
+from numakube.scheduling.numa.native.equal_nodes import EqualNodes
 from numakube.scheduling.numa.native.node_counts import Rules, rules_of
 from numakube.values.resources import is_memory
 
@@ -37,6 +38,7 @@ class RuleColumns:
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
         self._changes = -1
         self._totals: dict[str, _Totals] = {}
+        self._equal = EqualNodes()
 
     def update(self, snapshot: Snapshot) -> None:
         """Read the reports that have changed."""
@@ -52,6 +54,10 @@ class RuleColumns:
         for row in changed.tolist():
             self.kind[row] = self._kind_at(snapshot, row)
         self._seen[changed] = revision[changed]
+
+    def like(self, zones: ZoneTable, rows: Rows) -> Rows | None:
+        """Return for each of *rows* one in the same state; see `EqualNodes`."""
+        return self._equal.like(zones, self.kind, rows)
 
     def connected(self, rows: Rows) -> Mask:
         """Return which nodes at *rows* say how their devices are connected."""

@@ -90,8 +90,12 @@ class VerdictCache:
         rows, changes = snapshot.rows, snapshot.zones.changes
         if rows is self._rows and changes == self._changes:
             return
+        is_new = self._rows is None
         stale = self._stale(rows, snapshot.zones.change)
         self._rows, self._changes = rows, changes
+        if is_new:
+            self._judge_one_of_each(snapshot, rows)
+            return
         if stale.size <= _FEW and stale.size * _MANY <= rows.size:
             stale = stale[[not self._fits(snapshot.at(row)) for row in stale.tolist()]]
         if stale.size:
@@ -147,6 +151,16 @@ class VerdictCache:
         parts = score_node(checks, counts, verdict, self._options.typical)
         self.scores[node.row] = parts.total(self._options) if promised is None else promised
         return True
+
+    def _judge_one_of_each(self, snapshot: Snapshot, rows: Rows) -> None:
+        """Judge one node of each state, and note the same of all others in that state."""
+        like = self.columns.like(snapshot.zones, rows)
+        if like is None:
+            self._judge(snapshot, rows)
+            return
+        self._judge(snapshot, rows[like == rows])
+        for column in (self._group, self._share, self.scores):
+            column[span(rows)] = column.take(like)
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
         at = span(rows)

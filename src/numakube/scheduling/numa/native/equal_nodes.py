@@ -1,0 +1,84 @@
+"""Which nodes are in the same state, so that one of them is judged for all.
+
+Nodes of one kind that run the same pods, or none, have the same numbers in every array that the
+decision looks at. A new kind of pods is judged on one node of each state; clusters have far fewer
+states than nodes, unless no two nodes run the same pods.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.arrays import span
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.snapshot.zone_table import ZoneTable
+
+_AT_ONCE: Final = 128
+"""Nodes whose states are looked at for one pod; a cycle must not hold up everybody else."""
+_PAUSE: Final = 32
+"""Kinds of pods that are judged on every node after hardly any two were found to be equal."""
+_DIGEST_BYTES: Final = 16
+_UNKNOWN: Final = -1
+
+
+class EqualNodes:
+    """Numbers the states of nodes; belongs to one `ZoneTable`."""
+
+    def __init__(self) -> None:
+        self._state: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._numbers: dict[bytes, int] = {}
+        self._changes = -1
+        self._pause = 0
+
+    def like(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> Rows | None:
+        """Return for each of *rows* one of them in the same state, the same for all of a state.
+
+        ``None`` if most have a state of their own. What *kind* of node is at each row must be up to
+        date.
+        """
+        if self._pause:
+            self._pause -= 1
+            return None
+        self._update(zones, kind, rows)
+        state = self._state[span(rows)]
+        # The last place is that of unknown states, which nobody shares.
+        member = np.zeros(len(self._numbers) + 1, dtype=np.intp)
+        member[state] = rows
+        like = np.where(state == _UNKNOWN, rows, member[state])
+        if 2 * np.count_nonzero(like == rows) > len(rows):
+            self._pause = _PAUSE
+            return None
+        return like
+
+    def _update(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> None:
+        if len(self._state) != zones.room or len(self._numbers) > 2 * zones.room:
+            # Otherwise states that no node is in any more would add up.
+            self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.int32), {}
+        self._state[zones.change > self._changes] = _UNKNOWN
+        self._changes = zones.changes
+        unknown = rows[self._state[span(rows)] == _UNKNOWN]
+        columns = _columns(zones)
+        for row in (unknown[:_AT_ONCE] if self._numbers else unknown).tolist():
+            # A blocked node is refused for a reason of its own, which is not a number.
+            apart = row if zones.blocked[row] else -1
+            parts = [column[:, row] for column in columns]
+            line = np.concatenate([*parts, (kind[row], apart)])
+            digest = blake2b(line.tobytes(), digest_size=_DIGEST_BYTES).digest()
+            self._state[row] = self._numbers.setdefault(digest, len(self._numbers))
+
+
+def _columns(zones: ZoneTable) -> list[npt.NDArray[np.integer]]:
+    """Return, each ``(numbers, nodes)``, what decisions about nodes of one kind depend on."""
+    by_zone = [
+        amounts(name)
+        for name in zones.resources()
+        for amounts in (zones.available, zones.allocatable, zones.capacity)
+    ]
+    return [*by_zone, zones.distance.reshape(-1, zones.room)]
