@@ -15,8 +15,8 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
-from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.node_documents import Offer, base_offer, node_document
 
 if TYPE_CHECKING:

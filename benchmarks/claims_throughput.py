@@ -74,7 +74,7 @@ from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers
 from numakube_lab.controllers.cluster.claim_controller import PodClaims
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 async def main():
     async with ApiServer() as server:
         async with Controllers(Client(InProcess(server), rate=0), which=[PodClaims]):

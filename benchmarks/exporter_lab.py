@@ -22,7 +22,7 @@ from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import SiteOptions, lab_site
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, save
-from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources_client import PodResourcesClient
 from numakube.node.podresources_server import PodResourcesServer
 from numakube.node.sysfs_machine import write_tree
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from numakube.api.wire import ResourceList
-    from numakube.node.podresources import AllocatableResources, PodResources
+    from numakube.node.podresources_client import AllocatableResources, PodResources
 
 PODS: Final = 110
 RESOURCES: Final = 20

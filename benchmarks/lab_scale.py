@@ -18,7 +18,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 

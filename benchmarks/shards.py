@@ -42,7 +42,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.scheduling.assembly import default_configuration
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,7 +33,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.patches import merge_patch
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from numakube.kube.catalog import resource_of
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.manifests.controller import ControllerManifest
+from numakube.manifests.controller_deployment import ControllerManifest
 from numakube_lab.testing import LabCluster
 
 

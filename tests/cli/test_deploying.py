@@ -17,7 +17,7 @@ from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, 
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import LabSite, SiteOptions, lab_site
 
 pytestmark = pytest.mark.timeout(240)

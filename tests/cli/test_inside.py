@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.cli.conftest import Ended
 
-from numakube.apps.host.loglevel import SWITCH
+from numakube.apps.host.log_levels import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
 from numakube.kube.resource_types import Resource
 from numakube.manifests.scheduler import SchedulerManifest

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import Ended
 
 from numakube.testing import until_blocking
-from numakube_lab.rundir import LabInfo, RunDir
+from numakube_lab.run_folder import LabInfo, RunDir
 
 PROGRAM = "from numakube.cli.main import main; main()"
 

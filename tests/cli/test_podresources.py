@@ -14,7 +14,7 @@ from numakube.cli.podresources import _rows
 from numakube.kube.catalog import NAMESPACES, PODS
 from numakube.kube.resource_types import Resource
 from numakube.manifests.exporter import ExporterManifest
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ClaimedDevice,
     ContainerResources,

@@ -32,8 +32,8 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import RunDir
 
 EXAMPLES = ROOT / "examples"
 KIND, MINIKUBE = EXAMPLES / "quickstart-kind.sh", EXAMPLES / "quickstart-minikube.sh"

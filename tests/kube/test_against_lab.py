@@ -37,7 +37,7 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.subresources import bind_pod, evict_pod
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 NS = "default"
 

@@ -15,7 +15,7 @@ from numakube.kube.connection.cluster_config import (
     Pem,
     load_config,
 )
-from numakube.kube.connection.proxies import proxy_from_environment
+from numakube.kube.connection.proxy_settings import proxy_from_environment
 
 
 def write(path: Path, **parts: Any) -> Path:

@@ -9,9 +9,9 @@ from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.machine import Device, HugePages, Machine
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 
 GPU = "vendor.example/gpu"

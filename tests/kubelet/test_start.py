@@ -7,9 +7,9 @@ from tests.kubelet.build import start, static_settings
 from tests.kubelet.conftest import GIB, build_machine, dual_socket_ht
 
 from numakube.errors import ConfigError, KubeletStartError
+from numakube.kubelet.kubelet_versions import Maturity, behaviour_of
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.versions import Maturity, behaviour_of
 from numakube.values.cpuset import CpuSet
 
 

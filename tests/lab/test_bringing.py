@@ -19,9 +19,9 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
-from numakube_lab.cluster import Lab, LabOptions
 from numakube_lab.dumps.cluster_dump import Dump, dump_of, plans_of
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions
+from numakube_lab.run_folder import RunDir
 
 MACHINE = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")
 GPU = "vendor.example/gpu"

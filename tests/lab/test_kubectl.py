@@ -17,8 +17,8 @@ import pytest
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import RunDir
 
 # The one that belongs to the real server, if there is one, or else the user's.
 KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"]))

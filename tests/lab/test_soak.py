@@ -18,9 +18,9 @@ from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import RunDir
 
 SEED = 7
 ROUNDS = 60

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from numakube.errors import KubeletUnavailable, MalformedObject
-from numakube.node.podresources import AllocatableResources, Devices, FakePodResources, Memory
+from numakube.node.podresources_client import (
+    AllocatableResources,
+    Devices,
+    FakePodResources,
+    Memory,
+)
 
 ALLOCATABLE = """{"cpu_ids": [3, 1], "devices": [{"resource_name": "example.com/nic",
  "device_ids": ["a"], "topology": {"nodes": [{"ID": 1}]}}],

@@ -19,7 +19,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.replay.run_file import TOKENS, USERS
 
 

@@ -29,7 +29,7 @@ from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.faults import Faults
 from numakube_lab.processes.config_sources import InsideAddress
-from numakube_lab.rundir import RunDir
+from numakube_lab.run_folder import RunDir
 from numakube_lab.testing import SiteOptions
 
 

@@ -15,7 +15,7 @@ from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.topology.hierarchy import Level, Part, in_order, within
+from numakube.topology.machine_hierarchy import Level, Part, in_order, within
 from numakube.topology.model_report import nrt_of
 from numakube.topology.topology_view import NodeTopology, Producer, Unusable, view_of
 from numakube.topology.volcano import as_nrt

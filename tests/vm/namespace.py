@@ -34,7 +34,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore
-from numakube.node.podresources import PodResources, PodResourcesClient
+from numakube.node.podresources_client import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import write_tree
 from numakube.testing import elapse, until
 

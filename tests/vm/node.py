@@ -9,7 +9,7 @@ from tests.vm.kubelets import KubeletFile
 
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.podresources import PodResources
+from numakube.node.podresources_client import PodResources
 
 SCHEDULER = "numakube-scheduler"
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.podresources import PodResources
+from numakube.node.podresources_client import PodResources
 from numakube.values.cpuset import CpuSet
 
 Block: TypeAlias = tuple[tuple[int, ...], str, int]

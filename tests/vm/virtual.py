@@ -37,7 +37,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.sysfs_read import from_sysfs
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.podresources import PodResources, PodResourcesClient
+from numakube.node.podresources_client import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import _PATTERNS
 from numakube.testing import elapse
 

@@ -7,7 +7,7 @@
 | `pod_resources` | what a pod amounts to: QoS class, effective requests and limits |
 | `kubelet_rejections` | whether a kubelet rejected a pod |
 | `nodes`, `affinity_and_taints` | nodes, and how pods are kept to or from them |
-| `workloads`, `storage` | what makes pods, and what they mount |
+| `workloads`, `storage_objects` | what makes pods, and what they mount |
 | `selectors`, `selector_text` | what labels a selector matches, and selectors as text |
 | `events`, `leases` | both kinds of events, and leases |
 | `nrt`, `numaresources`, `crds` | NodeResourceTopology, the operator's objects, their definitions |

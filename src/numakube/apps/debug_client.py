@@ -28,7 +28,7 @@ from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
-from numakube.kube.connection.proxies import is_loopback
+from numakube.kube.connection.proxy_settings import is_loopback
 from numakube.kube.connection.transport import Request
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token

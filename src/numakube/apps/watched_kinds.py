@@ -14,7 +14,7 @@ from numakube.scheduling.framework.object_kinds import (
 
 if TYPE_CHECKING:
     from numakube.api.resource_claims import ResourceClaim
-    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 
 
 def _resource(kind: ObjectKind) -> Resource[Any]:

@@ -9,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.dra.constraints import lookup_attribute
-from numakube.dra.consumable_capacity import is_available, wanted_amounts
-from numakube.dra.counters import PoolCounters
-from numakube.dra.device_ids import AllocationError
-from numakube.dra.device_selectors import (
+from numakube.dra.cel_selectors import (
     derived_attribute,
     derived_program,
     matches,
@@ -21,6 +17,10 @@ from numakube.dra.device_selectors import (
     variables_of,
     with_hint,
 )
+from numakube.dra.constraints import lookup_attribute
+from numakube.dra.consumable_capacity import is_available, wanted_amounts
+from numakube.dra.counters import PoolCounters
+from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_taints import repelling_taint
 from numakube.dra.node_selection import reaches
 from numakube.dra.requests import where

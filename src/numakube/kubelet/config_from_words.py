@@ -16,10 +16,10 @@ from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kubelet.feature_gates import KNOWN as KNOWN_GATES
 from numakube.kubelet.kubelet_effort import can_try_sets
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.manager_settings import read_bool
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.topology_manager import MOST_NUMA_NODES
-from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
 from numakube.values.resources import CPU, MEMORY

@@ -22,10 +22,10 @@ from numakube.values.numamask import mask_of, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.numa_ranking import NumaInfo
     from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import Hint, ProviderHints
-    from numakube.kubelet.versions import Behaviour
     from numakube.kubelet.wide_hints import WideHints
     from numakube.values.numamask import NumaMask
 

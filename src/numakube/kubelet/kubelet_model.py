@@ -22,10 +22,10 @@ from numakube.kubelet.admission_outcome import (
 from numakube.kubelet.cpus.cpu_manager import CpuManager, start_cpu_manager
 from numakube.kubelet.cpus.cpu_topology import CpuTopology
 from numakube.kubelet.device_manager import DeviceManager, PreferredAllocation
+from numakube.kubelet.kubelet_versions import DEFAULT, behaviour_of
 from numakube.kubelet.memory.memory_manager import MemoryManager, start_memory_manager
 from numakube.kubelet.pod_demand import PodDemand, demand_of, demand_rules
 from numakube.kubelet.topology_manager import TopologyManager
-from numakube.kubelet.versions import DEFAULT, behaviour_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
 from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.kubelet_versions import DEFAULT
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.versions import DEFAULT
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
 from numakube.values.quantity import milli_value, value

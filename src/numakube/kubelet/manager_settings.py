@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from numakube.errors import KubeletStartError
 from numakube.kubelet.feature_gates import gate_is_on
-from numakube.kubelet.versions import Maturity
+from numakube.kubelet.kubelet_versions import Maturity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

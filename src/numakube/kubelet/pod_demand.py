@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numakube.api.containers import Container, ResourceRequirements
     from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText, ResourceList
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.manager_settings import KubeletSettings
-    from numakube.kubelet.versions import Behaviour
 
 
 CONFIG_SOURCE: Final = "kubernetes.io/config.source"

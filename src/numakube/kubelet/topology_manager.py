@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.admission_outcome import Failure
     from numakube.kubelet.admission_trace import AdmissionTrace
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import HintProvider, ProviderHints
-    from numakube.kubelet.versions import Behaviour
 
 MOST_NUMA_NODES = 8
 """The kubelet's work doubles with every NUMA node, so it refuses larger machines unless told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numakube.manifests.controller import ControllerManifest
+from numakube.manifests.controller_deployment import ControllerManifest
 from numakube.manifests.rbac_rules import READ, ask_who_calls, rule
 from numakube.manifests.scheduler import cluster_rules as scheduler_rules
 

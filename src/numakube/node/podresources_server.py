@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import grpc
 
 from numakube.node.grpc_serving import serve_socket, unary_handler
-from numakube.node.podresources import SERVICE
+from numakube.node.podresources_client import SERVICE
 from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from numakube.node.podresources import (
+    from numakube.node.podresources_client import (
         AllocatableResources,
         Devices,
         DynamicResource,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -28,7 +28,7 @@ from numakube.api.workloads import (
     Service,
     StatefulSet,
 )
-from numakube.kubelet.versions import DEFAULT, behaviour_of
+from numakube.kubelet.kubelet_versions import DEFAULT, behaviour_of
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import Profile, profile_of

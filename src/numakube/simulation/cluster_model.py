@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.versions import DEFAULT
+from numakube.kubelet.kubelet_versions import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,9 +22,9 @@ from numakube.kubelet.config_from_words import (
     overridden,
     with_memory_reserved,
 )
+from numakube.kubelet.kubelet_versions import DEFAULT
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.settings_from_config import allocatable_of
-from numakube.kubelet.versions import DEFAULT
 from numakube.simulation.cluster_model import SimulatedNode
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet

@@ -31,8 +31,8 @@ from numakube.topology.conformance import (
 )
 from numakube.topology.exact_report import BadReport
 from numakube.topology.fingerprint import PREFIX, VERSION
-from numakube.topology.hierarchy import LEVELS, Level, in_circles
 from numakube.topology.kubelet_attributes import kubelet_config
+from numakube.topology.machine_hierarchy import LEVELS, Level, in_circles
 from numakube.topology.report_codec import decode_report
 from numakube.topology.topology_view import FingerprintMethod, Unusable, view_of
 from numakube.values.quantity import parse_quantity

@@ -1,10 +1,10 @@
 """From the zones of an NRT to the NUMA nodes of a machine.
 
 Zones of type ``Node`` or ``numa node`` are NUMA nodes, and sockets and dies of nri-plugins that
-stand for one; `numakube.topology.hierarchy` knows the types. Upstream asks for names ``node-<id>``;
-here any name that ends in a number will do, because some producers write ``NUMA node #0`` or ``0``.
-A NUMA node that cannot be identified makes the whole object useless: without it, the smallest
-number of nodes a request needs would come out wrong.
+stand for one; `numakube.topology.machine_hierarchy` knows the types. Upstream asks for names
+``node-<id>``; here any name that ends in a number will do, because some producers write ``NUMA node
+#0`` or ``0``. A NUMA node that cannot be identified makes the whole object useless: without it, the
+smallest number of nodes a request needs would come out wrong.
 
 A bad quantity gives no credit: the zone has nothing of that resource, and a problem is noted.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import ZONE_TYPE_NODE, attribute_value, numa_id_of
 from numakube.errors import InvalidValue
-from numakube.topology.hierarchy import (
+from numakube.topology.machine_hierarchy import (
     MEMORY_SET,
     Level,
     Part,

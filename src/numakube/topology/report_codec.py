@@ -18,8 +18,8 @@ import msgspec
 
 from numakube.api.codec import BROKEN_JSON
 from numakube.errors import ConfigError, InvalidValue
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact_report import BadReport, DeviceTable, ExactReport, Holding
 from numakube.topology.machine_text import (
     MachineTable,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.hierarchy import Part
+    from numakube.topology.machine_hierarchy import Part
     from numakube.topology.pci_places import PciPlaces
 
 __all__ = [

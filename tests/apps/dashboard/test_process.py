@@ -22,7 +22,7 @@ from numakube.kube.client import Client
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ from numakube.kube.store import Store
 from numakube.topology.model_report import nrt_of
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 Dates: TypeAlias = Callable[[], Awaitable[Mapping[str, datetime]]]
 

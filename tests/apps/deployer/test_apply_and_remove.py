@@ -28,7 +28,7 @@ from numakube.kube.resource_types import Document
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)

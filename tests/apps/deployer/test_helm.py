@@ -20,7 +20,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 HELM = shutil.which("helm")

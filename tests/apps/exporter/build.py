@@ -14,7 +14,7 @@ from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware, hardware_of
 from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.kubelet.state_files import save
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ContainerResources,
     Devices,

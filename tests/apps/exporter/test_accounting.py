@@ -19,7 +19,7 @@ from numakube.apps.exporter.numa_hardware import Hardware
 from numakube.apps.exporter.report_problems import Trouble
 from numakube.apps.exporter.scan_inputs import Accounting, NodeInputs, ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
-from numakube.node.podresources import Devices, Memory
+from numakube.node.podresources_client import Devices, Memory
 
 NET, GPU = "fake.io/net", "fake.io/gpu"
 AS_RTE = ReportOptions(accounting=Accounting.RTE)

@@ -16,13 +16,13 @@ from numakube.api.checkpoints import (
 )
 from numakube.apps.exporter.api_pods import MIRROR, WAIT_SECONDS, WatchedPods
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
-from numakube.apps.exporter.static_pods import held_uids, with_api_uids
+from numakube.apps.exporter.static_pod_uids import held_uids, with_api_uids
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.values.cpuset import CpuSet
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 A = ("default", "a")
 

@@ -8,7 +8,7 @@ import pytest
 from tests.apps.exporter.build import container, pod
 
 from numakube.apps.exporter.report_parts import Exclusive, exclusive_use
-from numakube.node.podresources import ContainerResources, Devices, Memory
+from numakube.node.podresources_client import ContainerResources, Devices, Memory
 
 
 @pytest.mark.parametrize(

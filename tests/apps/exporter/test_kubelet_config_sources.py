@@ -30,7 +30,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock, SystemClock
 from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 

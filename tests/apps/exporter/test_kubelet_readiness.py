@@ -18,7 +18,7 @@ from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.scan_inputs import KubeletFacts, PodName
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.kubelet.state_files import save
-from numakube.node.podresources import AllocatableResources, ContainerResources, PodResources
+from numakube.node.podresources_client import AllocatableResources, ContainerResources, PodResources
 from numakube.values.cpuset import CpuSet
 from numakube_lab.nodes.held_resources import allocatable_resources
 

@@ -24,7 +24,7 @@ from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ContainerResources,
     Devices,

@@ -25,8 +25,8 @@ from numakube.node.device_plugin.plugin_messages import Allocation, PluginOption
 from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.testing import until
 from numakube.topology import nrt_names
-from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"

@@ -10,7 +10,7 @@ from tests.apps.own_process import MEGABYTE, fetch, logged, own_process, peak_of
 
 from numakube.cli.main import run
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 

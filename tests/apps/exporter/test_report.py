@@ -20,7 +20,7 @@ from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.podresources import Devices, Memory
+from numakube.node.podresources_client import Devices, Memory
 from numakube.topology import nrt_names
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
 

@@ -28,7 +28,7 @@ from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_inputs import PodName, ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import KubeletUnavailable, KubeletWillNotStart
-from numakube.node.podresources import AllocatableResources, Memory, PodResources
+from numakube.node.podresources_client import AllocatableResources, Memory, PodResources
 from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
 

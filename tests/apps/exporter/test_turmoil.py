@@ -16,8 +16,8 @@ from numakube.kube.catalog import PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
-from numakube_lab.cluster import uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.lab_kubelet import KubeletState
 from numakube_lab.testing import Opener, Site, SiteOptions
 

@@ -13,8 +13,8 @@ from tests.sites.bare import BareOpener, BareServer, bare_lab
 from numakube import testing
 from numakube.api.nrt import zone_name
 from numakube.api.pod import Pod
+from numakube.apps.extender.extender_messages import BindingArgs, ExtenderArgs
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs
 from numakube.apps.host.http_serving import Listen
 from numakube.kube.catalog import (
     NAMESPACES,

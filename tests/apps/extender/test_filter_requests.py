@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.apps.extender.place import pod_document
 
+from numakube.apps.extender.extender_messages import ExtenderArgs, read
 from numakube.apps.extender.filter_requests import Requests
-from numakube.apps.extender.protocol import ExtenderArgs, read
 from numakube.errors import MalformedObject
 
 POD = {**pod_document("p"), "metadata": {"name": "p", "namespace": "default", "uid": "u"}}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.apps.extender.place import Place, asked, binding
 
 from numakube.api.pod import Pod
+from numakube.apps.extender.extender_messages import MetaPod, MetaVictims, PreemptionArgs
 from numakube.apps.extender.filter_nodes import on_scale
-from numakube.apps.extender.protocol import MetaPod, MetaVictims, PreemptionArgs
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch

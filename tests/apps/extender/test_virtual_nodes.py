@@ -10,8 +10,8 @@ from benchmarks.scale_up import play
 from tests.apps.extender.place import Place, node_document, pod_document
 
 from numakube.api.pod import Pod
+from numakube.apps.extender.extender_messages import ExtenderArgs, FilterResult, NodeList
 from numakube.apps.extender.process import ExtenderProcess
-from numakube.apps.extender.protocol import ExtenderArgs, FilterResult, NodeList
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.apps.extender.virtual_nodes import KEY, UNKNOWN_GROUP
 from numakube.kube.catalog import CONFIG_MAPS, NODES

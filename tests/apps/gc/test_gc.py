@@ -20,7 +20,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 
 class Flaky(InProcess):

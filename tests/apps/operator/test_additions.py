@@ -53,7 +53,7 @@ from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)

@@ -26,7 +26,7 @@ from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)

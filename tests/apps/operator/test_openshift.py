@@ -31,7 +31,7 @@ from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.packages.olm import bundle
 from numakube.testing import until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.openshift_kinds import install_openshift_kinds
 from numakube_lab.testing import LabSite, SiteOptions, lab_site
 

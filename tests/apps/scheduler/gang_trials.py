@@ -33,7 +33,7 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAM
 from numakube.testing import World, turns
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import without_election
 
 RACK: Final = "example.com/rack"

@@ -33,7 +33,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_SECONDS
 from numakube.testing import pod_document, until
-from numakube_lab.rundir import RunDir
+from numakube_lab.run_folder import RunDir
 
 PROGRAM = Path(sys.executable).with_name("numakube")
 SECONDS = float(os.environ.get("NUMAKUBE_SOAK_SECONDS", "120"))

@@ -10,7 +10,7 @@ from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.testing import LabCluster, lab_cluster
 

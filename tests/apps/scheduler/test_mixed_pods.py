@@ -14,7 +14,7 @@ from numakube.api.resource_slices import ResourceSlice
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.node.podresources import PodResources
+from numakube.node.podresources_client import PodResources
 from numakube.testing import pod_document
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans

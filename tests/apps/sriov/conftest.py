@@ -15,7 +15,7 @@ from numakube.apps.sriov.pool_registration import Way
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 

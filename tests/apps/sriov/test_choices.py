@@ -25,13 +25,13 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources_client import PodResourcesClient
 from numakube.testing import until
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.model_from_report import node_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 NIC = "intel.com/nic"

@@ -27,12 +27,12 @@ from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
 from numakube.node.pci.device_links import Connected, DevicePaths
-from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources_client import PodResourcesClient
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.model_from_report import node_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 GPU = "amd.com/gpu"

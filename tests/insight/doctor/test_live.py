@@ -18,7 +18,7 @@ from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import pod_document
 from numakube.testing.waiting import PATIENCE_SECONDS, until
-from numakube_lab.cluster import uniform_plans
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import lab_cluster
 
 pytestmark = pytest.mark.timeout(300)

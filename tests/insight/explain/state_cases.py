@@ -21,7 +21,7 @@ from numakube.api.containers import Container
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
 from numakube.api.pod import Pod, PodCondition, PodResourceClaim, PodStatus
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,

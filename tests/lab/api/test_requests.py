@@ -22,7 +22,7 @@ from numakube_lab.api.wire.request_info import parse_request
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from numakube_lab.api.handling.state import LogOptions
+    from numakube_lab.api.handling.server_state import LogOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

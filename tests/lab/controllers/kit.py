@@ -23,8 +23,8 @@ from numakube.testing import until
 from numakube.values.times import format_time
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers, Factory
-from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned
-from numakube_lab.inprocess import InProcess
+from numakube_lab.controllers.common.resource_mirrors import Cluster, Mirror, Owned
+from numakube_lab.inprocess_transport import InProcess
 
 T = TypeVar("T", bound=Owned)
 

@@ -34,7 +34,7 @@ from numakube_lab.controllers.workloads.disruption_controller import (
     reconcile,
 )
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

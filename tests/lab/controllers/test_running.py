@@ -13,7 +13,7 @@ from numakube.testing import turns, until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import ALL, Controllers
 from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 REPORT_SECONDS = 0.2
 

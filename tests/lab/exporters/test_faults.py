@@ -16,9 +16,9 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube.topology import nrt_names
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.control import ControlClient
-from numakube_lab.rundir import RunDir
+from numakube_lab.control_socket import ControlClient
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import RunDir
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.lab.nodes.build import Lab
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 

@@ -16,7 +16,7 @@ from numakube.kube.catalog import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from numakube.node.podresources import ClaimedDevice, DynamicResource
+from numakube.node.podresources_client import ClaimedDevice, DynamicResource
 from numakube.testing import until
 from numakube_lab.nodes.node_plan import NodePlan
 

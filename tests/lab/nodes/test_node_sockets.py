@@ -21,11 +21,11 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginServer
-from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources_client import PodResourcesClient
 from numakube.node.sysfs_machine import read_machine
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 GPU = "vendor.example/gpu"

@@ -18,7 +18,7 @@ from numakube.kube.patches import merge_patch
 from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.lease_heartbeats import interval_for, lease_seconds_for
 from numakube_lab.nodes.node_pool import NodePool
 

@@ -20,7 +20,7 @@ from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.folder_watch import FolderWatch
 from numakube_lab.nodes.node_pool import NodePool
 

@@ -18,7 +18,7 @@ from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import strategic_patch
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 
 

@@ -15,7 +15,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun, Stop
 from numakube_lab.nodes.node_pool import NodePool
 

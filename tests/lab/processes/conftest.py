@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import RunDir
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 

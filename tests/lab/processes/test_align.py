@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lab.processes.build import log_with, pod_document, pod_in
 
 from numakube.kube.catalog import PODS
-from numakube_lab.cluster import Lab
+from numakube_lab.lab_cluster import Lab
 
 
 async def test_a_container_with_its_own_cpus_says_that_it_is_aligned(lab: Lab) -> None:

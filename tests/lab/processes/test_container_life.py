@@ -22,7 +22,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import read_log
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.processes.config_sources import InsideAddress
 from numakube_lab.processes.container_logs import ContainerLogs

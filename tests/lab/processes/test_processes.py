@@ -29,9 +29,9 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.processes.commands import PROGRAMS
-from numakube_lab.rundir import RunDir
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.processes.program_table import PROGRAMS
+from numakube_lab.run_folder import RunDir
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "probe-daemonset.yaml"
 

@@ -14,7 +14,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 POD = {
     "metadata": {"name": "web", "namespace": "default"},

@@ -20,7 +20,7 @@ from tests.scheduling.plugins.volume_clusters import (
 from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     SELECTED_NODE,
     CSIDriver,
     CSIStorageCapacity,

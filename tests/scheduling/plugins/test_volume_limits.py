@@ -16,7 +16,7 @@ from tests.scheduling.plugins.volume_clusters import (
 from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     CSINode,
     VolumeAttachment,
 )

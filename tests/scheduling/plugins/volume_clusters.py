@@ -9,7 +9,7 @@ from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,

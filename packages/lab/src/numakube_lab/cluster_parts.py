@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numakube_lab.nodes.lab_kubelet import LabKubelet
     from numakube_lab.nodes.node_plan import NodePlan
     from numakube_lab.processes.config_sources import InsideAddress
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.run_folder import RunDir
 
 
 class Crew(Lifetime):

@@ -17,9 +17,9 @@ from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.volcano_numatopology import Numatopology
 from numakube.api.workloads import Namespace, PriorityClass, Workload
-from numakube.apps.anonymising.fields import renamed
+from numakube.apps.anonymising.name_fields import renamed
 from numakube.apps.anonymising.pseudonyms import Collector, Sort
-from numakube.apps.anonymising.topologies import rewritten
+from numakube.apps.anonymising.report_digests import rewritten
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected

@@ -18,8 +18,8 @@ from numakube.api.kubelet_flags import write_flags
 from numakube.api.kubelet_sources import OPENSHIFT_KIND
 from numakube.api.yaml_text import dump_yaml
 from numakube.errors import CorruptCheckpoint, KubeletStartError
-from numakube.kubelet.hazards import static_memory_answers
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine_hazards import static_memory_answers
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore, save
 from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES

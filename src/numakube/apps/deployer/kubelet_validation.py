@@ -15,8 +15,8 @@ from numakube.api.kubelet_config import with_defaults
 from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
-from numakube.kubelet.hazards import hazards_of, static_memory_answers
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine_hazards import hazards_of, static_memory_answers
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
 from numakube.topology.topology_view import NodeTopology, Unusable

@@ -19,10 +19,10 @@ import msgspec
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.admission_outcome import MemoryBlock
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.preferred_allocation import Preference
 from numakube.kubelet.settings_from_config import settings_of
-from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact_report import (
     DeviceChoice,
     DeviceTable,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.memory.memory_tables import MemoryBooks
-    from numakube.node.podresources import Devices, PodResources
+    from numakube.node.podresources_client import Devices, PodResources
 
 STATIC_CPUS: Final = "static"
 STATIC_MEMORY: Final = "Static"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         PodPattern,
         ReportOptions,
     )
-    from numakube.node.podresources import ContainerResources, PodResources
+    from numakube.node.podresources_client import ContainerResources, PodResources
 
 _NEVER = re.compile(r"(?!)")
 # An escaped character, or any but those that cannot stand for themselves in brackets.

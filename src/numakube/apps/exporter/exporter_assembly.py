@@ -26,7 +26,7 @@ from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
 from numakube.node.pci.device_links import DevicePaths
-from numakube.node.podresources import FakePodResources, PodResourcesClient
+from numakube.node.podresources_client import FakePodResources, PodResourcesClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

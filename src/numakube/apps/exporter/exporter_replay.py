@@ -22,7 +22,7 @@ from numakube.apps.exporter.scan_inputs import (
     ReportOptions,
 )
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ContainerResources,
     Devices,

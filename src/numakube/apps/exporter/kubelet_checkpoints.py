@@ -33,7 +33,7 @@ from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, release
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.device_plugin.device_choices import FOLDER, read_choices
-from numakube.node.podresources import ContainerResources, Devices, Memory
+from numakube.node.podresources_client import ContainerResources, Devices, Memory
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         PodDevices,
     )
     from numakube.node.device_plugin.device_choices import PluginChoice
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
 
 _State = TypeVar("_State")
 _NOTHING: Final = ContainerResources(name="")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.scan_inputs import KubeletFacts, PodName
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.state_files import StateFiles
-    from numakube.node.podresources import AllocatableResources, PodResources
+    from numakube.node.podresources_client import AllocatableResources, PodResources
 
 _MOST_NAMED: Final = 3
 _UNLESS: Final = " (unless flags of the kubelet say otherwise)"

@@ -29,10 +29,10 @@ from numakube.apps.exporter.kubelet_readiness import (
     state_trouble,
 )
 from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
-from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
+from numakube.apps.exporter.static_pod_uids import admitted_uids, held_uids, with_api_uids
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.node.pci.device_links import UNKNOWN, Connected
-from numakube.node.podresources import AllocatableResources, Memory
+from numakube.node.podresources_client import AllocatableResources, Memory
 from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import MEMORY
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.numa_hardware import Hardware
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
 
 T = TypeVar("T")
 

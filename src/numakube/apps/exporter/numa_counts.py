@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.apps.exporter.numa_hardware import Hardware
-    from numakube.node.podresources import Devices, Memory
+    from numakube.node.podresources_client import Devices, Memory
 
 
 class Resources(Protocol):

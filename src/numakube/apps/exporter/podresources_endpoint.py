@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.exporter.node_scan import PodResourcesReader
     from numakube.apps.host.endpoint_access import Access
-    from numakube.node.podresources import (
+    from numakube.node.podresources_client import (
         AllocatableResources,
         ContainerResources,
         Devices,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.report_parts import Exclusive
     from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
     from numakube.apps.exporter.scan_wakeups import Cause
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
 
 
 @dataclass(frozen=True, slots=True)

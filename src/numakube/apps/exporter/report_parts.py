@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.apps.exporter.numa_hardware import Hardware
     from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
-    from numakube.node.podresources import ContainerResources, PodResources
+    from numakube.node.podresources_client import ContainerResources, PodResources
 
 _MAX_NUMA_NODES_OPTION: Final = "max-allowable-numa-nodes"
 _DEFAULT_MAX_NUMA_NODES: Final = "8"

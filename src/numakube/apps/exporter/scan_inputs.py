@@ -11,7 +11,7 @@ from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.numa_hardware import Hardware
 from numakube.errors import InvalidValue
 from numakube.node.pci.device_links import UNKNOWN, Connected
-from numakube.node.podresources import AllocatableResources
+from numakube.node.podresources_client import AllocatableResources
 from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
 
 PodName: TypeAlias = tuple[str, str]
 """Namespace and name."""

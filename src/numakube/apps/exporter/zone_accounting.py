@@ -21,7 +21,7 @@ from numakube.apps.exporter.numa_counts import Tally, fill
 from numakube.apps.exporter.numa_hardware import ZoneHardware
 from numakube.apps.exporter.report_problems import Problem, Trouble
 from numakube.apps.exporter.scan_inputs import Accounting
-from numakube.node.podresources import ContainerResources
+from numakube.node.podresources_client import ContainerResources
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY, is_hugepages
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
 
 Room: TypeAlias = dict[int, dict[str, int]]
 """Amounts by NUMA node and resource."""

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.extender.extender_messages import BindingArgs
     from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.lease_claims import Claims
-    from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.flight_recording import Recording
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo

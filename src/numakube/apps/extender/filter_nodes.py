@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.apps.extender.preemption import LowestPriorities, are_hopeless, may_preempt
-from numakube.apps.extender.protocol import MAX_SCORE
+from numakube.apps.extender.extender_messages import MAX_SCORE
+from numakube.apps.extender.kube_scheduler_preemption import (
+    LowestPriorities,
+    are_hopeless,
+    may_preempt,
+)
 from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside

@@ -12,7 +12,7 @@ import msgspec
 
 from numakube.api.codec import BROKEN_JSON
 from numakube.api.pod import Pod
-from numakube.apps.extender.protocol import ExtenderArgs, Message, NodeList, read, write
+from numakube.apps.extender.extender_messages import ExtenderArgs, Message, NodeList, read, write
 
 _REMEMBERED_LISTS: Final = 8
 """Lists of names: a few kube-schedulers at a time, each with what it asks and what it got."""

@@ -19,8 +19,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from numakube.apps.extender.filter_requests import Requests
-from numakube.apps.extender.protocol import (
+from numakube.apps.extender.extender_messages import (
     BindingArgs,
     BindingResult,
     FilterResult,
@@ -28,6 +27,7 @@ from numakube.apps.extender.protocol import (
     read,
     write,
 )
+from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.host.http_serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 

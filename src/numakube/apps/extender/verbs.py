@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.extender.preemption import Rooms
-from numakube.apps.extender.protocol import (
+from numakube.apps.extender.extender_messages import (
     BindingResult,
     FilterResult,
     HostPriority,
@@ -17,6 +16,7 @@ from numakube.apps.extender.protocol import (
     PreemptionResult,
     name_of,
 )
+from numakube.apps.extender.kube_scheduler_preemption import Rooms
 from numakube.apps.extender.zone_preemption import Proposal, reconsider
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.preemption.disruption_budgets import budgets_of
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.extender.bind_pods import Booking
+    from numakube.apps.extender.extender_messages import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.filter_nodes import Judge, Judgement
     from numakube.apps.extender.lease_claims import Claims
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.pending_binds import Holds
-    from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.virtual_nodes import VirtualNodes
     from numakube.apps.extender.wake_pods import Waking
     from numakube.apps.flight_recording import Recording

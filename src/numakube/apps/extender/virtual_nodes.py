@@ -18,7 +18,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.wire import Wire
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.extender.protocol import name_of
+from numakube.apps.extender.extender_messages import name_of
 from numakube.apps.extender.refusal_texts import MARK, text_of
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import CONFIG_MAPS
@@ -32,8 +32,8 @@ from numakube.simulation.node_groups import NodeGroupList, NodeGroups
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.apps.extender.extender_messages import NodeList
     from numakube.apps.extender.filter_nodes import Judge, Judgement
-    from numakube.apps.extender.protocol import NodeList
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.numa.topology_match_args import Settings

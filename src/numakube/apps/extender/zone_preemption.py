@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.extender.protocol import MetaPod, MetaVictims
+from numakube.apps.extender.extender_messages import MetaPod, MetaVictims
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
 from numakube.scheduling.preemption.disruption_budgets import Budget, split_by_violation

@@ -20,7 +20,7 @@ import click
 
 from numakube.apps.host.certificates import VERSIONS, TlsFiles
 from numakube.apps.host.http_serving import Listen, parse_address
-from numakube.apps.host.loglevel import LEVELS
+from numakube.apps.host.log_levels import LEVELS
 from numakube.apps.host.settings_sources import group, setting
 from numakube.errors import ConfigError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.numaresources import ExtenderSpec, RebalancerSpec, SchedulerSpec
-    from numakube.manifests.controller import ControllerManifest
+    from numakube.manifests.controller_deployment import ControllerManifest
 
 EXTENDER: Final = "numaresources-extender"
 EXTENDER_KEY: Final = "kube-scheduler.yaml"

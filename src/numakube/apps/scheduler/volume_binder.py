@@ -12,7 +12,7 @@ from numakube.scheduling.framework.status import Status, failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
     from numakube.kube.client import Client
 
 import msgspec

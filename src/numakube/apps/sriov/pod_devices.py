@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.node.pci.device_links import DevicePaths
-    from numakube.node.podresources import PodResources, PodResourcesClient
+    from numakube.node.podresources_client import PodResources, PodResourcesClient
 
 _PATIENCE_SECONDS: Final = 1.0
 """The kubelet waits for the answer, and the pod with it."""

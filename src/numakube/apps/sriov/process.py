@@ -91,7 +91,7 @@ def _pod_devices(settings: SriovSettings, around: Surroundings, host: Host) -> P
     if not settings.pod_resources_socket or not socket.parent.is_dir():
         return None
     # Only here: a dry run needs nothing of it.
-    from numakube.node.podresources import PodResourcesClient
+    from numakube.node.podresources_client import PodResourcesClient
 
     return PodDevices(
         PodResourcesClient(socket),

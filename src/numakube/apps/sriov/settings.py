@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from numakube.apps.host.common_settings import LogSettings, ServingSettings, serving_on
-from numakube.apps.host.loglevel import LEVELS, level_of_verbosity
+from numakube.apps.host.log_levels import LEVELS, level_of_verbosity
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.apps.sriov import cdi_files, device_info
 from numakube.apps.sriov.pool_registration import Way

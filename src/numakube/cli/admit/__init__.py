@@ -143,8 +143,8 @@ def _ask(
 ) -> tuple[KubeletNode, list[Verdict]]:
     from numakube.cli.admit.admissions import decide
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.kubelet_versions import DEFAULT
     from numakube.kubelet.settings_from_config import allocatable_of, settings_of
-    from numakube.kubelet.versions import DEFAULT
 
     try:
         settings = settings_of(config, machine)

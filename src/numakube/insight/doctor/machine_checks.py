@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
 from numakube.insight.facts import model_of
-from numakube.kubelet.hazards import hazards_of
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine_hazards import hazards_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

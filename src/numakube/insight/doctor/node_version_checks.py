@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.meta import release_of
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_cluster, about_node
-from numakube.kubelet.versions import NEWEST, OLDEST
+from numakube.kubelet.kubelet_versions import NEWEST, OLDEST
 from numakube.values.resources import PODS, amounts_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
+from numakube.dra.cel_selectors import is_selected
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import KNOWN_PLACES
-from numakube.dra.device_selectors import is_selected
 from numakube.dra.features import features_of
 from numakube.dra.pools import Inventory, pool_id
 from numakube.insight.doctor.configured_kubelets import managers_of, zone_count

@@ -10,7 +10,7 @@ from numakube.insight.drawing.connection_matrix import connections_of
 if TYPE_CHECKING:
     from numakube.insight.drawing.connection_matrix import Function
     from numakube.insight.drawing.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
-    from numakube.topology.hierarchy import Part
+    from numakube.topology.machine_hierarchy import Part
 
 API_VERSION: Final = "insight.numakube.dev/v1alpha1"
 KIND: Final = "NodeMap"

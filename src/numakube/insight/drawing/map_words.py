@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing.connection_matrix import connections_of
 from numakube.insight.drawing.picture import Change
-from numakube.topology.hierarchy import Level, in_order
+from numakube.topology.machine_hierarchy import Level, in_order
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import (
     amount_text,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         PodMark,
         Zone,
     )
-    from numakube.topology.hierarchy import Part
+    from numakube.topology.machine_hierarchy import Part
 
 _DEEPEST: Final = 8
 """How far lines are indented: a machine has fewer levels, an odd object may have thousands."""

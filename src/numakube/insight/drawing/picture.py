@@ -19,7 +19,7 @@ from numakube.values.display import short_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.topology.hierarchy import Part
+    from numakube.topology.machine_hierarchy import Part
 
 PodIndex: TypeAlias = int
 """The position of a pod in `NodePicture.pods`."""

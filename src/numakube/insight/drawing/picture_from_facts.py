@@ -11,7 +11,7 @@ from numakube.insight.drawing.picture_from_report import picture_of_report
 from numakube.insight.facts import NO_REPORT, troubles_of
 from numakube.insight.scheduler_holdings import with_allotments
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.hierarchy import within
+from numakube.topology.machine_hierarchy import within
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.topology_view import NodeTopology, Producer
 

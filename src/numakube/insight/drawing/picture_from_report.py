@@ -23,9 +23,9 @@ from numakube.insight.drawing.picture import (
 )
 from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
 from numakube.kubelet.cpus.cpu_topology import CpuTopology
+from numakube.kubelet.kubelet_versions import DEFAULT, behaviour_of
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.memory.memory_tables import empty_books
-from numakube.kubelet.versions import DEFAULT, behaviour_of
 from numakube.topology.exact_report import DeviceTable, ExactReport, uid_hash
 from numakube.topology.model_from_report import report_of
 from numakube.values.cpuset import CpuSet, union

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from numakube.api.resource_claims import ALL
 from numakube.dra.allocator import SearchStopped
+from numakube.dra.cel_selectors import is_selected
 from numakube.dra.device_ids import AllocationError, DeviceId
-from numakube.dra.device_selectors import is_selected
 from numakube.dra.device_taints import repelling_taint
 from numakube.dra.extended_resources import (
     classes_by_resource,

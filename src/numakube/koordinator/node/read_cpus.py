@@ -23,8 +23,8 @@ from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
 from numakube.kubelet.cpus.cpu_topology import CpuTopology as KubeletCpus
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import MAX_CPU_ID, NO_CPUS, CpuMask, CpuSet, cpu_mask, union
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import milli_value

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from numakube.errors import ConfigError
 from numakube.kube.connection import kubeconfig as files
-from numakube.kube.connection.proxies import proxy_from_environment
+from numakube.kube.connection.proxy_settings import proxy_from_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from numakube.kube.connection.kept_connections import (
     check_line,
     head_lines,
 )
-from numakube.kube.connection.proxies import is_loopback
+from numakube.kube.connection.proxy_settings import is_loopback
 from numakube.kube.connection.tls import CertificatePair, client_context
 from numakube.kube.connection.transport import Body, Request, Response
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import Hint, ProviderHints
-    from numakube.kubelet.versions import Behaviour
     from numakube.values.numamask import NumaMask
 
 _SMT_ERROR = "SMTAlignmentError"

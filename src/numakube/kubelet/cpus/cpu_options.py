@@ -11,8 +11,8 @@ from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.manager_settings import KubeletSettings
-    from numakube.kubelet.versions import Behaviour
 
 _FULL_CORES = "full-pcpus-only"
 _ACROSS_NUMA = "distribute-cpus-across-numa"

@@ -31,12 +31,12 @@ from numakube.values.resources import MEMORY, is_memory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.memory.memory_hints import Reusable
     from numakube.kubelet.pod_demand import ContainerDemand, PodDemand
     from numakube.kubelet.topology_hints import ProviderHints
-    from numakube.kubelet.versions import Behaviour
 
 Blocks = tuple[MemoryBlock, ...]
 

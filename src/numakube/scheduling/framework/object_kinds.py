@@ -14,7 +14,7 @@ from numakube.api.koordinator.devices import KIND, PLURAL, DeviceCr
 from numakube.api.pod_groups import MemberGroup, PodGroup
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
-from numakube.api.storage import (
+from numakube.api.storage_objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,

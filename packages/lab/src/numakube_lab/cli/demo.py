@@ -23,8 +23,8 @@ async def _demo() -> None:
     from numakube.kube.reflector import Reflector, reflecting
     from numakube.kubelet.machines.shape_text import from_shape
     from numakube_lab.cli.demo_story import NODES, SHAPE, Story
-    from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+    from numakube_lab.run_folder import RunDir
 
     plans = uniform_plans(NODES, from_shape(SHAPE), "", "1.35")
     with tempfile.TemporaryDirectory(prefix="nk-") as path:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
     from numakube.kube.store import Store
-    from numakube_lab.cluster import Lab
+    from numakube_lab.lab_cluster import Lab
     from numakube_lab.nodes.lab_kubelet import LabKubelet
 
 

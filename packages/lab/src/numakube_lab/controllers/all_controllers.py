@@ -19,7 +19,7 @@ from numakube_lab.controllers.cluster.namespace_controller import Namespaces, Se
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
-from numakube_lab.controllers.common.mirrors import REPORT_SECONDS, Cluster
+from numakube_lab.controllers.common.resource_mirrors import REPORT_SECONDS, Cluster
 from numakube_lab.controllers.default_scheduler import DefaultScheduler
 from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
 from numakube_lab.controllers.workloads.deployment_controller import Deployments

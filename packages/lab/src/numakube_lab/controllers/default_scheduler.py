@@ -20,7 +20,7 @@ from numakube.api.scheduler_config import (
 
 if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 SCHEDULER_NAME: Final = "default-scheduler"
 

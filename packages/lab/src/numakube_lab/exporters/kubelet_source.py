@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.scan_inputs import NodeInputs, PodName
     from numakube.kube.store import Store
     from numakube.kubelet.machine import Machine
-    from numakube.node.podresources import AllocatableResources, PodResources
+    from numakube.node.podresources_client import AllocatableResources, PodResources
     from numakube_lab.exporters.exporter_faults import Freezer
     from numakube_lab.nodes.kubelet_admission import Admission
     from numakube_lab.nodes.lab_kubelet import LabKubelet

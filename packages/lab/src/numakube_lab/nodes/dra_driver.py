@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.dra.pod_claims import named_claims, used_claims
 from numakube.errors import AlreadyExists, NotFound
 from numakube.kube.catalog import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from numakube.node.podresources import ClaimedDevice, DynamicResource
+from numakube.node.podresources_client import ClaimedDevice, DynamicResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import is_sidecar
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ContainerResources,
     Devices,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from numakube.api.checkpoints import allocated_pods_state as allocated
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.predicates import check_placement, check_system
-from numakube.kubelet.resize import (
+from numakube.kubelet.pod_resize import (
     is_resized,
     resize_refusal,
     room_refusal,
     with_resources_of,
 )
+from numakube.kubelet.predicates import check_placement, check_system
 from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from numakube.kube.object_keys import key_of
-from numakube.node.podresources import AllocatableResources
+from numakube.node.podresources_client import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.container_timeline import Simulation
 from numakube_lab.nodes.dra_driver import ClaimedDevices
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.kube.object_keys import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.state_files import StateFiles
-    from numakube.node.podresources import PodResources
+    from numakube.node.podresources_client import PodResources
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.container_timeline import Runtime
     from numakube_lab.nodes.node_addresses import NodeAddresses

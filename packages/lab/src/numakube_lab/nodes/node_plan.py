@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.errors import ConfigError
-from numakube.kubelet.versions import DEFAULT
+from numakube.kubelet.kubelet_versions import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

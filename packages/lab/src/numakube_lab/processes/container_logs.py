@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.kube.clock import Clock
-    from numakube_lab.api.handling.state import LogOptions
+    from numakube_lab.api.handling.server_state import LogOptions
     from numakube_lab.kinds import Json
     from numakube_lab.processes.container_output import Output
     from numakube_lab.processes.process_runtime import ProcessRuntime

@@ -2,7 +2,7 @@
 
 A container's words are its command and arguments, with or without the leading ``numakube``; the
 first of them names the program, the rest are its arguments. A component joins by one entry in
-`numakube_lab.processes.commands.PROGRAMS`:
+`numakube_lab.processes.program_table.PROGRAMS`:
 
     async def run(process: Process) -> int:
         async with connect(process.cluster(), clock=process.clock) as client:

@@ -22,7 +22,6 @@ from numakube.kube.store import Removed
 from numakube.node.cgroups.fake_groups import MOUNT
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.container_timeline import observe
-from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.config_sources import Sources, account_of
 from numakube_lab.processes.container_files import NodeFiles, PodFiles, show_machine, show_status
 from numakube_lab.processes.container_programs import Process, find_program, is_own, words_of
@@ -31,6 +30,7 @@ from numakube_lab.processes.container_variables import environment_of, expand
 from numakube_lab.processes.full_pod_spec import RUNNABLE_PODS, RunnableStatus
 from numakube_lab.processes.process_container import ContainerProcess
 from numakube_lab.processes.process_pod import PodProcesses, past_of, policy_of
+from numakube_lab.processes.program_table import PROGRAMS
 
 if TYPE_CHECKING:
     import asyncio

@@ -3,9 +3,9 @@
 For tests of decisions alone, ``numakube.testing.World`` is smaller and faster.
 """
 
-from numakube_lab.cluster import uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
-from numakube_lab.testing.cluster import (
+from numakube_lab.lab_cluster import uniform_plans
+from numakube_lab.testing.cluster_for_tests import (
     LabCluster,
     RunningScheduler,
     lab_cluster,

@@ -18,12 +18,12 @@ from numakube.kube.clock import Clock
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import UserConfig, load_config
 from numakube.kube.log_lines import ensure_configured
-from numakube_lab.cluster import Lab, LabOptions
 from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.nrt_definition import install_definition
 from numakube_lab.faults import Faults
+from numakube_lab.lab_cluster import Lab, LabOptions
 from numakube_lab.nodes.node_plan import NodePlan
-from numakube_lab.rundir import RunDir
+from numakube_lab.run_folder import RunDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

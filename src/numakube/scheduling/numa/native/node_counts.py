@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.pod_demand import DemandRules, demand_rules
-from numakube.kubelet.versions import behaviour_of
+from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 LOCAL_DISTANCE: Final = 10
-UNKNOWN_DISTANCE: Final = 255
 
 Distances = tuple[tuple[int, ...], ...]
 

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
+from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
 from numakube.scheduling.numa.native.zone_fragments import kept_whole
+from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU, MEMORY, ResourceKind, kind_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.errors import NumakubeError
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod, PodStatus
     from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.framework.status import Status
-
-
-MAX_STEPS: Final = 1_000_000
 
 
 class ClaimConflict(NumakubeError):
@@ -85,18 +81,6 @@ class ClaimActions(Protocol):
     def note(self, pod: Pod, reason: str, message: str) -> None:
         """Record an event of *pod*."""
         ...
-
-
-def stopwatch(actions: ClaimActions | None, limit_seconds: float) -> Callable[[], bool]:
-    """Return what tells whether a search that begins now has to stop.
-
-    Without a clock or a limit it stops after many steps.
-    """
-    if actions is None or not limit_seconds:
-        left = iter(range(MAX_STEPS))
-        return lambda: next(left, None) is None
-    end = actions.now() + timedelta(seconds=limit_seconds)
-    return lambda: actions.now() > end
 
 
 CLAIM_ACTIONS: Final = Service[ClaimActions]("claim-actions")

@@ -42,7 +42,6 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import stopwatch
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     claim_status,
@@ -66,7 +65,7 @@ from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     KindVerdicts,
     asker_of,
 )
-from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
+from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch, search_limit
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs, read_args
 
 if TYPE_CHECKING:
@@ -248,7 +247,7 @@ class DynamicResources(
             self._tracker.state(objects),
             objects.device_classes,
             new_id=actions.new_id if actions is not None else lambda: "",
-            expired=partial(stopwatch, actions, limit),
+            expired=partial(search_limit, actions, limit),
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:

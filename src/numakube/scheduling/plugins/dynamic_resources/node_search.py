@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_r
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
     from datetime import datetime
 
     from numakube.api.pod import ContainerExtendedResourceRequest, Pod
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.dra.features import Features
     from numakube.dra.pools import Inventory
     from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
     from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import Found, ShapeVerdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -41,6 +43,8 @@ Served: TypeAlias = "tuple[ResourceClaim, tuple[ContainerExtendedResourceRequest
 
 NO_DEVICES: Final = unresolvable("cannot allocate all claims")
 ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
+MOST_STEPS: Final = 1_000_000
+"""Steps of a search that no clock limits."""
 
 
 class NodeSearch:
@@ -292,3 +296,15 @@ class NodeSearch:
         if not self._counts:
             return found, SUCCESS
         return node_resources(self._known, pod, node, found, self._inventory.slices)
+
+
+def search_limit(actions: ClaimActions | None, limit_seconds: float) -> Callable[[], bool]:
+    """Return what tells whether a search that begins now has to stop.
+
+    Without a clock or a limit it stops after many steps.
+    """
+    if actions is None or not limit_seconds:
+        left = iter(range(MOST_STEPS))
+        return lambda: next(left, None) is None
+    end = actions.now() + timedelta(seconds=limit_seconds)
+    return lambda: actions.now() > end

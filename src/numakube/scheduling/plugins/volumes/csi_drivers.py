@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numakube.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim
     from numakube.api.volumes import Volume
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 

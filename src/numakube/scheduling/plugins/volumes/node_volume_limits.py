@@ -39,7 +39,7 @@ from numakube.scheduling.snapshot.pod_indexes import attachable_volumes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.storage import CSINode
+    from numakube.api.storage_objects import CSINode
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState

@@ -9,7 +9,7 @@ from numakube.scheduling.framework.registry import Service
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
     from numakube.scheduling.framework.status import Status
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from numakube.api.meta import ObjectReference
-from numakube.api.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
+from numakube.api.storage_objects import BOUND_BY_CONTROLLER, SELECTED_NODE
 from numakube.errors import NumakubeError
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
@@ -53,7 +53,7 @@ from numakube.scheduling.plugins.volumes.volume_search import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
+from numakube.api.storage_objects import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

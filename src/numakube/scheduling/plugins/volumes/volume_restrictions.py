@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.storage import READ_WRITE_ONCE_POD
+from numakube.api.storage_objects import READ_WRITE_ONCE_POD
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.api.selectors import selector_of
-from numakube.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from numakube.api.storage_objects import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.matching.node_terms import node_rule
@@ -18,7 +18,7 @@ from numakube.values.quantity import parse_quantity, value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.api.storage import CSIStorageCapacity, StorageClass
+    from numakube.api.storage_objects import CSIStorageCapacity, StorageClass
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.plugins.volumes.volume_claims import PodClaims
     from numakube.scheduling.snapshot.cluster import Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER
+from numakube.api.storage_objects import WAIT_FOR_FIRST_CONSUMER
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
@@ -14,7 +14,7 @@ from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, u
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot

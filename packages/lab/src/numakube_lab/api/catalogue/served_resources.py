@@ -13,8 +13,8 @@ from numakube_lab.api.catalogue.tables import BuiltinColumns, Columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.catalogue.resources import Resource
-    from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.kinds import GVK
 
 _DEPRECATED: Final = {

@@ -30,7 +30,7 @@ from numakube_lab.schema.custom.custom_type import CustomType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.store.store import Change, Stored
     from numakube_lab.kinds import Json
 

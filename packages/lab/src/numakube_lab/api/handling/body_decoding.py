@@ -27,7 +27,7 @@ from numakube_lab.schema.scalars import json_type
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from numakube_lab.api.catalogue.rules import Rules
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.handling.call import Call
     from numakube_lab.api.wire.request_options import WriteOptions
     from numakube_lab.kinds import Json, JsonValue

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from multidict import MultiMapping
 
     from numakube_lab.api.access.authentication import User
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.catalogue.resources import Resource
-    from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.catalogue.served_resources import Served
     from numakube_lab.api.store.store import Stored
     from numakube_lab.api.wire.request_info import RequestInfo

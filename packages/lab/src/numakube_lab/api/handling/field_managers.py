@@ -9,9 +9,9 @@ from numakube_lab.api.handling.object_meta import timestamp
 from numakube_lab.patching import Endpoint, reset_fields, track_update, with_managed_fields
 
 if TYPE_CHECKING:
-    from numakube_lab.api.catalogue.rules import Rules
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.handling.call import Call
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.wire.request_options import WriteOptions
     from numakube_lab.kinds import GVK, Json
 

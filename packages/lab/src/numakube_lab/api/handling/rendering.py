@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from numakube_lab.api.handling.call import Reply
-from numakube_lab.api.handling.views import view_list, view_object
+from numakube_lab.api.handling.object_views import view_list, view_object
 from numakube_lab.api.wire.negotiation import JSON_TYPE, YAML_TYPE, parse_accept
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from numakube_lab.api.catalogue.served_resources import Registry
 from numakube_lab.api.custom.definition_controller import DefinitionController
 from numakube_lab.api.custom.definition_rules import DefinitionRules
 from numakube_lab.api.handling.object_meta import timestamp
-from numakube_lab.api.handling.state import State
-from numakube_lab.api.server.bootstrap import bootstrap
+from numakube_lab.api.handling.server_state import State
 from numakube_lab.api.server.event_expiry import EventExpiry
+from numakube_lab.api.server.first_objects import bootstrap
 from numakube_lab.api.server.http_front import MAX_BODY, Front
 from numakube_lab.api.store.journal import Journal
 from numakube_lab.api.store.store import Store
-from numakube_lab.api.subresources.tokens import ServiceAccountTokens
+from numakube_lab.api.subresources.account_tokens import ServiceAccountTokens
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.schema.builtin_types import BUILTIN
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aiohttp.http_parser import RawRequestMessage
     from aiohttp.web_protocol import RequestHandler
 
-    from numakube_lab.api.catalogue.rules import Rules
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.faults import Faults
     from numakube_lab.kinds import GVK
 

@@ -16,7 +16,7 @@ from numakube_lab.api.store.store import ChangeType
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.store.store import Change, Key
 
 EVENT_LIFETIME: Final = timedelta(hours=1)

@@ -22,7 +22,7 @@ from numakube_lab.api.wire.request_info import parse_request
 from numakube_lab.api.wire.request_options import check_timeout
 
 if TYPE_CHECKING:
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.faults import Faults
 
 MAX_BODY: Final = 3 * 1024 * 1024

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply, text_reply
-from numakube_lab.api.server.paths import NOT_FOUND_TEXT, answer_path
+from numakube_lab.api.server.non_resource_paths import NOT_FOUND_TEXT, answer_path
+from numakube_lab.api.subresources.access_reviews import review
+from numakube_lab.api.subresources.account_tokens import request_token
 from numakube_lab.api.subresources.eviction import evict
-from numakube_lab.api.subresources.log_requests import read_log, refuse_streaming
+from numakube_lab.api.subresources.log_requests import read_log
 from numakube_lab.api.subresources.pod_binding import bind
-from numakube_lab.api.subresources.proxies import node_proxy, pod_proxy
-from numakube_lab.api.subresources.reviews import review
+from numakube_lab.api.subresources.proxy_requests import node_proxy, pod_proxy, refuse_streaming
 from numakube_lab.api.subresources.scale import scale
-from numakube_lab.api.subresources.tokens import request_token
-from numakube_lab.api.verbs import creating, deleting, patches, reading, updating, watching
+from numakube_lab.api.verbs import creating, deleting, patching, reading, updating, watching
 from numakube_lab.api.wire.negotiation import check_route_accepts, negotiate
 from numakube_lab.api.wire.refusals import (
     bad_request,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube_lab.api.catalogue.served_resources import Served
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.wire.request_info import RequestInfo
 
 Handler: TypeAlias = Callable[["State", Call], Reply | Stream | Awaited]
@@ -41,7 +41,7 @@ _VERBS: Final[Mapping[str, Handler]] = {
     "watch": watching.watch,
     "create": creating.create,
     "update": updating.update,
-    "patch": patches.patch,
+    "patch": patching.patch,
     "delete": deleting.delete,
     "deletecollection": deleting.delete_collection,
 }

@@ -18,7 +18,7 @@ from numakube_lab.objects.checks.selector_checks import matches
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.store.store import Stored
     from numakube_lab.kinds import Json
 

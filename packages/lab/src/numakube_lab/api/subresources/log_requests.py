@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, forbidden
 from numakube.api.field_errors import invalid as invalid_field
 from numakube_lab.api.handling.call import Reply, Stream
-from numakube_lab.api.handling.state import LogOptions
-from numakube_lab.api.wire.refusals import Refusal, bad_request, invalid, not_found
+from numakube_lab.api.handling.server_state import LogOptions
+from numakube_lab.api.wire.refusals import bad_request, invalid, not_found
 from numakube_lab.api.wire.request_info import is_true
 from numakube_lab.api.wire.request_options import integer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube_lab.api.handling.call import Call
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _TEXT: Final = "text/plain"
@@ -93,12 +93,3 @@ def _container(pod: Json, wanted: str) -> str:
     raise bad_request(
         f"a container name must be specified for pod {name}, choose one of: [{listed}]"
     )
-
-
-def refuse_streaming(state: State, call: Call) -> Reply:
-    """Refuse what needs a connection into a container or node: the lab has none to offer."""
-    if state.find(call.resource, call.namespace, call.info.name) is None:
-        raise not_found(call.resource.group, call.resource.plural, call.info.name)
-    what = f"{call.resource.plural}/{call.info.subresource}"
-    message = f"the lab's API server does not serve {what}: there is nothing to connect to"
-    raise Refusal(405, "MethodNotAllowed", message, {})

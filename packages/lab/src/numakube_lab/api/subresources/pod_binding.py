@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
 
 _BINDING = GVK("", "v1", "Binding")
 

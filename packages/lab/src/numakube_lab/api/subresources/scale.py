@@ -18,10 +18,10 @@ from numakube_lab.api.handling.object_meta import (
     timestamp,
     with_metadata,
 )
+from numakube_lab.api.handling.object_views import view_object
 from numakube_lab.api.handling.rendering import document_reply
-from numakube_lab.api.handling.views import view_object
 from numakube_lab.api.verbs.applying import applied, read_config
-from numakube_lab.api.verbs.patches import APPLY_PATCH, check_patch_type, decode_patched, patched
+from numakube_lab.api.verbs.patching import APPLY_PATCH, check_patch_type, decode_patched, patched
 from numakube_lab.api.verbs.updating import check_name, precondition_failed, store_changed
 from numakube_lab.api.wire.negotiation import media_type
 from numakube_lab.api.wire.refusals import conflict, internal_error, invalid, not_found
@@ -39,10 +39,10 @@ from numakube_lab.patching import (
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.catalogue.resources import ScalePaths
-    from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.store.store import Stored
     from numakube_lab.kinds import Json
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube_lab.api.handling.call import Call
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _SYSTEM_PRIORITIES: Final = ("system-node-critical", "system-cluster-critical")

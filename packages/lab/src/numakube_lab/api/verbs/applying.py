@@ -23,7 +23,7 @@ from numakube_lab.schema.scalars import json_type
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.api.wire.request_options import WriteOptions
     from numakube_lab.kinds import Json
     from numakube_lab.patching import Endpoint

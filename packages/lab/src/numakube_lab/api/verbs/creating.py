@@ -25,7 +25,7 @@ from numakube_lab.schema.metadata_checks import validate_any_create
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 # A generated name that is taken is tried again with another suffix.

@@ -27,7 +27,7 @@ from numakube_lab.schema.protobuf_wire import MalformedProtobuf
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _ORPHAN: Final = "orphan"

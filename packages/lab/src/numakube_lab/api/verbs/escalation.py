@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numakube_lab.api.access.authentication import User
     from numakube_lab.api.handling.call import Call
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _ROLES: Final = ("Role", "ClusterRole")

@@ -25,7 +25,7 @@ from numakube_lab.api.wire.request_options import EXACT, NOT_OLDER_THAN, ListOpt
 if TYPE_CHECKING:
     from numakube_lab.api.catalogue.resources import Resource
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _CONTINUE_EXPIRED: Final = (

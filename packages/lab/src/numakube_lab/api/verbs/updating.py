@@ -28,7 +28,7 @@ from numakube_lab.schema.metadata_checks import validate_any_update
 if TYPE_CHECKING:
     from numakube_lab.api.catalogue.resources import Resource
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 MODIFIED = (

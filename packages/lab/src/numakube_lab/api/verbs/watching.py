@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from numakube_lab.api.handling.call import Stream
-from numakube_lab.api.handling.views import EventView, event_text, included
+from numakube_lab.api.handling.object_views import EventView, event_text, included
 from numakube_lab.api.store.store import Change, ChangeType, Expired, Stored
 from numakube_lab.api.verbs.reading import Selection, parse_version, selection_of
 from numakube_lab.api.wire.negotiation import STREAM_TYPES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from numakube_lab.api.handling.call import Call
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 DEFAULT_TIMEOUT: Final = 1800.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from io import BufferedRandom, FileIO
     from types import TracebackType
 
-    from numakube_lab.rundir import LabInfo, RunDir
+    from numakube_lab.run_folder import LabInfo, RunDir
 
 LINE_SECONDS: Final = 10.0
 """How often a line is written where none can change; a short start writes none."""

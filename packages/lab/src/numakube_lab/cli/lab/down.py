@@ -13,7 +13,7 @@ from numakube.errors import ConfigError
 from numakube_lab.cli.lab.options import name_option, no_such_lab, run_dir
 
 if TYPE_CHECKING:
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.run_folder import RunDir
 
 _SECONDS = 60.0
 """How long a lab may take to end by itself."""

@@ -13,7 +13,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.run_folder import RunDir
 
 name_option = click.option(
     "--name", default="lab", show_default=True, help="Name of the lab; several can run."
@@ -22,7 +22,7 @@ name_option = click.option(
 
 def run_dir(name: str) -> RunDir:
     """Return the folder of the lab called *name*."""
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.run_folder import RunDir
 
     return RunDir.of(name, os.environ)
 
@@ -36,7 +36,7 @@ def ask_lab(
     name: str, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Send a request to the running lab called *name*."""
-    from numakube_lab.control import ControlClient
+    from numakube_lab.control_socket import ControlClient
 
     folder = run_dir(name)
     if folder.info() is None:

@@ -17,7 +17,7 @@ from numakube_lab.cli.lab.options import ask_lab
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(name: str | None, output: Output) -> None:
     """Show the labs that run, or one in detail."""
-    from numakube_lab.rundir import labs_here
+    from numakube_lab.run_folder import labs_here
 
     labs = [_ask(name)] if name else [_ask_kindly(one) for one in labs_here(os.environ)]
     if output is not Output.TABLE:

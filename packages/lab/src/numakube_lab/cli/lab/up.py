@@ -26,10 +26,10 @@ from numakube_lab.nodes.node_addresses import MAX_NODES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube_lab.cluster import LabOptions
     from numakube_lab.dumps.cluster_dump import Dump
+    from numakube_lab.lab_cluster import LabOptions
     from numakube_lab.nodes.node_plan import NodePlan
-    from numakube_lab.rundir import LabInfo, RunDir
+    from numakube_lab.run_folder import LabInfo, RunDir
 
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
 _EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
@@ -162,7 +162,7 @@ def command(
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
     from numakube.kubelet.config_from_words import UNALIGNED
-    from numakube_lab.cluster import LabOptions
+    from numakube_lab.lab_cluster import LabOptions
     from numakube_lab.processes.container_output import Routed
 
     configure_logs(log_level, log_format, stream=Routed(sys.stderr))
@@ -242,9 +242,9 @@ def _plans(
     count: int, machine: str, dump: Dump | None, kubelet: str, kubernetes: str | None
 ) -> tuple[NodePlan, ...]:
     from numakube.kubelet.config_from_words import parse_kubelet_options
-    from numakube.kubelet.versions import DEFAULT
-    from numakube_lab.cluster import uniform_plans
+    from numakube.kubelet.kubelet_versions import DEFAULT
     from numakube_lab.dumps.cluster_dump import plans_of
+    from numakube_lab.lab_cluster import uniform_plans
 
     if dump is not None:
         return plans_of(dump, parse_kubelet_options(kubelet), kubernetes=kubernetes)
@@ -280,7 +280,7 @@ def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) 
 
 
 async def _serve(options: LabOptions, folder: RunDir, progress: Progress | None) -> None:
-    from numakube_lab.cluster import Lab
+    from numakube_lab.lab_cluster import Lab
 
     clock, written_at = asyncio.get_running_loop().time, -1.0
 

@@ -32,7 +32,7 @@ from numakube_lab.controllers.common.controller_actions import (
     Plan,
     differences,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import owner_key
 from numakube_lab.controllers.common.pod_states import is_terminating
 from numakube_lab.controllers.types.claim_types import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document
     from numakube.kube.store import Change as StoreChange
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was made for a pod: the claim's name in the pod's spec."""

@@ -34,7 +34,7 @@ from numakube_lab.controllers.cluster.ownership_graph import (
     decide,
 )
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
-from numakube_lab.controllers.common.mirrors import Mirror
+from numakube_lab.controllers.common.resource_mirrors import Mirror
 from numakube_lab.controllers.types.cluster_types import Metadata
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document, Resource
     from numakube.kube.store import Change
-    from numakube_lab.controllers.common.mirrors import Cluster, Owned
+    from numakube_lab.controllers.common.resource_mirrors import Cluster, Owned
 
 WORKERS: Final = 4
 RETRY_SECONDS: Final = 5.0

@@ -19,14 +19,14 @@ from numakube.kube.request_parts import write_request
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
 from numakube_lab.controllers.common.controller_actions import NOTHING, Create, Plan
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata, Namespace
 
 if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
-    from numakube_lab.controllers.common.mirrors import Cluster, Owned
+    from numakube_lab.controllers.common.resource_mirrors import Cluster, Owned
 
 FINALIZER: Final = "kubernetes"
 RETRY_SECONDS: Final = 5.0

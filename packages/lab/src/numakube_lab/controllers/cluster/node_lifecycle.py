@@ -27,7 +27,7 @@ from numakube_lab.controllers.cluster.node_health import (
     wanted_taints,
 )
 from numakube_lab.controllers.common.controller_actions import NOTHING, Action, Change, Note, Plan
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.pod_states import is_ready
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube import store
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 GRACE_SECONDS: Final = 50.0
 STARTUP_GRACE_SECONDS: Final = 60.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 INTERVAL: Final = 20.0
 QUARANTINE: Final = 40.0

@@ -15,7 +15,7 @@ from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
 from numakube_lab.controllers.common.controller_actions import NOTHING, Delete, Note, Plan
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.pod_states import NO_EXECUTE, is_terminating, time_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 
 def no_execute_taints(node: Node) -> tuple[Taint, ...]:

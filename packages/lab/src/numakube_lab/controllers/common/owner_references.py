@@ -15,7 +15,7 @@ from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.selectors import selects
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.common.controller_actions import Change
-from numakube_lab.controllers.common.mirrors import Owned
+from numakube_lab.controllers.common.resource_mirrors import Owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

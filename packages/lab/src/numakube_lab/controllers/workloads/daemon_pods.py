@@ -17,8 +17,8 @@ from numakube_lab.controllers.common.pod_states import (
     untolerated,
 )
 from numakube_lab.controllers.types.workload_types import DAEMON_SETS, DaemonSet
-from numakube_lab.controllers.workloads.revisions import HASH_LABEL
-from numakube_lab.controllers.workloads.templates import pod_from_template
+from numakube_lab.controllers.workloads.pod_from_template import pod_from_template
+from numakube_lab.controllers.workloads.template_revisions import HASH_LABEL
 
 if TYPE_CHECKING:
     from numakube.api.nodes import Node

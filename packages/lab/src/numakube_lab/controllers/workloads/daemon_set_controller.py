@@ -29,7 +29,7 @@ from numakube_lab.controllers.common.controller_actions import (
     soonest,
     status_change,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import (
     claim,
     owner_key,
@@ -57,12 +57,12 @@ from numakube_lab.controllers.workloads.daemon_pods import (
     target_of,
     verdict_on,
 )
-from numakube_lab.controllers.workloads.revisions import (
+from numakube_lab.controllers.workloads.rolling_updates import share_of
+from numakube_lab.controllers.workloads.template_revisions import (
     HASH_LABEL,
     latest_revision,
     surplus_revisions,
 )
-from numakube_lab.controllers.workloads.rollouts import share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 BURST: Final = 250
 FIRST_PAUSE: Final = 1.0

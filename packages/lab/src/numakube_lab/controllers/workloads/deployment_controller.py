@@ -25,7 +25,7 @@ from numakube_lab.controllers.common.controller_actions import (
     Plan,
     status_change,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import claim, owner_key, owner_reference
 from numakube_lab.controllers.types.workload_types import (
     DEPLOYMENTS,
@@ -36,8 +36,8 @@ from numakube_lab.controllers.types.workload_types import (
 )
 from numakube_lab.controllers.workloads import deployment_sets as sets
 from numakube_lab.controllers.workloads import deployment_status as reports
-from numakube_lab.controllers.workloads import rollouts
-from numakube_lab.controllers.workloads.rollouts import Limits, Size
+from numakube_lab.controllers.workloads import rolling_updates
+from numakube_lab.controllers.workloads.rolling_updates import Limits, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
     from numakube_lab.controllers.workloads.deployment_status import Conditions
 
 
@@ -114,16 +114,18 @@ class _Rollout:
         """Go on with a rolling update."""
         if self._new is None:
             return self._create(
-                rollouts.new_size(0, sum(one.spec.replicas for one in self._all), self._limits)
+                rolling_updates.new_size(
+                    0, sum(one.spec.replicas for one in self._all), self._limits
+                )
             )
         if updates := self._updates(self._new):
             return Plan(updates)
         total = sum(one.spec.replicas for one in self._all)
-        wanted = rollouts.new_size(self._new.spec.replicas, total, self._limits)
+        wanted = rolling_updates.new_size(self._new.spec.replicas, total, self._limits)
         if wanted != self._new.spec.replicas:
             return self._then_report(self._resized({self._new.metadata.name: wanted}))
         active = [_size(one) for one in self._old if one.spec.replicas > 0]
-        smaller = rollouts.shrink_old(active, _size(self._new), self._limits)
+        smaller = rolling_updates.shrink_old(active, _size(self._new), self._limits)
         return self._then_report(self._resized(smaller))
 
     def recreate(self) -> Plan:
@@ -210,7 +212,7 @@ class _Rollout:
         growing = self._limits.most > sum(one.spec.replicas for one in active)
         ordered = list(reversed(active)) if growing else active
         ordered.sort(key=lambda one: -one.spec.replicas)
-        return rollouts.scale_in_proportion(
+        return rolling_updates.scale_in_proportion(
             [_size(one) for one in ordered], self._limits, self._deployment.status.replicas
         )
 
@@ -286,7 +288,7 @@ def limits_of(deployment: Deployment) -> Limits:
     rolling = spec.strategy.rolling_update or RollingUpdate()
     surge = "25%" if rolling.max_surge is None else rolling.max_surge
     unavailable = "25%" if rolling.max_unavailable is None else rolling.max_unavailable
-    return rollouts.rolling_limits(spec.replicas, surge, unavailable)
+    return rolling_updates.rolling_limits(spec.replicas, surge, unavailable)
 
 
 def _size(one: ReplicaSet) -> Size:

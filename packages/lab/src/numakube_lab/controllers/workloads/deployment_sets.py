@@ -19,7 +19,11 @@ from numakube_lab.controllers.types.workload_types import (
     Deployment,
     ReplicaSet,
 )
-from numakube_lab.controllers.workloads.templates import template_hash, with_labels, without_label
+from numakube_lab.controllers.workloads.pod_from_template import (
+    template_hash,
+    with_labels,
+    without_label,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,7 +17,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_actions import NOTHING, Plan, status_change
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
 from numakube_lab.controllers.types.cluster_types import (
     DISRUPTION_BUDGETS,
@@ -25,7 +25,7 @@ from numakube_lab.controllers.types.cluster_types import (
     DisruptionBudgetCondition,
 )
 from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from numakube_lab.controllers.workloads.rollouts import share_of
+from numakube_lab.controllers.workloads.rolling_updates import share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.mirrors import Cluster, Owned
+    from numakube_lab.controllers.common.resource_mirrors import Cluster, Owned
     from numakube_lab.controllers.types.workload_types import IntOrPercent
 
 DELETION_TIMEOUT: Final = 120.0

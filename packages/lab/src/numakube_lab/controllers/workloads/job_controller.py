@@ -26,7 +26,7 @@ from numakube_lab.controllers.common.controller_actions import (
     soonest,
     status_change,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import owner_document, owner_key
 from numakube_lab.controllers.common.pod_states import is_ready, time_of
 from numakube_lab.controllers.types.workload_types import JOBS, Job, JobCondition, JobStatus
@@ -43,7 +43,7 @@ from numakube_lab.controllers.workloads.job_counts import (
     is_indexed,
     released,
 )
-from numakube_lab.controllers.workloads.templates import pod_from_template
+from numakube_lab.controllers.workloads.pod_from_template import pod_from_template
 from numakube_lab.objects.workloads.job_rules import JOB_NAMES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 BURST: Final = 500
 FIRST_PAUSE: Final = 10.0

@@ -24,7 +24,7 @@ from numakube_lab.controllers.common.controller_actions import (
     soonest,
     status_change,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import (
     claim,
     owner_document,
@@ -34,7 +34,7 @@ from numakube_lab.controllers.common.owner_references import (
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, seconds_to_available
 from numakube_lab.controllers.types.workload_types import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from numakube_lab.controllers.workloads.downscaling import choose_victims
-from numakube_lab.controllers.workloads.templates import pod_from_template
+from numakube_lab.controllers.workloads.pod_from_template import pod_from_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.object_keys import ObjectKey
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 BURST: Final = 500
 """How many pods are created or deleted before looking again."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import STATEFUL_SETS
-from numakube_lab.controllers.workloads.revisions import HASH_LABEL
-from numakube_lab.controllers.workloads.templates import pod_from_template
+from numakube_lab.controllers.workloads.pod_from_template import pod_from_template
+from numakube_lab.controllers.workloads.template_revisions import HASH_LABEL
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod

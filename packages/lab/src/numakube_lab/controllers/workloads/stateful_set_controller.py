@@ -27,7 +27,7 @@ from numakube_lab.controllers.common.controller_actions import (
     soonest,
     status_change,
 )
-from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.owner_references import (
     claim,
     owner_key,
@@ -49,14 +49,14 @@ from numakube_lab.controllers.types.workload_types import (
     StatefulSet,
     StatefulSetStatus,
 )
-from numakube_lab.controllers.workloads.revisions import (
+from numakube_lab.controllers.workloads.stateful_pods import claims_of, ordinal_of, pod_of
+from numakube_lab.controllers.workloads.template_revisions import (
     HASH_LABEL,
     Latest,
     latest_revision,
     surplus_revisions,
     template_in,
 )
-from numakube_lab.controllers.workloads.stateful_pods import claims_of, ordinal_of, pod_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document
-    from numakube_lab.controllers.common.mirrors import Cluster
+    from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 CLAIMS = PERSISTENT_VOLUME_CLAIMS.decoded_as(Metadata)
 

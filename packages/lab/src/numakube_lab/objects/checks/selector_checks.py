@@ -1,11 +1,10 @@
-"""Label selectors inside objects: whether they are well-formed, what they match, how they print."""
+"""Label selectors inside objects: whether they are well-formed, and what they match."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required
-from numakube.api.selector_text import selector_text
 from numakube.api.selectors import NOTHING, Requirement, Selector
 from numakube.values import names
 from numakube_lab.schema.metadata_checks import validate_labels
@@ -78,15 +77,3 @@ def selector_of(selector: Json | None) -> Selector:
 def matches(selector: Json | None, labels: Mapping[str, str] | None) -> bool:
     """Tell whether *labels* satisfy *selector*; no selector at all matches nothing."""
     return selector_of(selector).matches(labels or {})
-
-
-def format_selector(selector: Json | None) -> str:
-    """Return *selector* in the one-line form of kubectl: ``app=a,tier in (x,y)``."""
-    if not is_convertible(selector):
-        return "<error>"
-    return selector_text(selector_of(selector)) or "<none>"
-
-
-def format_labels(labels: Mapping[str, str] | None) -> str:
-    """Return *labels* in the one-line form of kubectl: ``a=b,c=d``."""
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.checks.selector_checks import format_labels, format_selector
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
@@ -14,6 +13,8 @@ from numakube_lab.objects.tables.table_columns import (
     Table,
     age_of,
     flag,
+    format_labels,
+    format_selector,
     name_of,
     number,
     shown_some,

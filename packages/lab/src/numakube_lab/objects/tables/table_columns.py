@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from numakube.api.selector_text import selector_text
+from numakube_lab.objects.checks.selector_checks import is_convertible, selector_of
 from numakube_lab.objects.tables.age_texts import human_age
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from numakube_lab.kinds import Json, JsonValue
@@ -95,3 +97,15 @@ def condition_status(obj: Json, kind: str) -> str | None:
     """Return the status of the first condition of a type, or None."""
     conditions = (obj.get("status") or {}).get("conditions") or []
     return next((item.get("status") or "" for item in conditions if item["type"] == kind), None)
+
+
+def format_selector(selector: Json | None) -> str:
+    """Return *selector* in the one-line form of kubectl: ``app=a,tier in (x,y)``."""
+    if not is_convertible(selector):
+        return "<error>"
+    return selector_text(selector_of(selector)) or NONE
+
+
+def format_labels(labels: Mapping[str, str] | None) -> str:
+    """Return *labels* in the one-line form of kubectl: ``a=b,c=d``."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE

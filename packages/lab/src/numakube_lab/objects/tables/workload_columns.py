@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.checks.selector_checks import format_labels, format_selector
 from numakube_lab.objects.tables.age_texts import human_age, time_between
 from numakube_lab.objects.tables.table_columns import (
     AGE,
@@ -16,6 +15,8 @@ from numakube_lab.objects.tables.table_columns import (
     age_of,
     condition_status,
     flag,
+    format_labels,
+    format_selector,
     name_of,
     number,
     wide,

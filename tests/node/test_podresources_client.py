@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from numakube.errors import KubeletUnavailable
-from numakube.node.podresources import (
+from numakube.node.podresources_client import (
     AllocatableResources,
     ContainerResources,
     Devices,

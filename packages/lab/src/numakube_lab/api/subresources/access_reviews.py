@@ -11,7 +11,7 @@ from numakube_lab.api.access.authorization import Action
 from numakube_lab.api.handling.body_decoding import decode_object
 from numakube_lab.api.handling.object_meta import in_namespace, metadata_of, timestamp, wiped
 from numakube_lab.api.handling.rendering import document_reply
-from numakube_lab.api.subresources.tokens import ISSUER
+from numakube_lab.api.subresources.account_tokens import ISSUER
 from numakube_lab.api.wire.refusals import bad_request, invalid
 from numakube_lab.api.wire.request_options import write_options
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube_lab.api.access.authorization import Authorizer
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 

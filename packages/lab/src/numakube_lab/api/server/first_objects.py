@@ -12,7 +12,7 @@ from numakube_lab.api.store.store import Key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease", "default")

@@ -22,7 +22,7 @@ from numakube.kube.resource_types import Resource
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube.testing import turns
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
 
 
 class ConfigMap(Wire, frozen=True):

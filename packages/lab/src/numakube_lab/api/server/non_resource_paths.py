@@ -11,7 +11,7 @@ from numakube_lab.api.wire.refusals import method_not_allowed, no_such_resource
 
 if TYPE_CHECKING:
     from numakube_lab.api.catalogue.served_resources import Registry
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
 
 
 NOT_FOUND_TEXT: Final = "404 page not found\n"

@@ -29,18 +29,18 @@ from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
 from numakube_lab.api.access.certificate_authority import server_context
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.cluster_parts import Crew, deploy_enforcers, node_summaries
-from numakube_lab.control import ControlServer
-from numakube_lab.dashboard import LabDashboard
+from numakube_lab.control_socket import ControlServer
 from numakube_lab.dumps.bring_pods import Bringing
 from numakube_lab.exporters.exporter_pool import steer
 from numakube_lab.faults import FaultKind, FaultRule, Faults
-from numakube_lab.inprocess import InProcess
+from numakube_lab.inprocess_transport import InProcess
+from numakube_lab.lab_dashboard import LabDashboard
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.openshift_kinds import install_openshift_kinds
 from numakube_lab.processes.config_sources import InsideAddress
 from numakube_lab.processes.container_logs import ContainerLogs
-from numakube_lab.rundir import LabInfo
+from numakube_lab.run_folder import LabInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machine import Machine
     from numakube_lab.dumps.cluster_dump import Dump
-    from numakube_lab.rundir import RunDir
+    from numakube_lab.run_folder import RunDir
 
 ADMIN = "lab-admin"
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube_lab.api.access.authentication import Authenticator, Signer
     from numakube_lab.api.access.authorization import Authorizer
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.catalogue.resources import Resource
-    from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.catalogue.served_resources import Registry
     from numakube_lab.api.store.store import Store, Stored
     from numakube_lab.kinds import GVK, Json

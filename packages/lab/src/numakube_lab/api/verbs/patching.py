@@ -43,9 +43,9 @@ from numakube_lab.schema.go_conversion import check_converted
 from numakube_lab.schema.jsontext import MalformedJson, parse_json
 
 if TYPE_CHECKING:
-    from numakube_lab.api.catalogue.rules import Rules
+    from numakube_lab.api.catalogue.resource_rules import Rules
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json, JsonValue
 
 JSON_PATCH: Final = "application/json-patch+json"

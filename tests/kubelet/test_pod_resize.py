@@ -6,7 +6,7 @@ import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 
-from numakube.kubelet.resize import INFEASIBLE, is_resized, resize_refusal
+from numakube.kubelet.pod_resize import INFEASIBLE, is_resized, resize_refusal
 
 CPU_TEXT = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
 MEMORY_TEXT = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'

@@ -26,9 +26,9 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import refusal_of, until
-from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.faults import Faults
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.testing.site import Opener, Site, SiteOptions, lab_site

@@ -1,4 +1,4 @@
-"""``/proxy`` of pods that really run and serve something, and of nodes.
+"""``/proxy`` of pods that really run and serve something, and of nodes; ``exec`` is refused.
 
 As on a real server the name of a pod in the path may have a scheme before it and a port after it,
 which is a number or the name of a port, and the sender's ``Authorization`` stays here. Nodes show
@@ -15,13 +15,12 @@ from yarl import URL
 
 from numakube.api.kubelet_config import with_defaults
 from numakube_lab.api.handling.call import Awaited, Call, Reply
-from numakube_lab.api.subresources.log_requests import refuse_streaming
 from numakube_lab.api.wire.refusals import Refusal, bad_request, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 _SECONDS: Final = 60.0
@@ -118,3 +117,12 @@ def node_proxy(state: State, call: Call) -> Reply:
             body = msgspec.json.encode({"kubeletconfig": with_defaults(config)})
             return Reply(200, body, _JSON)
     return refuse_streaming(state, call)
+
+
+def refuse_streaming(state: State, call: Call) -> Reply:
+    """Refuse what needs a connection into a container or node: the lab has none to offer."""
+    if state.find(call.resource, call.namespace, call.info.name) is None:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+    what = f"{call.resource.plural}/{call.info.subresource}"
+    message = f"the lab's API server does not serve {what}: there is nothing to connect to"
+    raise Refusal(405, "MethodNotAllowed", message, {})

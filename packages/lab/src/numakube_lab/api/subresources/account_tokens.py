@@ -17,7 +17,7 @@ from numakube_lab.kinds import GVK
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
-    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.handling.server_state import State
     from numakube_lab.kinds import Json
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"

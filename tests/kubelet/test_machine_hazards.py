@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kubelet.build import start
 
-from numakube.kubelet.hazards import hazards_of
+from numakube.kubelet.machine_hazards import hazards_of
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet

@@ -13,13 +13,13 @@ from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.controller_actions import Action, Change, Create, Delete
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import CONTROLLER_REVISIONS, ControllerRevision
-from numakube_lab.controllers.workloads.templates import template_hash
+from numakube_lab.controllers.workloads.pod_from_template import template_hash
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numakube.kube.resource_types import Document, Resource
-    from numakube_lab.controllers.common.mirrors import Owned
+    from numakube_lab.controllers.common.resource_mirrors import Owned
 
 HASH_LABEL: Final = "controller-revision-hash"
 """The label that says which revision a pod is of."""

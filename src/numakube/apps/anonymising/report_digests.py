@@ -18,7 +18,7 @@ from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_request
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.hierarchy import Level, level_of
+from numakube.topology.machine_hierarchy import Level, level_of
 from numakube.topology.nrt_conversion import KEPT_PREFIX
 from numakube.topology.numa_placement import (
     BadPlacement,

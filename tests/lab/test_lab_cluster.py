@@ -22,9 +22,9 @@ from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_device
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube.topology.tree_text import write_tree
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.control import ControlClient
-from numakube_lab.rundir import LabInfo, RunDir
+from numakube_lab.control_socket import ControlClient
+from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.run_folder import LabInfo, RunDir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHAPE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
-    from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned
+    from numakube_lab.controllers.common.resource_mirrors import Cluster, Mirror, Owned
 
 T = TypeVar("T", bound="Owned")
 

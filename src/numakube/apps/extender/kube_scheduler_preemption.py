@@ -24,8 +24,8 @@ from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, Reject
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.apps.extender.extender_messages import MetaVictims
     from numakube.apps.extender.filter_nodes import Judge
-    from numakube.apps.extender.protocol import MetaVictims
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Cluster
