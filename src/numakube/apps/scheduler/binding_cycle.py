@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LAST_BINDINGS_SECONDS: Final = 3.0
 """Within the time between a leader's deadline and the end of its lease."""
 _MANY: Final = 8
-"""Requests under way that are worth waiting for; a server that is not busy answers them at once."""
+"""Pods on their way that are worth waiting for; a server that is not busy answers at once."""
 _STOPPING: Final = Bound(Result.FAILED, "the scheduler is stopping")
 _NOT_OURS: Final = Bound(Result.FAILED, "the node went to another shard")
 
@@ -91,12 +91,12 @@ class BindingCycle:
         self._lanes = Lanes()
         self._pods: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests = 0
+        self._pods_under_way = 0
 
     @property
     def is_busy(self) -> bool:
-        """Whether many requests to bind pods are under way."""
-        return self._requests >= _MANY
+        """Whether requests to bind many pods are under way."""
+        return self._pods_under_way >= _MANY
 
     def __contains__(self, uid: str) -> bool:
         """Tell whether the pod is on its way."""
@@ -166,7 +166,8 @@ class BindingCycle:
                     if not self._shards.holds(self._mirror.cluster.node(placement.node)):
                         bound = _NOT_OURS
                     elif self._queue.leads:
-                        bound = await self._bind_in_turn(placement)
+                        with self._counted():
+                            bound = await self._bind_in_turn(placement)
             else:
                 bound = Bound(Result.FAILED, allowed.message)
         finally:
@@ -186,7 +187,7 @@ class BindingCycle:
                 if not status.ok and not status.skipped:
                     return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
             await self._results.outcomes.withdraw(pod)
-            with metrics.timer("Bind", "all"), self._counted():
+            with metrics.timer("Bind", "all"):
                 status = await _bind_by_plugin(placement)
         except Exception as error:
             reason = reason_of(error)
@@ -198,11 +199,11 @@ class BindingCycle:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        self._requests += 1
+        self._pods_under_way += 1
         try:
             yield
         finally:
-            self._requests -= 1
+            self._pods_under_way -= 1
 
     def _is_bound(self, placement: Placement) -> None:
         self._queue.remove(placement.pod.uid)

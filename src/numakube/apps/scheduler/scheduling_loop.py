@@ -76,7 +76,7 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether pods are waiting to be decided on, or many requests to bind are under way."""
+        """Whether pods are waiting to be decided on, or many are on their way to a node."""
         return self._has_more or self._bindings.is_busy
 
     @property

@@ -180,7 +180,10 @@ def validate_finalizer_name(finalizer: str, path: str) -> list[FieldError]:
 
 def _validate_managed_fields(meta: Json, old: Mapping[str, Any], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
+    checked = {id(entry) for entry in old.get("managedFields") or ()}
     for index, entry in enumerate(_new(meta, old, "managedFields") or ()):
+        if id(entry) in checked:
+            continue
         place = f"{path}[{index}]"
         operation = entry.get("operation") or ""
         if operation not in {"Apply", "Update"}:

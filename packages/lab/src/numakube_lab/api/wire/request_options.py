@@ -58,6 +58,9 @@ class WriteOptions:
     force: bool | None = None
 
 
+_USUAL: Final = WriteOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class Preconditions:
     """What must hold for a deletion."""
@@ -100,6 +103,8 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
 
 def write_options(query: MultiMapping[str], *, kind: str, apply: bool = False) -> WriteOptions:
     """Read and check the options of a ``CreateOptions``, ``UpdateOptions`` or ``PatchOptions``."""
+    if not query and not apply:
+        return _USUAL
     dry_run = query.getall("dryRun", [])
     manager = query.get("fieldManager", "")
     validation = query.get("fieldValidation", "")
