@@ -25,7 +25,6 @@ from numakube.kube.catalog import (
     DEPLOYMENTS,
     JOBS,
     NODE_RESOURCE_TOPOLOGIES,
-    NODES,
     PODS,
     REPLICA_SETS,
 )
@@ -247,7 +246,7 @@ class Field:
                 await self._change(name, _undone(change))
 
     async def _change(self, name: str, change: Mapping[str, Any]) -> None:
-        await self.world.client.patch(NODES, name.replace("_", "-"), merge_patch(dict(change)))
+        await self.world.change_node(name.replace("_", "-"), dict(change))
 
     async def clear(self) -> None:
         """Delete all that was made and wait until the nodes report that everything is free."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
+from numakube.kube.catalog import PODS, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.assembly import default_configuration
@@ -130,15 +130,12 @@ async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: LabCluster) ->
 
 async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: LabCluster) -> None:
     """The change of the node wakes the pod."""
-    cluster = (await world.start()).process.mirror.cluster
+    await world.start()
     for number in range(3):
-        patch = merge_patch({"spec": {"unschedulable": True}})
-        await world.client.patch(NODES, f"node-{number}", patch)
-    await world.until(lambda: all(info.node.spec.unschedulable for info in cluster.nodes()))
+        await world.change_node(f"node-{number}", {"spec": {"unschedulable": True}})
     await world.create(pod_document("waits"))
     await world.refuses("waits", "3 node(s) were unschedulable")
-    patch = merge_patch({"spec": {"unschedulable": None}})
-    await world.client.patch(NODES, "node-1", patch)
+    await world.change_node("node-1", {"spec": {"unschedulable": None}})
     await world.runs("waits")
     assert world.pod("waits").spec.node_name == "node-1"
 

@@ -19,9 +19,10 @@ import msgspec
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.kube.catalog import CORE_EVENTS, PODS
+from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
+from numakube.kube.patches import merge_patch
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.assembly import default_configuration
@@ -135,7 +136,18 @@ class LabCluster:
 
     async def delete(self, name: str) -> None:
         """Delete a pod at once."""
+        key = ObjectKey("default", name)
+        known = self.pods.store.get(key)
         await self.client.delete(PODS, name, namespace="default", grace_seconds=0)
+        uid = "" if known is None else known.metadata.uid
+        await self.until(lambda: uid not in {one.metadata.uid for one in self.pods.store})
+
+    async def change_node(self, name: str, change: dict[str, Any]) -> None:
+        """Change a node by a merge patch; every scheduler knows of it when this returns."""
+        changed = await self.client.patch(NODES, name, merge_patch(change))
+        version = changed.metadata.resource_version
+        seen = [one.process.mirror.nodes for one in self.running if not one.task.done()]
+        await self.until(lambda: not any(nodes.is_behind(version) for nodes in seen))
 
     def pod(self, name: str) -> Pod:
         """Return a pod as it is now."""
