@@ -6,8 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from numakube.kube.catalog import NODES, REPLICA_SETS
-from numakube.kube.patches import merge_patch
+from tests.insight.doctor.documents import reported
+
+from numakube.api.pod import Pod
+from numakube.kube.catalog import REPLICA_SETS
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, lab_cluster
 
@@ -25,7 +29,7 @@ def replica_set(name: str, cpu: str) -> dict[str, Any]:
 
 async def cordon(world: LabCluster, node: str, *, cordoned: bool) -> None:
     """Keep pods off *node*, or let them come."""
-    await world.client.patch(NODES, node, merge_patch({"spec": {"unschedulable": cordoned}}))
+    await world.change_node(node, {"spec": {"unschedulable": cordoned}})
 
 
 def on(world: LabCluster, node: str) -> set[str]:
@@ -35,6 +39,20 @@ def on(world: LabCluster, node: str) -> set[str]:
         for one in world.pods.store
         if one.spec.node_name == node and one.status and one.status.phase == "Running"
     }
+
+
+def unplaced(world: LabCluster) -> list[Pod]:
+    """Return the pods of ReplicaSets that have no node yet."""
+    pods = world.pods.store
+    return [one for one in pods if "app" in one.metadata.labels and not one.spec.node_name]
+
+
+@asynccontextmanager
+async def own_clock(world: LabCluster) -> AsyncIterator[tuple[Client, ManualClock]]:
+    """Return a client for which time passes only as the test says."""
+    clock = ManualClock(world.client.clock.now())
+    async with world.site.connect(clock=clock) as client:
+        yield client, clock
 
 
 @asynccontextmanager
@@ -51,4 +69,5 @@ async def fragmented(**more: Any) -> AsyncIterator[LabCluster]:
         await world.create(pod_document("c"), pod_document("d"))
         await world.runs("c", "d")
         await cordon(world, "node-0", cordoned=False)
+        await reported(world)
         yield world

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.apps.rebalancer.fragmented import cordon, fragmented, on
+from tests.apps.rebalancer.fragmented import cordon, fragmented, on, own_clock, unplaced
 
-from numakube.api.pod import Pod
 from numakube.apps.rebalancer.pod_moving import CORDONED, Mover
 from numakube.insight.defrag.defrag_plan import Move, Step
 from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
+from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import evict_pod
-from numakube.testing import until
+from numakube.testing import refusal_of, until
 from numakube.values.times import format_time
 from numakube_lab.testing import LabCluster
 
@@ -27,30 +27,31 @@ async def world() -> AsyncIterator[LabCluster]:
         yield found
 
 
-def mover(world: LabCluster, told: list[str], patience: float = 120.0) -> Mover:
+def mover(
+    world: LabCluster, told: list[str], patience: float = 120.0, client: Client | None = None
+) -> Mover:
     """Return one that says what it does to *told*."""
-    return Mover(world.client, patience=patience, tell=told.append)
+    return Mover(client or world.client, patience=patience, tell=told.append)
 
 
-async def carry_out(world: LabCluster, app: str, told: list[str], patience: float = 120.0) -> str:
+async def carry_out(
+    world: LabCluster,
+    app: str,
+    told: list[str],
+    patience: float = 120.0,
+    client: Client | None = None,
+) -> str:
     """Move the pod of *app* from the first node to the second; return why not."""
     pods = {one.metadata.key: one for one in world.pods.store}
     key = next(key for key, one in pods.items() if one.metadata.labels.get("app") == app)
     step = Step("node-0", (Move(key, "node-0", "node-1", closed=("node-0",)),))
-    return await mover(world, told, patience).carry_out(step, pods)
+    return await mover(world, told, patience, client).carry_out(step, pods)
 
 
 async def cordoned(world: LabCluster) -> set[str]:
     """Return which nodes take no pods."""
     nodes = (await world.client.list(NODES)).items
     return {one.metadata.name for one in nodes if one.spec.unschedulable}
-
-
-def has_replacement(world: LabCluster, evicted: Pod) -> bool:
-    """Tell whether the controller of *evicted* has made another pod, which has no node yet."""
-    app, uid = evicted.metadata.labels["app"], evicted.metadata.uid
-    others = [one for one in world.pods.store if one.metadata.uid != uid]
-    return any(one.metadata.labels.get("app") == app and not one.spec.node_name for one in others)
 
 
 async def test_a_pod_that_may_not_leave_or_has_no_place_ends_it(world: LabCluster) -> None:
@@ -64,8 +65,12 @@ async def test_a_pod_that_may_not_leave_or_has_no_place_ends_it(world: LabCluste
     assert (on(world, "node-0"), await cordoned(world)) == ({"a", "b"}, set())
 
     await cordon(world, "node-1", cordoned=True)
-    departure = await carry_out(world, "b", [], patience=2.0)
-    assert "has no node: 0/2 nodes are available" in departure
+    async with own_clock(world) as (client, clock):
+        moving = asyncio.create_task(carry_out(world, "b", [], 0.5, client))
+        await world.until(lambda: any(map(refusal_of, unplaced(world))))
+        await clock.sleepers()
+        await clock.advance(0.5)
+        assert "has no node: 0/2 nodes are available" in await moving
     await world.until(lambda: on(world, "node-0") == {"a", "b"})
     assert await cordoned(world) == {"node-1"}
 
@@ -78,7 +83,7 @@ async def test_a_move_whose_process_was_killed_is_ended_by_the_next_run(world: L
     await world.client.patch(NODES, "node-0", merge_patch(change))
     one = next(pod for pod in world.pods.store if pod.metadata.labels.get("app") == "a")
     await evict_pod(world.client, ObjectKey("default", one.metadata.name), uid=one.metadata.uid)
-    await world.until(lambda: on(world, "node-0") == {"b"} and has_replacement(world, one))
+    await world.until(lambda: on(world, "node-0") == {"b"} and bool(unplaced(world)))
     told: list[str] = []
     again = asyncio.create_task(mover(world, told).lift_leftovers())
     await until(lambda: told, lambda lines: any("has no node yet" in line for line in lines))

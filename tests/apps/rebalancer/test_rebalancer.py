@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.apps.rebalancer.fragmented import fragmented, on
+from tests.apps.rebalancer.fragmented import fragmented, on, own_clock, unplaced
 from tests.apps.shipped_rights import with_shipped_rights
 
 from numakube.apps.host.common_settings import LeaseSettings
@@ -56,12 +56,16 @@ async def test_room_is_made_for_a_pod_that_waits() -> None:
 
 async def test_a_plan_that_fails_is_given_up_and_followed_by_a_pause() -> None:
     """The reason is in an event of the pod that waits."""
-    async with fragmented() as world:
+    async with fragmented() as world, own_clock(world) as (client, clock):
         await world.create(pod_document("late", "3"))
         await world.refuses("late")
-        process = rebalancer(world.client, patience=1.0)
+        process = rebalancer(client, patience=0.5)
         await world.running[0].end()
-        assert "has no node" in await process.turn()
+        turn = asyncio.create_task(process.turn())
+        await world.until(lambda: bool(unplaced(world)))
+        await clock.sleepers()
+        await clock.advance(0.5)
+        assert "has no node" in await turn
         (note,) = await events(process, world, "RebalancingStopped")
         assert note.startswith("stopped moving pods so that default/late fits: default/")
         assert await process.turn() == ""
