@@ -89,7 +89,7 @@ async def test_every_cause_is_told_and_the_pod_can_be_placed_again(numakube: Run
         for_it = ("defrag", "--for", f"pod/{wide.name}", "--apply")
         ended = await asyncio.to_thread(numakube, *for_it, "--kubeconfig", world.site.kubeconfig)
         assert (ended.code, ended.err) == (0, "")
-        assert on(world, "node-1") == {"wide"}
+        await world.until(lambda: on(world, "node-1") == {"wide"})
         await causes(world, {"b": "device-health"})
 
 

@@ -138,9 +138,9 @@ async def test_nobody_is_put_to_rest_before_ours_is_ready(site: LabSite, run: Nu
     for name in ("node-0", "node-1"):
         await site.client.patch(NODES.raw, name, merge_patch({"spec": {"unschedulable": True}}))
     words = ("--adopt", "--image", IMAGE, "--wait-timeout", "3")
-    failed = await run("deploy", "scheduler", *words)
+    why = "0/2 nodes are available: 2 node(s) were unschedulable"
+    failed = await until(lambda: run("deploy", "scheduler", *words), lambda ended: why in ended.err)
     assert failed.code == 1
-    assert "0/2 nodes are available: 2 node(s) were unschedulable" in failed.err
     assert "nothing was stopped" in failed.err
     assert await is_at_work(site)
 
@@ -175,9 +175,10 @@ async def test_beside_others_nothing_is_deployed_without_a_word(
 async def test_waiting_says_what_is_missing(site: LabSite, run: Numakube) -> None:
     """A Secret that nobody has made, as the extender's is."""
     del site
-    failed = await run("deploy", "extender", "--image", IMAGE, "--wait", "--wait-timeout", "2")
+    words = ("deploy", "extender", "--image", IMAGE, "--wait", "--wait-timeout", "2")
+    why = "the Secret numakube-extender-tls in numakube does not exist"
+    failed = await until(lambda: run(*words), lambda ended: why in ended.err)
     assert failed.code == 1
-    assert "the Secret numakube-extender-tls in numakube does not exist" in failed.err
 
 
 async def test_the_configuration_is_chosen_by_options_and_a_change_replaces_the_pods(

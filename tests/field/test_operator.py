@@ -326,6 +326,7 @@ async def test_47587_another_image_of_the_exporters_is_rolled_out(client: Client
 async def test_owned_config_that_somebody_edits_is_set_back(client: Client) -> None:
     """Should react to owned objects changes: what was changed, and what was added."""
     name = "topo-aware-scheduler-config"
+    await settled(client, SCHEDULER)
     before = await client.get(CONFIG_MAPS, name, namespace=NAMESPACE)
     wrong = merge_patch({"data": {"config.yaml": "nonsense", "more": "nonsense"}})
     await client.patch(CONFIG_MAPS, name, wrong, namespace=NAMESPACE)

@@ -221,12 +221,20 @@ async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
         OPERATORS.raw, "numaresourcesoperator", merge_patch({"metadata": {"annotations": pause}})
     )
     assert paused["metadata"]["annotations"] == pause
+    # What becomes of the other object shows that the operator has passed by since.
+    await degraded_for(client, 7, "greater than the number of the nodes, which is 3")
     await client.patch(DAEMON_SETS, name, json_patch(tampered), namespace=NAMESPACE)
-    # A change of the other object shows that the operator has passed by since.
-    await client.create(SCHEDULERS.raw, wanted_scheduler(replicas=7))
-    refused = await in_state(client, SCHEDULERS, "Degraded")
-    assert "greater than the number of the nodes, which is 3" in message_of(refused, "Degraded")
+    await degraded_for(client, -1, "replicas must not be negative")
     assert await image() == "x"
+
+
+async def degraded_for(client: Client, replicas: int, why: str) -> None:
+    """Ask for so many schedulers, and wait until the operator has said what is wrong with that."""
+    await client.apply(SCHEDULERS.raw, wanted_scheduler(replicas=replicas), field_manager="test")
+    await until(
+        lambda: in_state(client, SCHEDULERS, "Degraded"),
+        lambda found: why in message_of(found, "Degraded"),
+    )
 
 
 async def test_fields_of_others_stay_and_ours_cannot_be_taken_over_by_accident(site: Site) -> None:

@@ -27,6 +27,7 @@ from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.errors import ApiError
 from numakube.kube.catalog import DAEMON_SETS, NAMESPACES
 from numakube.kube.client import Client
+from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.packages.olm import bundle
@@ -133,8 +134,8 @@ async def test_an_object_that_names_the_go_scheduler_says_what_to_write(site: La
     await create(site.client, wanted_scheduler(imageSpec=image))
     found = await in_state(site.client, SCHEDULERS, "Degraded")
     assert "write spec.imageSpec: " in message_of(found, "Degraded")
-    found["spec"]["imageSpec"] = IMAGE
-    await site.client.update(SCHEDULERS.raw, found)
+    ours = merge_patch({"spec": {"imageSpec": IMAGE}})
+    await site.client.patch(SCHEDULERS.raw, "numaresourcesscheduler", ours)
     await in_state(site.client, SCHEDULERS, "Available")
 
 

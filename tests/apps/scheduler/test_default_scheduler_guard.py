@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from numakube.api.scheduler_config import (
     numa_configuration,
 )
 from numakube.api.yaml_text import dump_yaml, load_manifests
-from numakube.apps.host.http_serving import Listen
+from numakube.apps.host.http_serving import Elsewhere, Listen
 from numakube.apps.host.run_while_leading import LOST
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NotFound
@@ -99,14 +98,6 @@ async def events(world: LabCluster) -> dict[str, str]:
     return {one.reason: one.message for one in found if one.involved_object.name == NAME}
 
 
-def free_port() -> int:
-    """Return a port of loopback on which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 async def test_ours_waits_for_the_lease_while_pods_of_other_profiles_go_on(
     world: LabCluster,
 ) -> None:
@@ -157,16 +148,14 @@ async def test_readyz_says_who_holds_the_lease(world: LabCluster) -> None:
     """B16: until it is ours."""
     client, stop = world.connect(), asyncio.Event()
     process = SchedulerProcess(configuration("default-scheduler"), client)
-    port = free_port()
-    task = asyncio.create_task(process.run(stop, Listen(host="127.0.0.1", port=port)))
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    told = Elsewhere(move=False, announce=lambda _, url: address.set_result(url))
+    task = asyncio.create_task(process.run(stop, Listen(elsewhere=told)))
+    async with aiohttp.ClientSession(await address) as session:
 
         async def ready() -> tuple[int, str]:
-            try:
-                async with session.get("/readyz?verbose") as response:
-                    return response.status, await response.text()
-            except aiohttp.ClientConnectionError:
-                return 0, "not served yet"
+            async with session.get("/readyz?verbose") as response:
+                return response.status, await response.text()
 
         code, text = await until(ready, lambda found: HOLDER in found[1])
         assert code == 503

@@ -220,7 +220,8 @@ async def test_a_gang_is_asked_about_by_the_rules_of_its_group(
     assert all(one["reason"].startswith(told) for one in answer["refused"])
 
     await world.create(*(pod_document(name, "2", metadata=metadata) for name in "ab"))
-    await world.until(lambda: len(world.running[-1].process.scheduler.members) == 1)
+    members = world.running[-1].process.scheduler.members
+    await world.until(lambda: [one.known for one in members] == [2])
     answer = await ask(session, {**gang, "pod": pod_document("c", "2", metadata=metadata)})
     assert answer["fits"] == 1
 

@@ -15,7 +15,7 @@ from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.testing import pod_document
+from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
 pytestmark = pytest.mark.timeout(180)
@@ -61,6 +61,12 @@ async def get(session: aiohttp.ClientSession, path: str) -> Any:
         return await response.json()
 
 
+async def at_rest(session: aiohttp.ClientSession) -> list[dict[str, Any]]:
+    """Return the pods that fit nowhere and wait for a change."""
+    queue = await get(session, "/debug/queue")
+    return [one for one in queue["pods"] if one["place"] == "unschedulable"]
+
+
 @pytest.mark.usefixtures("restored")
 async def test_on_loopback_everything_can_be_looked_at(world: LabCluster) -> None:
     """Queue, cache, pods, configuration, metrics and the level of the log."""
@@ -68,9 +74,8 @@ async def test_on_loopback_everything_can_be_looked_at(world: LabCluster) -> Non
         serving(world, "127.0.0.1") as server,
         aiohttp.ClientSession(server.url) as session,
     ):
-        queue = await get(session, "/debug/queue")
-        (waiting,) = queue["pods"]
-        assert (waiting["pod"], waiting["place"]) == ("default/waits", "unschedulable")
+        (waiting,) = await until(lambda: at_rest(session))
+        assert waiting["pod"] == "default/waits"
         assert "0/1 nodes are available" in waiting["message"]
         (node,) = (await get(session, "/debug/cache?node=node-0"))["nodes"]
         assert (node["pods"], node["numa"]["policy"]) == (1, "single-numa-node")
