@@ -17,6 +17,7 @@ from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch
 from numakube.scheduling.numa.topology_match_args import read_args
+from numakube.testing import until
 
 TOO_FULL = f"{MARK}cannot align container main (cpu)"
 
@@ -253,7 +254,8 @@ async def test_refused_pods_are_known_again_after_a_restart(place: Place) -> Non
     first, second = await place.start(), await place.start()
     await place.report("n", 6, 2)
     await place.seen(lambda one: _woken(one, "p"))
-    assert first.metrics.woken._value.get() + second.metrics.woken._value.get() == 1
+    counts = [one.metrics.woken._value for one in (first, second)]
+    await until(lambda: sum(one.get() for one in counts) == 1)
     assert pod.metadata.name == "p"
 
 

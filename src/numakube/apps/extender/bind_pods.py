@@ -100,9 +100,9 @@ class Booking:
             return f"cannot read the pod: {error}"
         if pod is None:
             return "the pod is gone, or another has its name"
-        if pod.node_name:
-            there = pod.node_name == args.node
-            return "" if there else f"the pod is bound to {pod.node_name} already"
+        node = pod.node_name or self._bound_to(pod.uid)
+        if node:
+            return "" if node == args.node else f"the pod is bound to {node} already"
         refusal = self._check_and_book(pod, args.node)
         if refusal:
             return refusal
@@ -112,6 +112,11 @@ class Booking:
         finally:
             self._settle(pod, args.node, bound)
         return "" if bound.result is Result.BOUND else bound.reason or bound.result.value
+
+    def _bound_to(self, uid: str) -> str:
+        """Return the node of a pod that we have bound, and of which our watch has yet to tell."""
+        ours = uid in self._booked and self._mirror.is_assumed(uid)
+        return (self._mirror.cluster.node_of(uid) or "") if ours else ""
 
     async def _pod(self, args: BindingArgs) -> PodInfo | None:
         known = self._mirror.pods.store.get(ObjectKey(args.pod_namespace, args.pod_name))
@@ -190,4 +195,5 @@ class Booking:
             self._mirror.apply(self._mirror.cache.bound(pod.uid, node))
             return
         self._free(pod, node)
+        self._booked.pop(pod.uid, None)
         _log.info("not_bound", pod=pod.key, node=node, reason=bound.reason)
