@@ -262,10 +262,10 @@ async def test_objects_are_changed_by_patches_of_every_kind(kubectl: Kubectl) ->
 async def test_delete_and_wait(kubectl: Kubectl) -> None:
     """By name, by file and by selector; waiting ends when the condition holds."""
     await kubectl("apply", "-f", "-", stdin=f"{WEB}---{OTHERS}")
-    waited = await kubectl("wait", "--for=jsonpath={.data.a}=1", "cm/settings", "--timeout=5s")
+    waited = await kubectl("wait", "--for=jsonpath={.data.a}=1", "cm/settings", "--timeout=120s")
     assert waited == "configmap/settings condition met\n"
     assert (await kubectl("delete", "pod", "p")).startswith('pod "p" deleted')
-    await kubectl("wait", "--for=delete", "pod/p", "--timeout=5s")
+    await kubectl("wait", "--for=delete", "pod/p", "--timeout=120s")
     await kubectl("delete", "deploy", "-l", "app=web")
     await kubectl("delete", "cm", "settings", "--cascade=orphan", "--wait=false")
     assert "not found" in await kubectl("delete", "-f", "-", stdin=OTHERS, fails=True)
@@ -304,7 +304,7 @@ async def test_our_own_kind_is_served_like_any_other(kubectl: Kubectl) -> None:
     definition = files("numakube.api.crds") / "topology.node.k8s.io_noderesourcetopologies.yaml"
     await kubectl("apply", "-f", str(definition))
     name = "crd/noderesourcetopologies.topology.node.k8s.io"
-    await kubectl("wait", "--for=condition=established", name, "--timeout=10s")
+    await kubectl("wait", "--for=condition=established", name, "--timeout=120s")
     explained = await kubectl("explain", "noderesourcetopologies.zones.resources")
     assert "allocatable" in explained
     await kubectl("apply", "-f", "-", stdin=TOPOLOGY)
@@ -354,7 +354,7 @@ async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
         }
     }
     await kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    drained = await kubectl("drain", "n1", "--force", "--timeout=10s")
+    drained = await kubectl("drain", "n1", "--force", "--timeout=120s")
     assert "evicting pod default/p" in drained
     assert await kubectl("get", "pods", "-o", "name") == ""
     await kubectl("uncordon", "n1")
@@ -363,15 +363,15 @@ async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
 async def test_a_deployment_is_rolled_out_in_a_lab(in_lab: Kubectl) -> None:
     """Its pods run on the lab's nodes, and each change is followed to its end."""
     await in_lab("apply", "-f", "-", stdin=WEB)
-    rolled_out = ("rollout", "status", "deploy/web", "--timeout=40s")
+    rolled_out = ("rollout", "status", "deploy/web", "--timeout=120s")
     assert "successfully rolled out" in await in_lab(*rolled_out)
     await in_lab("set", "image", "deploy/web", "main=img:2")
     assert "successfully rolled out" in await in_lab(*rolled_out)
-    await in_lab("wait", "--for=condition=available", "deploy/web", "--timeout=20s")
+    await in_lab("wait", "--for=condition=available", "deploy/web", "--timeout=120s")
     assert "2/2" in await in_lab("get", "deploy", "web")
     history = await in_lab("rollout", "history", "deploy/web")
     assert history.split()[-2:] == ["2", "<none>"]
     await in_lab("rollout", "undo", "deploy/web")
     assert await in_lab("get", "deploy", "web", "-o", "jsonpath={..image}") == "img:1"
     await in_lab("scale", "deploy", "web", "--replicas=0")
-    await in_lab("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=40s")
+    await in_lab("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=120s")

@@ -171,11 +171,11 @@ class Mixed:
 
     async def clear(self) -> None:
         """Delete all pods of tests, and the labels of nodes."""
+        for node in PLAIN:
+            await self.label(node, numa_topology_policy=None, numa_topology_scope=None)
         found = (await self.world.cluster.client.list(PODS, namespace="default")).items
         for pod in found:
             await self.world.delete(pod.metadata.name)
-        for node in PLAIN:
-            await self.label(node, numa_topology_policy=None, numa_topology_scope=None)
 
 
 def _container(name: str, cpus: int) -> dict[str, Any]:

@@ -22,15 +22,22 @@ from numakube.api.nrt import V1ALPHA1
 from numakube.apps.host.http_serving import Elsewhere, Listen
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.apps.scheduler.topology_source_events import FOUND, MISSING
+from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
 from numakube.testing import pod_document, until
 from numakube.topology.model_report import nrt_of
-from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
+from numakube_lab.testing import (
+    LabCluster,
+    Opener,
+    RunningScheduler,
+    lab_cluster,
+    without_election,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
-PERIOD_SECONDS = 0.5
+RTE_UPDATE = "k8stopoawareschedwg/rte-update"
 
 
 @pytest.fixture
@@ -41,39 +48,35 @@ async def world(sites: Opener) -> AsyncIterator[LabCluster]:
         await install(world.client, current())
 
 
-@contextlib.asynccontextmanager
-async def producing(
-    world: LabCluster, *, namespace: str = "", available: bool = True
-) -> AsyncIterator[None]:
-    """Keep reports up to date as producers of v1alpha1 do: no attributes, no exact data.
+async def report(world: LabCluster, *, namespace: str = "", available: bool = True) -> None:
+    """Report every node twice as producers of v1alpha1 do: no attributes, no exact data.
 
-    Without a fingerprint only a second report ends the doubt whether the first knew a pod. They
-    report now and then without a cause too: a scheduler may hear of a pod after all of its reports.
+    Without a fingerprint only a second report ends the doubt whether the first knew a pod, so the
+    schedulers have to hear of the pods before, and of the reports before there are more pods.
     """
     kind = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1", namespaced=bool(namespace)).raw
-    changed = asyncio.Event()
-    stop = world.pods.store.subscribe(lambda _: changed.set())
+    mirrors = [one.process.mirror for one in world.running]
+    known = world.pods.resource_version
+    await until(lambda: not any(one.pods.is_behind(known) for one in mirrors))
+    for why in ("reactive", "periodic"):
+        for name, zones in zones_of(world, available=available).items():
+            change = {"metadata": {"annotations": {RTE_UPDATE: why}}, "zones": zones}
+            try:
+                patch = merge_patch(change)
+                done = await world.client.patch(kind, name, patch, namespace=namespace)
+            except NotFound:
+                new = document(name, zones)
+                done = await world.client.create(kind, new, namespace=namespace)
+    written = done["metadata"]["resourceVersion"]
+    await until(lambda: not any(one.topologies.is_behind(written) for one in mirrors))
 
-    async def produce() -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), PERIOD_SECONDS)
-            changed.clear()
-            for why in ("reactive", "periodic"):
-                for name, zones in zones_of(world, available=available).items():
-                    annotations = {"k8stopoawareschedwg/rte-update": why}
-                    patch = {"metadata": {"annotations": annotations}, "zones": zones}
-                    await world.client.patch(kind, name, merge_patch(patch), namespace=namespace)
 
-    for name, zones in zones_of(world, available=available).items():
-        await world.client.create(kind, document(name, zones), namespace=namespace)
-    task = asyncio.create_task(produce())
-    try:
-        yield
-    finally:
-        stop()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+async def place(world: LabCluster, cpu: str, **how: Any) -> None:
+    """Have a pod of this size run in each of the four zones, one after the other."""
+    for number in range(4):
+        await world.create(pod_document(f"p{number}", cpu))
+        await world.runs(f"p{number}")
+        await report(world, **how)
 
 
 def document(name: str, zones: list[dict[str, Any]]) -> dict[str, Any]:
@@ -116,13 +119,12 @@ async def test_pods_are_aligned_by_reports_of_any_age(
 ) -> None:
     """Four zones take four pods, and no kubelet rejects one."""
     await install(world.client, definition())
-    async with producing(world, **how):
-        await world.start()
-        await world.create(*(pod_document(f"p{number}", "10") for number in range(5)))
-        await world.until(lambda: len(world.by_phase("Running")) == 4)
-        (left,) = world.by_phase("Pending")
-        await world.refuses(left, "2 cannot align")
-        assert world.by_phase("Failed") == set()
+    await report(world, **how)
+    await world.start()
+    await place(world, "10", **how)
+    await world.create(pod_document("left", "10"))
+    await world.refuses("left", "2 cannot align")
+    assert world.by_phase("Failed") == set()
 
 
 async def test_c21_a_definition_that_is_installed_later_is_followed(world: LabCluster) -> None:
@@ -136,11 +138,10 @@ async def test_c21_a_definition_that_is_installed_later_is_followed(world: LabCl
         (text,) = await world.some_events(MISSING)
         assert trouble in text
         await install(world.client, v1alpha1_of_the_cluster())
-        async with producing(world):
-            await until(lambda: get(f"{url}/readyz"), lambda text: text == "ok")
-            await world.some_events(FOUND)
-            await world.create(*(pod_document(f"p{number}", "14") for number in range(4)))
-            await world.until(lambda: len(world.by_phase("Running")) == 4)
+        await report(world)
+        await until(lambda: get(f"{url}/readyz"), lambda text: text == "ok")
+        await world.some_events(FOUND)
+        await place(world, "14")
 
 
 async def get(url: str) -> str:
@@ -155,11 +156,9 @@ async def serving(world: LabCluster) -> AsyncIterator[str]:
     urls: list[str] = []
     elsewhere = Elsewhere(move=True, announce=lambda _port, url: urls.append(url))
     stop = asyncio.Event()
-    process = SchedulerProcess(without_election(), world.connect())
+    client = world.connect()
+    process = SchedulerProcess(without_election(), client)
     task = asyncio.create_task(process.run(stop, Listen(elsewhere=elsewhere)))
-    try:
-        await until(lambda: urls)
-        yield urls[0]
-    finally:
-        stop.set()
-        await task
+    world.running.append(RunningScheduler(process, task, stop, client))
+    await until(lambda: urls)
+    yield urls[0]

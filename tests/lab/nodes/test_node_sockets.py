@@ -228,8 +228,12 @@ async def test_a_container_waits_for_devices_that_are_not_ready(lab: Lab, serve:
         "still cold"
     )
     gpu.pre_start_refusal = ""
-    await lab.clock.advance(11)
-    await lab.reaches("a", "Running")
+
+    async def runs_later() -> bool:
+        await lab.clock.advance(11)
+        return await lab.phase("a") == "Running"
+
+    await until(runs_later)
 
 
 async def test_registrations_are_checked(lab: Lab) -> None:

@@ -58,8 +58,11 @@ async def test_a_resize_of_exclusive_cpus_is_infeasible_and_changes_nothing(lab:
     assert lab.cpus("a") == held
     (container,) = pod.status.container_statuses
     assert container.resources.requests["cpu"] == "2"
-    events = (await lab.client.list(CORE_EVENTS)).items
-    assert [event.reason for event in events] == ["ResizeInfeasible"]
+
+    async def told() -> list[str]:
+        return [event.reason for event in (await lab.client.list(CORE_EVENTS)).items]
+
+    await until(told, lambda reasons: reasons == ["ResizeInfeasible"])
 
 
 async def test_a_resize_that_is_taken_back_is_forgotten(lab: Lab) -> None:

@@ -49,13 +49,12 @@ class Stage:
 
     async def becomes(self, name: str, holds: Callable[[Any], bool]) -> Any:
         """Wait until *holds* for the status of a pod's container; return that."""
-        for _ in range(5000):
+
+        async def status() -> Any:
             pod = await self.lab.get(name)
-            if pod.status and pod.status.container_statuses:
-                status = pod.status.container_statuses[0]
-                if holds(status):
-                    return status
-        raise AssertionError(f"never: {pod.status}")
+            return next(iter(pod.status.container_statuses if pod.status else ()), None)
+
+        return await until(status, holds)
 
     async def process(self, count: int = 1) -> Process:
         """Wait until *count* processes have started; return the last."""
