@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T", bound=np.generic)
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 """Positions of nodes in the arrays of a snapshot."""
@@ -24,3 +26,9 @@ def span(rows: Rows) -> Rows | slice:
         return rows
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def picked(column: npt.NDArray[T], rows: Rows) -> npt.NDArray[T]:
+    """Return what *column* has at *rows*, which ascend; not to be changed."""
+    at = span(rows)
+    return column[at] if isinstance(at, slice) else column.take(at)

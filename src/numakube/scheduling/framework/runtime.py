@@ -155,9 +155,9 @@ class Runtime:
                     snapshot,
                     rows,
                 )
-            if verdicts is not None and not verdicts.ok.all():
+            if verdicts is not None and not (ok := verdicts.ok).all():
                 diagnosis.runs.append(FilterRun(plugin.name, rows, verdicts))
-                rows = rows[verdicts.ok]
+                rows = rows[ok]
             if snapshot.aside:
                 rows, refused = without_aside(snapshot, rows)
                 diagnosis.excluded += ((gone, why.by(plugin.name)) for gone, why in refused)

@@ -79,7 +79,7 @@ class Verdicts:
     def ok(self) -> Mask:
         """Which rows passed."""
         good = np.array([status.ok for status in self.statuses], dtype=np.bool_)
-        return good[self.choice]
+        return good.take(self.choice)
 
     def status(self, position: int) -> Status:
         """Return the outcome of the row at *position* of those asked about."""

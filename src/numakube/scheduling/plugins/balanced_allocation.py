@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.arrays import span
+from numakube.scheduling.arrays import picked
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE, PreScore, Score, VectorScore
@@ -79,7 +79,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
             lambda row: _rating(one.of_row(table, row) for one in usages),
             np.int8,
         )
-        return scores[span(rows)].astype(np.int64)
+        return picked(scores, rows).astype(np.int64)
 
 
 def _rating(usages: Iterable[tuple[int, int]]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.arrays import span
+from numakube.scheduling.arrays import picked
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
@@ -121,9 +121,8 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         def lacking_of(changed: Rows | slice, size: int) -> npt.NDArray[np.integer]:
             return _lacking(table, wanted, changed, np.zeros(size, dtype))
 
-        lacking = table.derived(
-            key, lacking_of, lambda row: _lacking_at(table, wanted, row), dtype
-        )[span(rows)]
+        known = table.derived(key, lacking_of, lambda row: _lacking_at(table, wanted, row), dtype)
+        lacking = picked(known, rows)
         return _verdicts(lacking, wanted) if lacking.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
@@ -154,7 +153,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
 
         key = scorer, tuple((one.resource, one.request) for one in usages)
         scores = table.derived(key, rated, rated_at, np.int8)
-        return scores[span(rows)].astype(np.int64)
+        return picked(scores, rows).astype(np.int64)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""

@@ -198,6 +198,11 @@ class ZoneTable:
         return self._changes
 
     @property
+    def revisions(self) -> int:
+        """How often a report was written, or the arrays grew: as long as this lasts, all do."""
+        return self._revision
+
+    @property
     def present(self) -> Mask:
         """``(zones, nodes)``: whether there is a zone at this position."""
         return self._zones["present"].view
@@ -273,6 +278,7 @@ class ZoneTable:
         self._number_change(row)
 
     def _forget_report(self, row: int) -> None:
+        self._revision += 1
         before = self._written[row]
         self._written[row] = _NOTHING
         for name, column in self._nodes.items():
@@ -384,6 +390,7 @@ class ZoneTable:
 
     def _grow(self) -> None:
         self._changes += 1
+        self._revision += 1
         for column in self._nodes.values():
             column.grow((self.room,))
         resources = (self._available, self._allocatable, self._capacity, self._reports)

@@ -14,7 +14,6 @@ from numakube.scheduling.numa.native.reference_alignment_score import (
     PLAIN,
     ROUNDING,
     alignment,
-    device_names,
     lasting,
 )
 from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
@@ -78,7 +77,7 @@ def _rate_single(
         (later, earlier, np.equal(where[later], where[earlier]).astype(np.float64))
         for later, earlier in combinations(range(len(wants) - 1, -1, -1), 2)
     ]
-    state = BatchState(device_names(checks.rules), wants)
+    state = BatchState(checks.rules.devices, wants)
     frees: dict[str, Share] = {}
     for name in {*state.names, *(options.typical.names if options.typical else ())}:
         free = frees[name] = batch.free_at(name, cells).astype(np.float64)
@@ -112,7 +111,7 @@ def _score_wide(
 ) -> SmallScores:
     members = [_members(batch, chosen) for chosen in sets]
     aligned = np.minimum.reduce([batch.rated(chosen, alignment) for chosen in sets])
-    state = BatchState(device_names(checks.rules), wants)
+    state = BatchState(checks.rules.devices, wants)
     frees: dict[str, Share] = {}
     for name in {*state.names, *(options.typical.names if options.typical else ())}:
         free = np.stack([(batch.free(name) * one).sum(axis=0) for one in members])

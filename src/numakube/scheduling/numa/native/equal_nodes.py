@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.arrays import span
+from numakube.scheduling.arrays import picked
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,7 +47,7 @@ class EqualNodes:
             self._pause -= 1
             return None
         self._update(zones, kind, rows)
-        state = self._state[span(rows)]
+        state = picked(self._state, rows)
         # The last place is that of unknown states, which nobody shares.
         member = np.zeros(len(self._numbers) + 1, dtype=np.intp)
         member[state] = rows
@@ -63,7 +63,7 @@ class EqualNodes:
             self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.int32), {}
         self._state[zones.change > self._changes] = _UNKNOWN
         self._changes = zones.changes
-        unknown = rows[self._state[span(rows)] == _UNKNOWN]
+        unknown = rows[picked(self._state, rows) == _UNKNOWN]
         columns = _columns(zones)
         for row in (unknown[:_AT_ONCE] if self._numbers else unknown).tolist():
             # A blocked node is refused for a reason of its own, which is not a number.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.pod_demand import DemandRules, demand_rules
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
-from numakube.values.resources import CPU, is_memory
+from numakube.values.resources import CPU, ResourceKind, is_memory, kind_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LOCAL_DISTANCE: Final = 10
 Distances = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rules:
     """How a node's kubelet decides; nodes with equal rules are judged together.
 
@@ -64,7 +64,13 @@ class Rules:
     told: bool = True
     demand: DemandRules = field(default_factory=DemandRules)
 
-    @property
+    @cached_property
+    def devices(self) -> tuple[str, ...]:
+        """The device resources that any zone names, by name."""
+        extended = (name for name in self.reported if kind_of(name) is ResourceKind.EXTENDED)
+        return tuple(sorted(extended))
+
+    @cached_property
     def refuses_unaligned(self) -> bool:
         """Whether the policy refuses pods that cannot be aligned."""
         return self.policy in (TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED)

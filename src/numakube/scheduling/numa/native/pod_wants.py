@@ -8,6 +8,7 @@ used again by those after it. A node whose CPU or Memory Manager is off leaves t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import DemandRules, PodDemand, Role, demand_of
@@ -23,7 +24,7 @@ Parts = tuple[tuple[str, int], ...]
 """Resources with the amounts wanted, by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Want:
     """What must lie together; CPUs in milli, memory in bytes, devices as counts, none of them 0."""
 
@@ -34,7 +35,7 @@ class Want:
     def __bool__(self) -> bool:
         return bool(self.cpu or self.memory or self.devices)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         """Everything wanted."""
         return self.cpu + self.memory + self.devices

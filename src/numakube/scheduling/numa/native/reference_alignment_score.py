@@ -27,14 +27,14 @@ from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
 from numakube.scheduling.numa.native.zone_fragments import kept_whole
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
-from numakube.values.resources import CPU, MEMORY, ResourceKind, kind_of
+from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.native_options import NativeOptions
-    from numakube.scheduling.numa.native.node_counts import Distances, NodeCounts, Rules
+    from numakube.scheduling.numa.native.node_counts import Distances, NodeCounts
     from numakube.scheduling.numa.native.reference_alignment import Fit, Places
     from numakube.scheduling.numa.native.zone_fragments import TypicalPods
 
@@ -111,11 +111,6 @@ def closeness(distance: int) -> float:
     return LOCAL_DISTANCE / max(LOCAL_DISTANCE, distance)
 
 
-def device_names(rules: Rules) -> list[str]:
-    """Return the device resources that nodes with *rules* report, by name."""
-    return sorted(name for name in rules.reported if kind_of(name) is ResourceKind.EXTENDED)
-
-
 def _ratings(
     node: NodeCounts,
     stages: Sequence[Stage],
@@ -134,7 +129,7 @@ def _ratings(
             free={
                 name: _sum(node.free, where, name) - used.get((where, name), 0) for name in names
             },
-            devices=tuple(device_names(node.rules)),
+            devices=node.rules.devices,
         )
         if typical is None:
             packed = packing(zone, wanted)
@@ -146,7 +141,7 @@ def _ratings(
 
 
 def _names(node: NodeCounts, wanted: Mapping[str, int]) -> set[str]:
-    return {*PLAIN, *device_names(node.rules), *wanted}
+    return {*PLAIN, *node.rules.devices, *wanted}
 
 
 def _sum(zones: Sequence[Mapping[str, int]], places: Places, name: str) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numakube.scheduling.arrays import span
+from numakube.scheduling.arrays import picked
 from numakube.scheduling.numa.native.equal_nodes import EqualNodes
 from numakube.scheduling.numa.native.node_counts import Rules, rules_of
 from numakube.values.resources import is_memory
@@ -36,15 +36,15 @@ class RuleColumns:
         self.rules: list[Rules | None] = [None]
         self._numbers: dict[Rules, int] = {}
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
-        self._changes = -1
+        self._revisions = -1
         self._totals: dict[str, _Totals] = {}
         self._equal = EqualNodes()
 
     def update(self, snapshot: Snapshot) -> None:
         """Read the reports that have changed."""
-        if self._changes == snapshot.zones.changes:
+        if self._revisions == snapshot.zones.revisions:
             return
-        self._changes = snapshot.zones.changes
+        self._revisions = snapshot.zones.revisions
         revision = snapshot.zones.revision
         if len(self._seen) != len(revision):
             more = len(revision) - len(self._seen)
@@ -64,7 +64,7 @@ class RuleColumns:
         by_kind = [rules is not None and rules.connected for rules in self.rules]
         if not any(by_kind):
             return np.zeros(len(rows), dtype=np.bool_)
-        chosen: Mask = np.array(by_kind)[self.kind[span(rows)]]
+        chosen: Mask = np.array(by_kind).take(picked(self.kind, rows))
         return chosen
 
     def totals(self, zones: ZoneTable, name: str) -> IntArray:
@@ -124,12 +124,12 @@ class _Totals:
         self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
         self.least: dict[int, tuple[IntArray, int]] = {}
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
-        self._changes = -1
+        self._revisions = -1
 
     def update(self, zones: ZoneTable, name: str) -> None:
-        if self._changes == zones.changes:
+        if self._revisions == zones.revisions:
             return
-        self._changes = zones.changes
+        self._revisions = zones.revisions
         allocatable = zones.allocatable(name)
         if self.amounts.shape != allocatable.shape:
             self.amounts = np.zeros(allocatable.shape, dtype=np.int64)

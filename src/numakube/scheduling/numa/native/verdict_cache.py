@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from numakube.scheduling.arrays import span
+from numakube.scheduling.arrays import picked, span
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
@@ -117,21 +117,21 @@ class VerdictCache:
 
     def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
-        groups = self._group[span(rows)]
-        refused = np.flatnonzero(groups)
+        groups = picked(self._group, rows)
+        refused = np.flatnonzero(groups != 0)
         if not refused.size:
             return None
         among = groups[refused]
         counts = np.bincount(among)
         choice = np.zeros(len(counts), dtype=np.int32)
         statuses = [SUCCESS]
-        for number in np.flatnonzero(counts):
+        for number in np.flatnonzero(counts).tolist():
             choice[number] = len(statuses)
             members = rows[refused[among == number]]
             closest = int(members[self._share[members].argmin()])
-            rejection = self._rejection(snapshot, int(number), closest)
+            rejection = self._rejection(snapshot, number, closest)
             statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
-        return Verdicts(choice[groups], tuple(statuses))
+        return Verdicts(choice.take(groups), tuple(statuses))
 
     def _fits(self, node: NodeInfo) -> bool:
         """Note the score of one node if it can take such pods; refusals take more work."""
@@ -170,7 +170,7 @@ class VerdictCache:
         if blocked.any():
             self._refuse_blocked(snapshot, rows[blocked])
             rows = rows[~blocked]
-        for number, members in _by_kind(self.columns.kind[span(rows)], rows):
+        for number, members in _by_kind(picked(self.columns.kind, rows), rows):
             rules = self.columns.rules[number]
             if self._promises(members, rules) or rules is None:
                 continue
