@@ -6,7 +6,7 @@
     ├── CorruptCheckpoint   a kubelet state file whose checksum or content cannot be trusted
     ├── ConfigError         a configuration that cannot be used
     │   ├── KubeletStartError   one that the kubelet itself would refuse to start with
-    │   ├── CredentialError     credentials for the API server that cannot be had
+    │   ├── CredentialError     credentials for the API server are missing
     │   └── MissingDefinition   a kind of object that the cluster does not know yet
     ├── KubeletUnavailable  no usable answer on one of the kubelet's sockets
     │   └── KubeletNotReady     it answers, but has not loaded all of its state yet
@@ -91,7 +91,7 @@ class RuntimeUnavailable(NumakubeError):
 
 
 class CredentialError(ConfigError):
-    """Credentials for the API server cannot be had: an exec plugin failed, a token expired."""
+    """Credentials for the API server are missing: an exec plugin failed, a token expired."""
 
 
 class MissingDefinition(ConfigError):

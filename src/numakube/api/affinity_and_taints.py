@@ -103,7 +103,7 @@ class Taint(Wire, frozen=True):
 
 
 class Toleration(Wire, frozen=True):
-    """Taints that a pod puts up with; an empty key with ``Exists`` means all of them."""
+    """Taints that a pod tolerates; an empty key with ``Exists`` means all of them."""
 
     key: str = ""
     operator: str = ""

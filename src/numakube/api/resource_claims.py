@@ -21,7 +21,7 @@ ALL: Final = "All"
 
 
 class DeviceToleration(Wire, frozen=True):
-    """A taint that a request puts up with."""
+    """A taint that a request tolerates."""
 
     key: str = ""
     operator: str = ""

@@ -78,7 +78,7 @@ class Inventory:
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         for position, one in enumerate(self.slices):
             self._by_pool.setdefault(pool_id(one), []).append(one)
-            # The stable allocator lets every node see counters, whoever's they are.
+            # The stable allocator lets every node see the counters of all others.
             if one.spec.node_name and not (features.stable and one.spec.shared_counters):
                 self._local.setdefault(one.spec.node_name, []).append(position)
             else:

@@ -82,7 +82,7 @@ class PoolExporter:
         paused: whether it writes nothing.
         koordinator: whether it also writes what koordlet does.
         max_silence: how long it keeps to itself what was foreseen; empty for not at all.
-        tolerations: taints to put up with.
+        tolerations: taints to tolerate.
     """
 
     name: str

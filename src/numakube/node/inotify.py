@@ -46,7 +46,7 @@ class Inotify:
 
     @classmethod
     def open(cls) -> Inotify | None:
-        """Return an instance, or ``None`` if there is none to be had."""
+        """Return an instance, or ``None`` if the host has no more to give."""
         try:
             libc = ctypes.CDLL(None, use_errno=True)
             descriptor = libc.inotify_init1(_CLOEXEC | _NONBLOCK)

@@ -7,8 +7,8 @@ fewest nodes first; once members run, theirs is the only one, or the first one i
 preferred. If members fit only after evictions, victims are chosen for all of them.
 
 A plan that gives the gang less than it needs leaves nothing behind. It depends on the state of the
-cluster alone, neither on chance nor on the order in which members came: whoever asks whether a gang
-would fit gets the answer that the scheduler acts on.
+cluster alone, neither on chance nor on the order in which members came: a program that asks whether
+a gang would fit gets the answer that the scheduler acts on.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def kubelet_words(texts: Sequence[str]) -> dict[str, str]:
 def changed(
     cluster: SimulatedCluster, workload: Workload, changes: Changes
 ) -> tuple[SimulatedCluster, Workload]:
-    """Return *cluster* and *workload* with *changes*: pods that have to go come anew.
+    """Return *cluster* and *workload* with *changes*: pods that have to go arrive again.
 
     Raises:
         ConfigError: a node is named that does not exist, or a kind cannot be read.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
 
 BACKOFF_LIMIT: Final = 6
-"""How many failed pods a Job puts up with if it does not say."""
+"""How many failed pods a Job tolerates by default."""
 
 
 class OwnerKind(StrEnum):

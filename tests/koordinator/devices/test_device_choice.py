@@ -188,7 +188,7 @@ def test_devices_that_are_not_healthy_are_not_given() -> None:
     assert minors(allot(places, wish({GPU: gpus(1)}))) == [1]
     answer = refused(allot(places, wish({GPU: gpus(2)})), Why.DEVICES)
     assert answer.resource == GPU
-    assert answer.detail == "2 wanted, 1 of 2 can be had; 1 not healthy"
+    assert answer.detail == "2 wanted, 1 of 2 available; 1 not healthy"
 
 
 def test_selectors_choose_among_devices() -> None:
@@ -318,7 +318,7 @@ def test_a_node_that_publishes_no_devices_leaves_them_to_its_kubelet() -> None:
 
 
 def offered(node: Ledger, wanted: DeviceWish) -> list[tuple[int | None, int]]:
-    """Return the NUMA nodes on which *wanted* can be had, with their scores."""
+    """Return the NUMA nodes on which *wanted* is available, with their scores."""
     numas = {one.numa for one in node.facts.devices if one.numa is not None}
     masks = masks_over(tuple(sorted(numas)))
     return [(one.mask, one.score) for one in offer_of(node, wanted).hints(masks, preferred=True)]

@@ -127,7 +127,7 @@ class GangCycle:
         try:
             self._attempt(entries, gang, members, tasks, started)
         except Exception as error:
-            # The first one is put back by whoever catches this.
+            # The first one is put back by the caller that catches this.
             for entry in entries[1:]:
                 if entry.uid not in self._bindings:
                     self._results.failed(entry, f"internal error: {reason_of(error)}", started)
@@ -210,7 +210,7 @@ class GangCycle:
                 self._queue.activate(pod.uid, "the gang has what it needs")
 
     def _make_room(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
-        """Evict whoever stands in the way of the gang, and keep all its places until they go."""
+        """Evict the pods in the way of the gang, and keep all its places until they go."""
         for pod, chosen in plan.placements:
             self._preemptions.hold(pod, chosen.node)
         evicted: set[str] = set()

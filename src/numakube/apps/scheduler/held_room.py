@@ -2,8 +2,9 @@
 
 `numakube.apps.debugging.fit_endpoint` finds the room. It is kept as that of nominated pods is: pods
 of the same or a lower priority stay off it. A pod whose annotation `HOLD` says so takes a place
-over as soon as it is seen, and may still go elsewhere. Holds are not stored: whoever asked for one
-asks again from time to time, and after a restart the pods that have come by then are counted.
+over as soon as it is seen, and may still go elsewhere. Holds are not stored: the program that asked
+for one asks again from time to time, and after a restart the pods that have come by then are
+counted.
 """
 
 from __future__ import annotations

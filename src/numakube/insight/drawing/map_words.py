@@ -200,7 +200,7 @@ def device_words(picture: NodePicture, device: Device) -> str:
     """Return what there is to say of one device."""
     state = f"of {', '.join(owner_names(picture, device))}" if device.owner is not None else "free"
     if device.blocked:
-        state = "not to be had while others have parts of it"
+        state = "not available while others have parts of it"
     own = [claim for claim in device.claims if f"claim {claim}" not in state]
     if own:
         state += f" by claim {', '.join(own)}"

@@ -45,7 +45,7 @@ _MEANINGS: Final = {
     Why.UNSATISFIED: "Its NUMA nodes have too little of it left.",
     Why.UNALIGNED: "There is enough on the node, but not in one place.",
     Why.DEVICES: "Too few devices are left that are healthy and match.",
-    Why.JOINT_DEVICES: "Devices that belong together cannot be had together.",
+    Why.JOINT_DEVICES: "No place has all the devices that belong together.",
     Why.CLOSENESS: "The devices that are left are farther apart than the pod allows.",
     Why.PARTITIONS: "No set of GPUs that can be linked is free and as good as the pod wants.",
     Why.NO_PARTITIONS: "GPUs must be given as a partition, and its Device lists none.",
@@ -59,7 +59,7 @@ _SOURCES: Final = {
     "": "by default",
 }
 _BY_FEASIBILITY: Final = (
-    "Restricted by feasibility: as few NUMA nodes as can be had now, and the same for everything."
+    "Restricted by feasibility: as few NUMA nodes as are possible now, and the same for everything."
 )
 _BY_CAPACITY: Final = (
     "Restricted by capacity: no more NUMA nodes than the kubelet would need on an idle machine."

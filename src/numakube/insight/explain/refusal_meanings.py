@@ -28,7 +28,7 @@ _MEANINGS: Final = {
     "VolumeZone": "A volume of the pod is in another zone of the cloud.",
     "PodTopologySpread": "There are too many pods like it in that domain already.",
     "InterPodAffinity": "A rule about the pods it should be near to, or far from, forbids it.",
-    "DynamicResources": "The devices that the pod claims (DRA) are not to be had.",
+    "DynamicResources": "The devices that the pod claims (DRA) are not available.",
     "NodeDeclaredFeatures": "Its kubelet does not declare a feature that the pod's spec uses.",
     "NodeShards": "Another scheduler, which shares the cluster with this one, owns the node.",
     "RejectionGuard": "Its kubelet has just rejected a pod like this; it is left alone.",

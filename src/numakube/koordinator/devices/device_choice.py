@@ -137,7 +137,7 @@ def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
 def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container: str) -> Refusal:
     there = [one for one in near if one.place.type == want.type]
     ill = sum(not one.place.healthy for one in there)
-    detail = f"{want.count} wanted, {len(offers)} of {len(there)} can be had"
+    detail = f"{want.count} wanted, {len(offers)} of {len(there)} available"
     detail += f"; {ill} not healthy" if ill else ""
     return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
 
@@ -185,7 +185,7 @@ def _by_type(ledger: Ledger, given: Iterable[HeldDevice]) -> dict[str, list[Devi
 def _not_together(wants: Sequence[Want], container: str, *, strictly: bool) -> Refusal:
     kinds = " and ".join(want.type for want in wants)
     where = "behind one PCIe switch" if strictly else "as the pod wants them"
-    detail = f"{kinds} cannot be had together {where}"
+    detail = f"{kinds} are not available together {where}"
     return Refusal(
         why=Why.JOINT_DEVICES, container=container, resource=wants[0].type, detail=detail
     )

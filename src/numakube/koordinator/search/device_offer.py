@@ -1,4 +1,4 @@
-"""On which sets of NUMA nodes the wanted devices can be had, tried out only where it matters."""
+"""On which sets of NUMA nodes the wanted devices are available, tried out only where it matters."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DeviceOffer:
         return self._tried[mask]
 
     def hints(self, masks: Iterable[NumaMask], *, preferred: bool) -> list[Hint]:
-        """Return those of *masks* on which the devices can be had.
+        """Return those of *masks* on which the devices are available.
 
         Where they are the GPUs that the pod would get anyway, the set is by far the better one.
         """

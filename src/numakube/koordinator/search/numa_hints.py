@@ -1,6 +1,6 @@
-"""Hints: sets of NUMA nodes on which a resource can be had, merged into one set for all resources.
+"""Hints: sets of NUMA nodes on which a resource is available, merged into one set for all of them.
 
-The merge follows Koordinator's topology manager: a set is aligned if every resource can be had on
+The merge follows Koordinator's topology manager: a set is aligned if every resource is available on
 exactly that set, and preferred if every resource prefers it. Sets that some resource would only
 share a part of never win, so the merge looks at what all lists have in common instead of walking
 through all combinations of hints. Of equally good sets the one with fewer nodes wins, then the one
@@ -8,7 +8,7 @@ with the higher score, then the one with the lower ids.
 
 ``BestEffort`` takes the best set there is, ``Restricted`` only a set that every resource prefers,
 ``SingleNUMANode`` only a single node. Here a resource under ``Restricted`` prefers every set that
-it can be had on: the smallest set is measured by what is free now, where a kubelet measures it by
+it is available on: the smallest set is measured by what is free now, where a kubelet measures it by
 what an idle machine could give.
 """
 
@@ -35,7 +35,7 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A set of NUMA nodes on which a resource can be had.
+    """A set of NUMA nodes on which a resource is available.
 
     Attributes:
         mask: ``None`` if every set will do.
@@ -78,7 +78,7 @@ class Merged:
     Attributes:
         mask: all NUMA nodes if no set is aligned.
         preferred: whether all resources prefer it and neighbours allow it.
-        aligned: whether every resource can be had on exactly this set.
+        aligned: whether every resource is available on exactly this set.
         clean: whether neighbours allow it.
         score: the sum over resources.
     """

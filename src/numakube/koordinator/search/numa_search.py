@@ -118,7 +118,7 @@ class Search:
     def _look_for_devices(
         self, hints: dict[str, list[Hint]], size: int, common: set[NumaMask]
     ) -> None:
-        """Add sets for devices; once the smallest are known, only where all else can be had."""
+        """Add sets for devices; once the smallest are known, only where all else is available."""
         first = not any(hints[name] for name in self.devices.types)
         masks = common
         if first:

@@ -1,4 +1,4 @@
-"""NodePorts: a port of a node can be had once. Follows kube-scheduler 1.35."""
+"""NodePorts: a port of a node serves one pod. Follows kube-scheduler 1.35."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class HostPort(NamedTuple):
     address: str
 
     def collides(self, other: HostPort) -> bool:
-        """Tell whether both cannot be had at once."""
+        """Tell whether only one of them can be taken."""
         if (self.protocol, self.port) != (other.protocol, other.port):
             return False
         return ANY_ADDRESS in (self.address, other.address) or self.address == other.address

@@ -1,6 +1,6 @@
 """Noticing that folders of nodes change, with one inotify instance for all of them.
 
-A host has few inotify instances to give, and a lab has many nodes. Where there is none to be had,
+A host has few inotify instances to give, and a lab has many nodes. Where none is left,
 folders are looked at every second instead, by the host's clock: files change in real time.
 """
 

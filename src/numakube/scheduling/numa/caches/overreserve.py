@@ -94,7 +94,7 @@ class OverReserve:
         """How often a report was taken over."""
 
     def set_report(self, nrt: NodeResourceTopology) -> Changes:
-        """Take over *nrt* if it is known to have all pods, or nothing better can be had."""
+        """Take over *nrt* if it is known to have all pods, or there is nothing better."""
         delivery = self._reports.take(nrt)
         changes = Changes(facts=delivery.facts)
         if not delivery.fresh:

@@ -97,7 +97,7 @@ def negotiate(header: str | None, *, tables: bool = True) -> Representation:
 
     Args:
         header: the Accept header.
-        tables: whether tables can be had.
+        tables: whether tables are offered.
     """
     clauses = parse_accept(header)
     if not clauses:
