@@ -18,7 +18,7 @@ from numakube.kube.backoff import RetryPolicy
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.testing import ScriptedServer, status_document
+from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube_lab.testing import lab_cluster
 

@@ -11,8 +11,8 @@ from numakube.api.pod import Pod
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import Resource
+from numakube.kube.scripted_server import ScriptedServer, drop, status_document
 from numakube.kube.store import Added, Change, Removed, Updated
-from numakube.kube.testing import ScriptedServer, drop, status_document
 from numakube.testing import until
 
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, object_type=Pod)

@@ -9,7 +9,7 @@ from tests.kube.collection import Collection
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer
 
 
 @pytest.fixture

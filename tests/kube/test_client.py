@@ -13,7 +13,7 @@ from numakube.kube.client import Client
 from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request
 from numakube.kube.patches import json_patch, merge_patch, strategic_patch
-from numakube.kube.testing import ScriptedServer, status_document
+from numakube.kube.scripted_server import ScriptedServer, status_document
 
 
 async def test_get_decodes_into_the_resources_type(client: Client, server: ScriptedServer) -> None:

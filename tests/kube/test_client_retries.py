@@ -11,7 +11,7 @@ from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
-from numakube.kube.testing import ScriptedServer, drop, dropped
+from numakube.kube.scripted_server import ScriptedServer, drop, dropped
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])

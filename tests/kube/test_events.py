@@ -18,7 +18,7 @@ from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.event_correlation import Correlator, Occurrence
 from numakube.kube.event_recorder import MOST_HELD, MOST_HELD_SECONDS, EventRecorder, reference_to
-from numakube.kube.testing import ScriptedServer, status_document
+from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.testing import until
 
 POD = reference_to(

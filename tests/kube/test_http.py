@@ -23,7 +23,7 @@ from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig, UserConfig
 from numakube.kube.connection.transport import Request
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer
 
 READ = Request(method="GET", path="/ping")
 WRITE = Request(method="POST", path="/ping", body=b"{}")

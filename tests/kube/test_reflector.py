@@ -14,8 +14,8 @@ from numakube.errors import (
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
+from numakube.kube.scripted_server import ScriptedServer
 from numakube.kube.store import Change, Removed
-from numakube.kube.testing import ScriptedServer
 
 if TYPE_CHECKING:
     from numakube.kube.decode import Malformed

@@ -13,7 +13,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer
 from numakube.testing import turns
 
 if TYPE_CHECKING:

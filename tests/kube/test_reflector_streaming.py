@@ -11,7 +11,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting, wait_synced
-from numakube.kube.testing import ScriptedServer, status_document
+from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.testing import until
 
 

@@ -27,13 +27,13 @@ from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
+from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.kube.served_topologies import (
     read_topology,
     served_topologies,
     topology_reflector,
 )
 from numakube.kube.store import Removed
-from numakube.kube.testing import ScriptedServer, status_document
 from numakube.testing import until
 from numakube.topology.topology_view import NodeTopology, view_of
 

@@ -8,6 +8,7 @@ from numakube.errors import Conflict, TooManyRequests
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.resource_types import Resource
+from numakube.kube.scripted_server import ScriptedServer, streaming
 from numakube.kube.subresources import (
     bind_pod,
     evict_pod,
@@ -15,7 +16,6 @@ from numakube.kube.subresources import (
     read_log,
     request_token,
 )
-from numakube.kube.testing import ScriptedServer, streaming
 
 POD = ObjectKey("ns", "web")
 SUCCESS = {"kind": "Status", "status": "Success"}

@@ -36,7 +36,7 @@ from numakube.kube.catalog import CORE_EVENTS, EVENTS, LEASES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request, Response, Stream
 from numakube.kube.resource_types import Resource
-from numakube.kube.testing import ScriptedServer, status_document, streaming
+from numakube.kube.scripted_server import ScriptedServer, status_document, streaming
 from numakube.kube.watch import Bookmark, open_watch
 from numakube_lab.kinds import GVK
 from numakube_lab.schema.builtin_types import BUILTIN

@@ -12,7 +12,7 @@ from numakube.api.pod import Pod
 from numakube.errors import ClusterUnreachable, Expired, InternalError, MalformedObject
 from numakube.kube.client import Client
 from numakube.kube.resource_types import Resource
-from numakube.kube.testing import Handler, ScriptedServer, status_document, streaming
+from numakube.kube.scripted_server import Handler, ScriptedServer, status_document, streaming
 from numakube.kube.watch import Bookmark, GarbledEvent, LineSplitter, ObjectEvent, open_watch
 
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, object_type=Pod)

@@ -5,7 +5,7 @@ that run and faults use ``numakube_lab.testing``.
 """
 
 from numakube.kube.clock import JumpingClock, ManualClock
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer
 from numakube.testing.pods import (
     GPU,
     bound,

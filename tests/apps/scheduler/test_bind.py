@@ -14,7 +14,7 @@ from numakube.apps.ordered_binds import Result, bind
 from numakube.apps.scheduler.default_binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
-from numakube.kube.testing import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer
 from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS

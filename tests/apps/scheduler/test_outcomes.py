@@ -22,7 +22,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.testing import Received, ScriptedServer
+from numakube.kube.scripted_server import Received, ScriptedServer
 from numakube.scheduling.plugins.node_shards import NodeShards
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import until
