@@ -11,9 +11,10 @@
             tasks.create_task(run_workers(queue, reconcile, workers=4))
 
 From the bottom up: in `connection`, `transport` is the protocol for requests and `http` carries
-them over TLS with `credentials`; `client` adds typed objects, typed errors, retries
-and pages; `watch`, `store` and `reflector` mirror collections; `workqueue`, `leader_election` and
-`event_recorder` are what a controller needs besides. `clock` and `testing` have fakes for tests.
+them over TLS with `credentials`; `client` adds typed objects, typed errors, retries and pages;
+`watch`, `store` and `reflector` mirror collections; `workqueue`, `leader_election` and
+`event_recorder` are what a controller needs besides. `clock` and `scripted_server` have fakes for
+tests.
 
 What `__all__` names is public; the modules themselves may change. A name is loaded when it is first
 used, because most commands of the command line need no HTTP client.
