@@ -292,7 +292,8 @@ def _wanted(name: str, headers: CIMultiDictProxy[str]) -> User:
 
 
 def _extra(headers: CIMultiDictProxy[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    names = dict.fromkeys(h.title() for h in headers if h.title().startswith(_EXTRA))
+    long = (header.title() for header in headers if len(header) >= len(_EXTRA))
+    names = dict.fromkeys(header for header in long if header.startswith(_EXTRA))
     for header in names:
         key = unquote(header.removeprefix(_EXTRA).lower())
         yield key, tuple(headers.getall(header))

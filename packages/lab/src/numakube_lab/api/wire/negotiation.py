@@ -82,6 +82,7 @@ def parse_accept(header: str | None) -> tuple[Clause, ...]:
     return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
+@lru_cache(maxsize=256)
 def check_route_accepts(header: str | None, *, streams: bool) -> None:
     """Refuse what the router itself refuses: a header that names no type the route produces."""
     produced = MEDIA_TYPES + (STREAM_TYPES if streams else ())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from multidict import MultiDict
 
 from numakube.api.field_errors import FieldError, forbidden, not_supported, required
 from numakube.api.field_errors import invalid as invalid_field
@@ -58,9 +61,6 @@ class WriteOptions:
     force: bool | None = None
 
 
-_USUAL: Final = WriteOptions()
-
-
 @dataclass(frozen=True, slots=True)
 class Preconditions:
     """What must hold for a deletion."""
@@ -103,8 +103,12 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
 
 def write_options(query: MultiMapping[str], *, kind: str, apply: bool = False) -> WriteOptions:
     """Read and check the options of a ``CreateOptions``, ``UpdateOptions`` or ``PatchOptions``."""
-    if not query and not apply:
-        return _USUAL
+    return _write_options(tuple(query.items()), kind, apply)
+
+
+@lru_cache(maxsize=256)
+def _write_options(items: tuple[tuple[str, str], ...], kind: str, apply: bool) -> WriteOptions:
+    query = MultiDict(items)
     dry_run = query.getall("dryRun", [])
     manager = query.get("fieldManager", "")
     validation = query.get("fieldValidation", "")
