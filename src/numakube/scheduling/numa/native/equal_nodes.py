@@ -32,7 +32,7 @@ class EqualNodes:
     """Numbers the states of nodes; belongs to one `ZoneTable`."""
 
     def __init__(self) -> None:
-        self._state: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._state: Rows = np.zeros(0, dtype=np.intp)
         self._numbers: dict[bytes, int] = {}
         self._changes = -1
         self._pause = 0
@@ -51,7 +51,9 @@ class EqualNodes:
         # The last place is that of unknown states, which nobody shares.
         member = np.zeros(len(self._numbers) + 1, dtype=np.intp)
         member[state] = rows
-        like = np.where(state == _UNKNOWN, rows, member[state])
+        like = member[state]
+        unknown = np.flatnonzero(state == _UNKNOWN)
+        like[unknown] = rows[unknown]
         if 2 * np.count_nonzero(like == rows) > len(rows):
             self._pause = _PAUSE
             return None
@@ -60,7 +62,7 @@ class EqualNodes:
     def _update(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> None:
         if len(self._state) != zones.room or len(self._numbers) > 2 * zones.room:
             # Otherwise states that no node is in any more would add up.
-            self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.int32), {}
+            self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.intp), {}
         self._state[zones.change > self._changes] = _UNKNOWN
         self._changes = zones.changes
         unknown = rows[picked(self._state, rows) == _UNKNOWN]
