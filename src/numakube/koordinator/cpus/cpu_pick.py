@@ -1,7 +1,14 @@
 """The pick: from free CPUs to the CPUs of a pod or a container.
 
 With ``DistributeEvenly`` every NUMA node gives as many CPUs as the others, as far as it can: whole
-cores if the pod wants whole cores. Else one pass after the other is tried until the number is full.
+cores if the pod wants whole cores. Else one pass after the other is tried until the number is full:
+whole cores, if they are wanted, then single threads.
+
+Single threads are first taken one a core: a pod shares cores with others rather than with itself.
+To stay on one NUMA node, or else on one socket, comes first: where a part has enough free CPUs but
+not enough cores, cores give their second thread as well. Where no single part of the machine has
+enough, they are taken thread by thread: from sockets that the pod is on already, and from cores
+that are broken already.
 """
 
 from __future__ import annotations
@@ -12,15 +19,14 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.annotation_values import BindPolicy, CpuExclusive, Strategy
 from numakube.koordinator.cpus.bind_policy import usable
-from numakube.koordinator.cpus.free_cpus import CpuPool
-from numakube.koordinator.cpus.single_threads import take_leftovers, take_spread
+from numakube.koordinator.cpus.free_cpus import CpuPool, first_of_cores, round_robin, spread
 from numakube.koordinator.cpus.whole_cores import take_whole_cores
-from numakube.values.cpuset import NO_CPUS, CpuMask, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask, iter_bits, union
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from numakube.koordinator.node.node_facts import CpuLayout
+    from numakube.koordinator.node.node_facts import Core, CpuLayout
 
 
 _NONE_HELD: Final[Mapping[CpuExclusive, CpuMask]] = MappingProxyType({})
@@ -63,11 +69,68 @@ def _take(pool: CpuPool, count: int, bind: BindPolicy) -> CpuMask:
     if full or not pool.layout.has_threads:
         taken = take_whole_cores(pool, count)
     if not full and not taken:
-        taken = take_spread(pool, count)
+        taken = _take_spread(pool, count)
     if missing := count - taken.bit_count():
         rest = replace(pool, free=pool.free & ~taken)
-        taken |= take_leftovers(rest, missing, taken=taken)
+        taken |= _take_leftovers(rest, missing, taken=taken)
     return taken
+
+
+def _take_spread(pool: CpuPool, count: int) -> CpuMask:
+    """Return *count* CPUs of one NUMA node or one socket; 0 if none has as many."""
+    return _on_one_numa(pool, count) or _on_one_socket(pool, count)
+
+
+def _on_one_numa(pool: CpuPool, count: int) -> CpuMask:
+    if count > pool.cpus_per_numa:
+        return NO_CPUS
+    kept = pool.free & ~pool.avoid
+    parts = pool.numas(kept, among=kept)
+    one_each = (first_of_cores(pool.layout, part) for part in parts)
+    return _first_fit(pool, one_each, count) or _first_fit(
+        pool, pool.numas(pool.free, among=pool.free), count
+    )
+
+
+def _on_one_socket(pool: CpuPool, count: int) -> CpuMask:
+    if count > pool.cpus_per_socket:
+        return NO_CPUS
+    one_each = first_of_cores(pool.layout, pool.free & ~pool.avoid_cores)
+    return _first_fit(pool, pool.sockets(one_each), count) or _first_fit(
+        pool, pool.sockets(pool.free), count
+    )
+
+
+def _first_fit(pool: CpuPool, parts: Iterable[CpuMask], count: int) -> CpuMask:
+    for part in parts:
+        if part.bit_count() >= count:
+            return spread(pool.layout, part, count)
+    return NO_CPUS
+
+
+def _take_leftovers(pool: CpuPool, count: int, *, taken: CpuMask) -> CpuMask:
+    """Return *count* CPUs, of a pod that has *taken* others already; fewer if there are fewer."""
+    first = _best_threads(pool, pool.free & ~pool.avoid, count, taken)
+    if missing := count - first.bit_count():
+        return first | _best_threads(pool, pool.free & ~first, missing, taken | first)
+    return first
+
+
+def _best_threads(pool: CpuPool, free: CpuMask, count: int, taken: CpuMask) -> CpuMask:
+    layout = pool.layout
+
+    def key(core: Core) -> tuple[int, ...]:
+        socket, numa = layout.by_socket[core.socket], layout.by_numa[core.numa]
+        return (
+            -(socket & taken).bit_count(),
+            pool.signed((socket & free).bit_count()),
+            pool.signed((numa & free).bit_count()),
+            (core.cpus & free).bit_count(),
+        )
+
+    cores = sorted((core for core in layout.cores if core.cpus & free), key=key)
+    cpus = [cpu for core in cores for cpu in iter_bits(core.cpus & free)]
+    return cpu_mask(round_robin(layout, cpus)[:count])
 
 
 def _cores_held(
