@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.sriov.config_types import Selector
+from numakube.apps.sriov.device_selectors import Selector
 from numakube.apps.sriov.pci_discovery import Candidate
 from numakube.apps.sriov.pool_assignment import Member
 from numakube.kubelet.device_pairs import pairing

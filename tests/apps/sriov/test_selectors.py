@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.sriov.config_types import Selector, parse_pattern
-from numakube.apps.sriov.device_selectors import refusal
+from numakube.apps.sriov.device_selectors import Selector, parse_pattern, refusal
 from numakube.apps.sriov.pci_discovery import Candidate
 from numakube.node.pci.pci_functions import PciFunction
 from numakube.node.pci.vdpa import VdpaDevice

@@ -1,10 +1,4 @@
-"""What the configuration says: pools of devices, each with selectors or a list of devices.
-
-``<PF>#<ranges>`` selects a physical function and some of its virtual ones: ``ens1f0#0,3-5``, both
-ends included. Text is read from left to right, and what comes before a mistake counts; the rest
-selects nothing. This is what the SR-IOV network device plugin does, which prints the mistake for
-every device.
-"""
+"""What the configuration says: pools of devices, each with selectors or a list of devices."""
 
 from __future__ import annotations
 
@@ -13,75 +7,17 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.errors import InvalidValue
 from numakube.kubelet.preferred_allocation import Preference
-from numakube.values.gotext import parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.apps.sriov.device_selectors import Selector
     from numakube.node.host_files import DeviceFile, Mount
 
 
-_MARK: Final = "#"
-_PARTS: Final = 2
 EVERY_DEVICE: Final = "*"
 """The key of additional information that is for all devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class PfPattern:
-    """A physical function by its name or address, and which of its functions are meant.
-
-    Attributes:
-        text: as it was written.
-        key: name or address.
-        spans: first and last number of each range; ``None`` means all functions.
-        mistake: what is wrong with the text; empty if it is right.
-    """
-
-    text: str
-    key: str
-    spans: tuple[tuple[int, int], ...] | None = None
-    mistake: str = ""
-
-    def is_for(self, pf: str) -> bool:
-        """Tell whether *pf* is meant, in whatever case."""
-        return self.key.casefold() == pf.casefold()
-
-    def selects(self, index: int | None) -> bool:
-        """Tell whether the function of this number is meant; ``None`` has no number."""
-        if self.spans is None:
-            return True
-        number = -1 if index is None else index
-        return any(first <= number <= last for first, last in self.spans)
-
-
-def parse_pattern(text: str) -> PfPattern:
-    """Return the pattern that *text* stands for; it lists mistakes."""
-    key, *rest = text.split(_MARK)
-    if not rest:
-        return PfPattern(text, key)
-    if len(rest) > 1:
-        return PfPattern(text, key, (), f"more than one {_MARK!r}")
-    spans: list[tuple[int, int]] = []
-    for item in rest[0].split(","):
-        try:
-            spans.append(_span(item))
-        except InvalidValue as error:
-            return PfPattern(text, key, tuple(spans), str(error))
-    return PfPattern(text, key, tuple(spans))
-
-
-def _span(item: str) -> tuple[int, int]:
-    ends = item.split("-")
-    if len(ends) > _PARTS:
-        raise InvalidValue(f"{item!r} is not a range such as 0-3")
-    try:
-        numbers = [parse_integer(end) for end in ends]
-    except InvalidValue:
-        raise InvalidValue(f"{item!r} is not a number or a range such as 0-3") from None
-    return numbers[0], numbers[-1]
 
 
 class DeviceType(StrEnum):
@@ -92,27 +28,6 @@ class DeviceType(StrEnum):
     AUXILIARY = "auxNetDevice"
     PCI = "pciDevice"
     STATIC = "staticDevice"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
-    """What a device must be like: of every list that is not empty, one entry has to match."""
-
-    vendors: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    drivers: tuple[str, ...] = ()
-    pci_addresses: tuple[str, ...] = ()
-    acpi_indexes: tuple[str, ...] = ()
-    aux_types: tuple[str, ...] = ()
-    pf_names: tuple[PfPattern, ...] = ()
-    root_devices: tuple[PfPattern, ...] = ()
-    link_types: tuple[str, ...] = ()
-    ddp_profiles: tuple[str, ...] = ()
-    pkeys: tuple[str, ...] = ()
-    is_rdma: bool = False
-    need_vhost_net: bool = False
-    vdpa_type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

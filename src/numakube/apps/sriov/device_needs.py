@@ -18,7 +18,8 @@ from numakube.node.pci.vdpa import VHOST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.sriov.config_types import Pool, Selector
+    from numakube.apps.sriov.config_types import Pool
+    from numakube.apps.sriov.device_selectors import Selector
     from numakube.apps.sriov.pci_discovery import Candidate, Facts
     from numakube.apps.sriov.pool_assignment import Member
     from numakube.node.host_files import Mount

@@ -1,20 +1,107 @@
-"""Whether a selector takes a candidate, and if not, why.
+"""Selectors of devices: whether one takes a candidate, and if not, why.
 
 The order of the checks is upstream's; the first that fails is the reason. One thing differs: of
 several entries for one physical function, upstream sees the first only, while here all count.
+
+``<PF>#<ranges>`` selects a physical function and some of its virtual ones: ``ens1f0#0,3-5``, both
+ends included. Text is read from left to right, and what comes before a mistake counts; the rest
+selects nothing. This is what the SR-IOV network device plugin does, which prints the mistake for
+every device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from numakube.errors import InvalidValue
+from numakube.values.gotext import parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.apps.sriov.config_types import PfPattern, Selector
     from numakube.apps.sriov.pci_discovery import Candidate
     from numakube.node.pci.vdpa import VdpaDevice
+
+_MARK: Final = "#"
+_PARTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PfPattern:
+    """A physical function by its name or address, and which of its functions are meant.
+
+    Attributes:
+        text: as it was written.
+        key: name or address.
+        spans: first and last number of each range; ``None`` means all functions.
+        mistake: what is wrong with the text; empty if it is right.
+    """
+
+    text: str
+    key: str
+    spans: tuple[tuple[int, int], ...] | None = None
+    mistake: str = ""
+
+    def is_for(self, pf: str) -> bool:
+        """Tell whether *pf* is meant, in whatever case."""
+        return self.key.casefold() == pf.casefold()
+
+    def selects(self, index: int | None) -> bool:
+        """Tell whether the function of this number is meant; ``None`` has no number."""
+        if self.spans is None:
+            return True
+        number = -1 if index is None else index
+        return any(first <= number <= last for first, last in self.spans)
+
+
+def parse_pattern(text: str) -> PfPattern:
+    """Return the pattern that *text* stands for; it lists mistakes."""
+    key, *rest = text.split(_MARK)
+    if not rest:
+        return PfPattern(text, key)
+    if len(rest) > 1:
+        return PfPattern(text, key, (), f"more than one {_MARK!r}")
+    spans: list[tuple[int, int]] = []
+    for item in rest[0].split(","):
+        try:
+            spans.append(_span(item))
+        except InvalidValue as error:
+            return PfPattern(text, key, tuple(spans), str(error))
+    return PfPattern(text, key, tuple(spans))
+
+
+def _span(item: str) -> tuple[int, int]:
+    ends = item.split("-")
+    if len(ends) > _PARTS:
+        raise InvalidValue(f"{item!r} is not a range such as 0-3")
+    try:
+        numbers = [parse_integer(end) for end in ends]
+    except InvalidValue:
+        raise InvalidValue(f"{item!r} is not a number or a range such as 0-3") from None
+    return numbers[0], numbers[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """What a device must be like: of every list that is not empty, one entry has to match."""
+
+    vendors: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    pci_addresses: tuple[str, ...] = ()
+    acpi_indexes: tuple[str, ...] = ()
+    aux_types: tuple[str, ...] = ()
+    pf_names: tuple[PfPattern, ...] = ()
+    root_devices: tuple[PfPattern, ...] = ()
+    link_types: tuple[str, ...] = ()
+    ddp_profiles: tuple[str, ...] = ()
+    pkeys: tuple[str, ...] = ()
+    is_rdma: bool = False
+    need_vhost_net: bool = False
+    vdpa_type: str = ""
 
 
 class SelectorFacts(Protocol):
@@ -131,5 +218,5 @@ def _vdpa(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str
     return f"its vDPA device {device.name} is not of type {selector.vdpa_type} (vdpaType)"
 
 
-_Check: TypeAlias = Callable[["Selector", "Candidate", SelectorFacts], str]
+_Check: TypeAlias = Callable[[Selector, "Candidate", SelectorFacts], str]
 _CHECKS: Final[tuple[_Check, ...]] = (_simple, _physical, _link, _rdma, _vdpa)

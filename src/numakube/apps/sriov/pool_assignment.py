@@ -11,7 +11,8 @@ from numakube.apps.sriov.device_selectors import refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.sriov.config_types import Pool, Selector, StaticDevice
+    from numakube.apps.sriov.config_types import Pool, StaticDevice
+    from numakube.apps.sriov.device_selectors import Selector
     from numakube.apps.sriov.pci_discovery import Candidate, Inventory
 
 

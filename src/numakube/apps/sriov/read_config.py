@@ -12,14 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.config_fields import Fields, WrongKind, expect, text_or_null
-from numakube.apps.sriov.config_types import (
-    Config,
-    DeviceType,
-    Pool,
-    Remark,
-    Selector,
-    parse_pattern,
-)
+from numakube.apps.sriov.config_types import Config, DeviceType, Pool, Remark
+from numakube.apps.sriov.device_selectors import Selector, parse_pattern
 from numakube.apps.sriov.static_devices import read_devices
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kubelet.preferred_allocation import Preference
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numakube.apps.sriov.config_types import PfPattern
+    from numakube.apps.sriov.device_selectors import PfPattern
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _ID: Final = re.compile(r"[0-9a-f]{4}")
