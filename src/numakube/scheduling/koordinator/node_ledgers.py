@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.api.koordinator import keys
 from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.read_node import facts_of
 from numakube.scheduling.koordinator.node_outcome import Case
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import NodeFacts
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
 _MEMO: Final = "allotment"
+_MARKS: Final = "koordinator-settings"
+_LABELS: Final = (keys.NODE_POLICY, keys.NODE_BIND_POLICY)
 _FIRST_CAPACITY: Final = 64
 _MOST_CODES: Final = 1 << 15
 """Kinds of nodes to tell apart before all are numbered again."""
@@ -123,10 +128,21 @@ class NodeLedgers:
                 stamps[row] = node.generation
         return self._codes[rows]
 
+    def marks(self, snapshot: Snapshot) -> Column[bool]:
+        """Return which nodes have settings that make ordinary pods special; most have none."""
+        return snapshot.column(_MARKS, self._mark)
+
     def forget_others(self) -> None:
         """Forget nodes that are gone."""
         known = self._cluster.row_of
         self._pages = {name: page for name, page in self._pages.items() if name in known}
+
+    def _mark(self, node: NodeInfo) -> bool | None:
+        if not _may_have_settings(node):
+            return None
+        ledger = self.of(node)
+        facts, amplified = ledger.facts, ledger.capacity.ratio(CPU) > 1
+        return True if facts.label_policy.aligns or facts.binds_all or amplified else None
 
     def _code(self, key: Hashable) -> int:
         code = self._code_of.get(key)
@@ -163,6 +179,13 @@ class NodeLedgers:
         empty = Ledger.of(facts, {})
         page = self._pages[node.name] = _Page(basis, empty, empty, -1)
         return page
+
+
+def _may_have_settings(node: NodeInfo) -> bool:
+    """Tell, without a ledger, whether *node* may have some of those."""
+    if any(node.labels.get(key) for key in _LABELS):
+        return True
+    return keys.NODE_AMPLIFICATION in node.node.metadata.annotations
 
 
 def _ledger(page: _Page, node: NodeInfo) -> Ledger:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.api.koordinator import keys
+from numakube.koordinator.device_resources import requests_by_type
 from numakube.koordinator.ledger.allotment_annotations import annotations_for
 from numakube.koordinator.placement_on_node import places_of
 from numakube.koordinator.placement_refusals import Refusal, Why
@@ -40,7 +41,6 @@ from numakube.scheduling.koordinator.device_share import DeviceShare
 from numakube.scheduling.koordinator.node_ledgers import NodeLedgers, held_by
 from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs, read_args
 from numakube.scheduling.koordinator.node_outcome import Outcome, decide
-from numakube.scheduling.koordinator.relevance import is_ordinary, may_matter, wants_devices
 from numakube.scheduling.plugins.allocation_scores import allocation_scorer
 from numakube.scheduling.plugins.resource_amounts import Usage, rated_requests
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.koordinator.node_outcome import Case
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
-    from numakube.scheduling.snapshot.node_columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
 NAME: Final = "NodeNUMAResource"
 
+_DOMAIN: Final = "koordinator.sh"
 _SKIPPED: Final = PreFilterResult(SKIP)
 _REMEMBERED_OUTCOMES: Final = 1 << 15
 """Of all pods together; each takes about a kilobyte."""
@@ -135,9 +135,9 @@ class NodeNUMAResource(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Read the wish; skip ordinary pods in a cluster without settings."""
-        special = not is_ordinary(pod)
+        special = not _is_ordinary(pod)
         if snapshot.objects.devices:
-            special = special or wants_devices(pod)
+            special = special or bool(requests_by_type(pod.requests))
         if not special and not self._any_marked(snapshot):
             return _SKIPPED
         wish = self.wish_of(pod)
@@ -287,22 +287,11 @@ class NodeNUMAResource(
         """Return which of *rows* must be asked: all of them if the pod wishes something."""
         if wanted.special:
             return np.ones(len(rows), dtype=np.bool_)
-        return self._marks(snapshot).present(rows)
+        return self.ledgers.marks(snapshot).present(rows)
 
     def _any_marked(self, snapshot: Snapshot) -> bool:
-        marks = self._marks(snapshot)
+        marks = self.ledgers.marks(snapshot)
         return bool(marks.values) and bool(marks.present(snapshot.rows).any())
-
-    def _marks(self, snapshot: Snapshot) -> Column[bool]:
-        """Return which nodes have settings that make ordinary pods special."""
-        return snapshot.column(NAME, self._mark)
-
-    def _mark(self, node: NodeInfo) -> bool | None:
-        if not may_matter(node):
-            return None
-        ledger = self.ledgers.of(node)
-        facts, amplified = ledger.facts, ledger.capacity.ratio(CPU) > 1
-        return True if facts.label_policy.aligns or facts.binds_all or amplified else None
 
     def _known_of(self, pod: PodInfo) -> dict[Hashable, Outcome]:
         shape = scheduling_key(pod)
@@ -341,6 +330,19 @@ class _Allotter:
         self.wanted.agreed[node.name] = outcome
         places = places_of(outcome.allotment or plain.allotment, case.ledger.capacity)
         return Allotted(places, strict=plain.rule.policy.insists)
+
+
+def _is_ordinary(pod: PodInfo) -> bool:
+    """Tell whether *pod* wishes nothing of its own beyond devices.
+
+    Nearly all pods are, and must cost nothing, so only the names of annotations are looked at.
+    """
+    if keys.QOS_CLASS in pod.labels:
+        return False
+    annotations = pod.pod.metadata.annotations
+    return not annotations or not any(
+        _DOMAIN in key or key == keys.VOLCANO_POLICY for key in annotations
+    )
 
 
 def _grouped(outcomes: list[Outcome]) -> tuple[tuple[Status, ...], np.ndarray]:
