@@ -49,6 +49,26 @@ def generated() -> str:
     return "\n".join(parts) + "\n\n"
 
 
+def overview_of(package: Path) -> list[str]:
+    """Return the names of modules that a package's docstring lists, each before two spaces."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
+    lines = re.findall(r"^ *((?:\w+/?, )*\w+/?)(?:  |$)", docstring or "", re.MULTILINE)
+    return [name.rstrip("/") for line in lines for name in line.split(", ")]
+
+
+def test_overviews_of_packages_name_modules_that_exist() -> None:
+    """A module that is renamed is renamed there too."""
+    found = {
+        f"{package.parent.relative_to(source)}: {name}": (package.parent / name).exists()
+        or (package.parent / f"{name}.py").exists()
+        for source in SOURCES
+        for package in source.rglob("__init__.py")
+        for name in overview_of(package.parent)
+    }
+    assert len(found) > 50
+    assert not [name for name, exists in found.items() if not exists]
+
+
 def test_the_page_has_every_package_with_its_first_line() -> None:
     """Run ``UPDATE_DOCS=1 pytest tests/docs`` after a change of packages."""
     written = PAGE.read_text(encoding="utf-8")

@@ -6,8 +6,9 @@ scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, rebalance
                 its settings in `settings`
 debugging       endpoints by which tools look inside a scheduler or an extender
 debug_client    how those tools reach them
-mirror          what the API server says, kept as the state that decisions need
-recording       what happens to pods, for the flight recorder
+cluster_mirror  what the API server says, kept as the state that decisions need
+flight_recording
+                what happens to pods, for the flight recorder
 gathering, bundle, anonymising
                 a cluster read into one file, and the file without names
 deployer        brings components onto a cluster and takes them away

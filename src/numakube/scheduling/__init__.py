@@ -18,5 +18,8 @@ Lowest first; an import points downwards only:
     recorder/    what decisions were made of, for people
     config/      from a KubeSchedulerConfiguration to plugins
     assembly     every plugin there is, and the engine of a scheduler made of them
-    replay       answers to recorded cases of kube-scheduler
+    gang_planning
+                 one plan for all members of a gang
+    scheduler_replay, dra_replay
+                 answers to recorded cases of kube-scheduler
 """

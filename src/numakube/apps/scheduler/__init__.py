@@ -7,14 +7,17 @@ half:
     process             all of it together, with leader election
     scheduling_loop     the loop: from the queue through a cycle to what is done about it
     pod_queue           the queue with a clock and a bell
-    listener            what becomes of changes that the mirror tells of
+    mirror_listener     what becomes of changes that the mirror tells of
     binding_cycle       reserve, permit, bind, and undo
-    preemptions         nominations, and the eviction of victims
-    rejections          what is learnt from pods that kubelets rejected
-    results             where a tried pod waits next, and who learns of it
-    outcomes            what users see: events and conditions
+    gang_cycle          plans for gangs, carried out as a whole
+    preemption_actions  nominations, and the eviction of victims
+    rejected_pods       what is learnt from pods that kubelets rejected
+    attempt_results     where a tried pod waits next, and who learns of it
+    decision_events     what users see: events and conditions
     default_binder      the plugin that binds pods at the API server
     waiting_pods        pods that a plugin holds back before they are bound
-    volumes             binding volumes for the plugin VolumeBinding
-    metrics, endpoints  figures, and a look inside
+    volume_binder       binding volumes for the plugin VolumeBinding
+    metrics             figures
+    scheduler_endpoints
+                        a look inside
 """

@@ -1,11 +1,13 @@
 """What a scheduler lets people see of itself, for debugging.
 
-GET /configz                    the configuration in force GET /debug/queue                every
-waiting pod, where it waits and why GET /debug/cache, /debug/reservations, POST /debug/resync  see
-`numakube.apps.debugging` GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last
-attempts in full GET /debug/attempts             the last attempts of all pods
-(`numakube.apps.debugging.attempts_endpoint`) GET, PUT, DELETE /debug/flags/v what is logged POST
-/v1/fit                    whether pods would fit (`numakube.apps.debugging.fit_endpoint`)
+GET /configz                    the configuration in force
+GET /debug/queue                every waiting pod, where it waits and why
+GET /debug/cache, /debug/reservations, POST /debug/resync
+                                see `numakube.apps.debugging`
+GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
+GET /debug/attempts             the last attempts of all pods
+GET, PUT, DELETE /debug/flags/v what is logged
+POST /v1/fit                    whether pods would fit
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ by zone, so that one pod on the right zone is preferred to two on another. Nothi
 every filter and the final check of the kubelet model then accept the pod. And nodes are tried in
 the order of the least that could be lost on them, so that few are tried at all.
 
-    bounds               the least that must be lost on each node
-    what_if              a what-if copy of a node with some pods removed
-    budgets              which evictions violate a disruption budget
+    victim_bounds        the least that must be lost on each node
+    what_if_node         a what-if copy of a node with some pods removed
+    disruption_budgets   which evictions violate a disruption budget
     victims              the fewest and least important pods on one node
     default_preemption   the post-filter plugin: whether this pod may evict, and on which node
     preemption_args      its arguments

@@ -1,7 +1,7 @@
 """Native mode: decides every policy and scope from counts, then asks the kubelet model.
 
     pod_wants                   what a pod wants, as numbers, worked out once a pod
-    pod_checks                  what that means on nodes with given rules
+    alignment_stages            what that means on nodes with given rules
     node_counts                 what is known of one node, as numbers
     reference_alignment         the decision for one node, to be read
     alignment, zone_sets        the same decision for a batch of nodes at once
@@ -9,6 +9,7 @@
     alignment_score             the same for a batch of nodes at once
     refusal_groups              why nodes of a batch were refused
     node_batch, rule_columns    the arrays that batches are made of
+    equal_nodes                 which nodes are in the same state
     verdict_cache               answers for pods of one kind, kept until a node changes
     model_check                 the kubelet model's word on the best candidates
     native_engine               all of it behind `NumaEngine`

@@ -4,12 +4,11 @@ Follows kubernetes-sigs/scheduler-plugins of August 2026. Each decision exists t
 reference, which works on NRT objects as the Go plugin does, and a vectorised form over the zone
 table; tests hold them equal. What the two share is `pod_requests`, the pod's side of it.
 
-    topology_manager      what an NRT says of the Topology Manager
-    nrt_zones             NUMA zones of an NRT
+    nrt_zones             what an NRT says of the Topology Manager, and its NUMA zones
     pod_requests          what a pod asks for
     reference_zone_filter, reference_zone_score, reference_least_numa
     zone_filter, zone_score, least_numa   the same for all nodes
-    zone_columns, combinations            the arrays that they work on
+    zone_columns          the arrays that they work on
     regular_rows          which rows of the zone table read as the Go plugin reads the NRT
     upstream_engine       all of it behind `NumaEngine`
     replay_filter         answers to recorded cases of the Go plugin
