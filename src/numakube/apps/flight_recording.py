@@ -56,13 +56,13 @@ class RecorderSettings:
         "--recorder-memory",
         default="32Mi",
         metavar="QUANTITY",
-        help="What the last attempts of all pods may take in memory; 0 records nothing.",
+        help="Memory for the last attempts of all pods; 0 records nothing.",
     )
     recorder_attempts: int = setting(
         "--recorder-attempts",
         type=click.IntRange(1, 1000),
         default=ATTEMPTS,
-        help="Attempts to remember of each pod.",
+        help="Attempts to keep for each pod.",
     )
 
 

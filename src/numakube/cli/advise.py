@@ -38,7 +38,7 @@ _WORKLOADS: Final = {one.lower(): one for one in ("Deployment", "StatefulSet", "
 @click.option(
     "--scheduler-config",
     metavar="FILE",
-    help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+    help="The KubeSchedulerConfiguration to use instead of the default.",
 )
 @cluster_options
 @output_option(Output.TABLE, Output.JSON, Output.YAML)

@@ -24,10 +24,10 @@ UNKNOWN: Final = 3
 
 @click.command("align")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
-@click.option("--memory", "with_memory", is_flag=True, help="Memory must be bound, too.")
-@click.option("--stay", is_flag=True, help="Then keep running, and holding it, until told to end.")
+@click.option("--memory", "with_memory", is_flag=True, help="Memory must be bound too.")
+@click.option("--stay", is_flag=True, help="Then keep running, with all resources, until stopped.")
 def command(*, output: Output, with_memory: bool, stay: bool) -> int:
-    """Is all that this container has on one NUMA node?
+    """Are all resources of this container on one NUMA node?
 
     Run it inside a container, as a check or as a sample workload. Looks at the CPUs and memory
     nodes that the kernel allows, and at devices that plugins name in PCIDEVICE_* variables. Exits

@@ -53,9 +53,9 @@ def command(
 ) -> int:
     """Which pods want alignment and do not have it?
 
-    Pods of all namespaces unless one is named. ALIGNED ON are nodes that would align the pod now if
-    it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if a
-    pod is not aligned.
+    Covers all namespaces unless one is named. ALIGNED ON lists nodes that would align the pod now
+    if it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if
+    a pod is not aligned.
     """
     del what
     from numakube.apps.gathering import SCHEDULING

@@ -23,7 +23,7 @@ from numakube.values.display import counted
 @click.option(
     "--anonymise",
     is_flag=True,
-    help="Give namespaces, pods, nodes, labels and images numbers in place of names.",
+    help="Replace names of namespaces, pods, nodes, labels and images by numbers.",
 )
 @click.option(
     "--kubelets/--no-kubelets",

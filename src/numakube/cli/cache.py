@@ -41,9 +41,9 @@ def command(
 ) -> None:
     """Show what schedulers believe about nodes, and why.
 
-    Age and version of each node's report, whether its fingerprint is that of the pods that the
-    scheduler knows, pods that only one side knows, what is held for pods on their way, and why a
-    node is blocked or stale. With the name of a node, everything about it is shown.
+    Shows age and version of each node's report, whether its fingerprint matches the pods that the
+    scheduler knows, pods that only one side knows, what is reserved for pods on their way, and why
+    a node is blocked or stale. With the name of a node, everything about it is shown.
     """
 
     def look() -> None:

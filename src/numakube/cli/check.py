@@ -49,7 +49,7 @@ def command(*, files: tuple[str, ...], output: Output) -> int:
 
     Reads files, all .yaml, .yml and .json files below directories, and standard input (-). Looks at
     Pods, at the templates of Deployments, StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs,
-    and at Nodes; other kinds are passed over. Exits with 1 if something is wrong, and with 2 if
+    and at Nodes; other kinds are ignored. Exits with 1 if something is wrong, and with 2 if
     something cannot be read.
     """
     tally = _Tally(0, [], [])

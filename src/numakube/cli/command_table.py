@@ -15,7 +15,8 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
     ),
     "map": Lazy("numakube.cli.map", "Draw a node and the pods that hold its parts."),
     "doctor": Lazy(
-        "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
+        "numakube.cli.doctor",
+        "Check everything that NUMA placement depends on, and say what to do.",
     ),
     "audit": Lazy("numakube.cli.audit", "Which pods want alignment and do not have it?"),
     "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
@@ -44,7 +45,7 @@ _PLAN: Final = {
         "numakube.cli.conformance",
         "Do NodeResourceTopologies say what their readers understand?",
     ),
-    "align": Lazy("numakube.cli.align", "Is all that this container has on one NUMA node?"),
+    "align": Lazy("numakube.cli.align", "Are all resources of this container on one NUMA node?"),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
 }

@@ -45,7 +45,7 @@ class _Checked:
     metavar="FILE",
     help="Check the objects of this file (- for standard input) instead of a cluster's.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--list-rules", is_flag=True, help="List the rules, and exit.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(
@@ -62,7 +62,8 @@ def command(
 
     For authors of programs that write them: problems are reported field by field. Looks at all
     objects of the cluster, at those of the named nodes, or at those in files, where other kinds are
-    passed over. Exits with 1 if there are errors; what only some readers mind is a warning.
+    ignored. Exits with 1 if there are errors; a problem that only affects some readers is a
+    warning.
     """
     del what
     if list_rules:

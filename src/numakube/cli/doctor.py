@@ -35,7 +35,7 @@ _INDENT: Final = "  "
     "--only",
     multiple=True,
     metavar="CHECK,...",
-    help="Only these checks: ids, or how they begin (NUMA-POD). May be repeated.",
+    help="Only these checks: ids, or the beginning of ids (NUMA-POD). May be repeated.",
 )
 @click.option(
     "--skip", multiple=True, metavar="CHECK,...", help="Not these checks. May be repeated."
@@ -48,7 +48,7 @@ _INDENT: Final = "  "
     type=click.Choice([_TEXT, "wide", "json", "yaml"]),
     default=_TEXT,
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 def command(
     cluster: ClusterOptions,
@@ -60,10 +60,10 @@ def command(
     list_checks: bool,
     exit_zero: bool,
 ) -> int:
-    """Check everything that NUMA placement rests on, and say what to do.
+    """Check everything that NUMA placement depends on, and say what to do.
 
-    Kubelets, device plugins, NodeResourceTopology objects, exporters, schedulers, pods, clocks and
-    rights. Exits with 1 if there are errors or warnings; notes do not count.
+    Checks kubelets, device plugins, NodeResourceTopology objects, exporters, schedulers, pods,
+    clocks and rights. Exits with 1 if there are errors or warnings; notes do not count.
     """
     wanted, unwanted = _checks(only), _checks(skip)
     if list_checks:

@@ -92,7 +92,7 @@ def command() -> None:
 @click.option(
     "--scheduler-config",
     metavar="FILE",
-    help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+    help="The KubeSchedulerConfiguration to use instead of the default.",
 )
 @click.option(
     "--changes/--no-changes", default=True, help="Whether to look for what would make it fit."
@@ -114,9 +114,9 @@ def pod(
 ) -> int:
     """Say where a pod fits, and why not elsewhere.
 
-    NAME may have its namespace before it, as in team/web. The verdict is that of the scheduler's
-    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere. Users who
-    may not list nodes or pods get the scheduler's answer, without names of nodes and other pods.
+    NAME may start with its namespace, as in team/web. The scheduler's own plugins decide, on the
+    state of the cluster. Exits with 1 if the pod fits nowhere. Users who may not list nodes or pods
+    get the scheduler's answer, without names of nodes and other pods.
     """
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import SCHEDULER_CONFIG

@@ -33,7 +33,7 @@ def _command_of(kind: str) -> click.Command:
     @click.option(
         "--scheduler-config",
         metavar="FILE",
-        help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+        help="The KubeSchedulerConfiguration to use instead of the default.",
     )
     @click.option(
         "--changes/--no-changes", default=True, help="Whether to look for what would make it fit."

@@ -42,7 +42,7 @@ command = LazyGroup(
     "--scheduler-name",
     default=SCHEDULER_NAME,
     show_default=True,
-    help="What pods name to be scheduled by the second one.",
+    help="schedulerName of pods for the second one.",
 )
 @click.option("--namespace", default="numakube", show_default=True, help="Where everything runs.")
 @click.option("--url-prefix", default="", help="Where the extender is; its Service by default.")
@@ -50,7 +50,7 @@ command = LazyGroup(
     "--kubeconfig",
     default="",
     metavar="FILE",
-    help="How kube-scheduler reaches the API server; by its pod's account or as kubeadm has it.",
+    help="How kube-scheduler reaches the API server; default: its pod's account, or as in kubeadm.",
 )
 @click.option("--image", default=ExtenderManifest().image, help="Image of the extender.")
 @click.option(
@@ -67,7 +67,7 @@ command = LazyGroup(
 @click.option(
     "--mutual-tls/--no-mutual-tls",
     default=None,
-    help="Whether only a kube-scheduler that shows its certificate is answered; yes with TLS.",
+    help="Whether kube-scheduler needs a client certificate; yes with TLS.",
 )
 @click.option("--manifests", is_flag=True, help="Print everything that is deployed.")
 @click.option("--certificates", is_flag=True, help="Print the commands that create its Secrets.")
@@ -81,9 +81,9 @@ def config(
 ) -> None:
     """Print a KubeSchedulerConfiguration with the extender, or all manifests.
 
-    The configuration of a second kube-scheduler is among its manifests. That of the main one goes
-    to where it reads its own, on every machine of the control plane, and so do ca.crt, tls.crt and
-    tls.key of the Secret for clients.
+    The configuration of a second kube-scheduler is among its manifests. For the main one, put the
+    configuration where kube-scheduler reads its own, on every machine of the control plane,
+    together with ca.crt, tls.crt and tls.key of the Secret for clients.
     """
     if mutual_tls and not values["tls"]:
         raise click.UsageError("--mutual-tls: there is no TLS with --no-tls")

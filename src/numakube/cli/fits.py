@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     "--nodes",
     metavar="KIND",
     multiple=True,
-    help="Besides, count on nodes that do not exist: '2x dgx-h100; policy=restricted'.",
+    help="Also count on nodes that do not exist: '2x dgx-h100; policy=restricted'.",
 )
 @click.option(
     "--scheduler-config",
     metavar="FILE",
-    help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+    help="The KubeSchedulerConfiguration to use instead of the default.",
 )
 @namespace_option
 @cluster_options
@@ -57,9 +57,9 @@ def command(
 ) -> int:
     """How many more of these pods fit, where, and what limits the next one?
 
-    Pods are placed by the scheduler's own plugins and the kubelet model, beside all that runs. The
-    next one is then judged on the full cluster. Last, every kind of node is tried: how many such
-    pods would another one take? Nothing is changed. Ends with 1 if not even one pod fits.
+    The scheduler's own plugins and the kubelet model place pods beside all that run. Then they say
+    what refuses the next pod on the full cluster. Last, every kind of node is tried: how many such
+    pods would fit on another one? Nothing is changed. Exits with 1 if not even one pod fits.
     """
     from numakube.api.codec import to_tree
     from numakube.apps.gathering import SCHEDULING

@@ -23,9 +23,9 @@ _PATH = "/debug/flags/v"
 @click.command("loglevel")
 @click.argument("level", required=False)
 @click.option("--module", default="", metavar="MODULE", help="Only this module and those below it.")
-@click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only what is about this pod.")
+@click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only messages about this pod.")
 @click.option("--for", "duration", default="", metavar="10m", help="End after this time.")
-@click.option("--reset", is_flag=True, help="Take the rule of --module or --pod back.")
+@click.option("--reset", is_flag=True, help="Remove the rule of --module or --pod.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @live_options
 @scheduler_options
@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Show what schedulers log, or change it without a restart.
 
-    LEVEL is debug, info, warning, error, or a verbosity as kube-scheduler has it. For a module or a
-    pod it ends after ten minutes, or after --for.
+    LEVEL is debug, info, warning, error, or a verbosity as in kube-scheduler. For a module or a pod
+    it ends after ten minutes, or after --for.
     """
     if reset and (level or not (module or pod)):
         raise click.UsageError("--reset takes no level, but --module or --pod.")

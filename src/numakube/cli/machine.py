@@ -34,7 +34,7 @@ _MANY = 16
     type=click.Choice(["table", "text", "matrix", "svg", "png", "shape", "cadvisor", "sysfs"]),
     default="table",
     show_default=True,
-    help="Form of the output; text, svg and png are drawings, matrix tells how close devices are.",
+    help="Output format; text, svg and png are drawings, matrix shows how close devices are.",
 )
 @click.option(
     "--directory",

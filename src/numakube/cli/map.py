@@ -50,7 +50,7 @@ _NODE: Final = "{node}"
     "-o",
     "--output",
     type=click.Choice(FORMS),
-    help="Form of the drawing.  [default: by the name of --output-file, else text]",
+    help="Format of the drawing.  [default: by the name of --output-file, else text]",
 )
 @click.option(
     "--output-file",
@@ -74,11 +74,11 @@ _NODE: Final = "{node}"
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Instead of the drawing, tell how close the devices are to each other: PIX, NODE, SYS...",
+    help="Instead of the drawing, show how close the devices are to each other: PIX, NODE, SYS...",
 )
 @click.option("--width", type=click.IntRange(min=40), help="Columns of the text.")
 @click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
-@click.option("--dark", is_flag=True, help="Dark colours in a PNG; SVG follows its reader.")
+@click.option("--dark", is_flag=True, help="Dark colours in a PNG; an SVG follows the system.")
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @click.pass_context
 def command(
@@ -100,9 +100,9 @@ def command(
 ) -> None:
     """Draw a node and the pods that hold its parts.
 
-    Sockets, NUMA zones, L3 caches, cores and threads, memory, hugepages, devices, distances. --with
-    and --without draw it as a plan would leave it, with the changes marked. The exit
-    code is 1 if the kubelet would refuse a pod of the plan; the reason goes to standard error.
+    Shows sockets, NUMA zones, L3 caches, cores and threads, memory, hugepages, devices, distances.
+    --with and --without draw the node after a plan, with the changes marked. The exit code is 1 if
+    the kubelet would refuse a pod of the plan; the reason goes to standard error.
     """
     del what
     if matrix and _form(output, output_file) in ("svg", "png"):

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 def command(node: str, output: Output, cluster: ClusterOptions) -> None:
     """Show what a kubelet says that its pods hold.
 
-    These are the answers of the kubelet's PodResources API, which exporters and schedulers rest
+    These are the answers of the kubelet's PodResources API, which exporters and schedulers depend
     on: CPUs, memory and devices of each container, claims of dynamic resource allocation, and what
     the node could give out if it were empty. The exporter on the node asks for them.
     """

@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Show the pods that wait for a node: where in the queue, why, and what would wake them.
 
-    Of several replicas the one that leads is asked. The wide form has the last message and the
-    events that would have a pod tried again.
+    Asks the leader if there are several replicas. The wide form has the last message and the events
+    after which a pod is tried again.
     """
 
     def look() -> None:

@@ -35,8 +35,9 @@ def command(
 ) -> None:
     """Have schedulers read a node's report again and believe it as it is.
 
-    For a node that stays blocked though its report is right. Pods that are still on their way to
-    the node stay booked. Prints what has changed, and pods that only one side knows.
+    Use it for a node that stays blocked although its report is right. Pods that are still on their
+    way to the node keep their reservations. Prints what has changed, and pods that only one side
+    knows.
     """
     if (node is None) != everything:
         raise click.UsageError("name a node, or say --all.")

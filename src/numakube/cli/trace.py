@@ -39,7 +39,7 @@ _WATCH_SECONDS = 1.0
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 @cluster_options
 @scheduler_options
@@ -55,8 +55,7 @@ def command(
 ) -> None:
     """Show what happened to a pod: queued, tried, reserved, bound, admitted, observed.
 
-    Schedulers and extenders keep the last attempts of every pod, always and in full; no log level
-    has to be raised for it.
+    Schedulers and extenders always keep the last attempts of every pod in full, at any log level.
     """
     del what
     if len(names) != 1:

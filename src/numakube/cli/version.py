@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(cluster: ClusterOptions, output: Output, *, only_client: bool) -> None:
     """Print the versions of this program and the server.
 
-    Where no cluster is configured, or none answers, only that of the program.
+    Without a cluster, or if it does not answer, only the version of the program is printed.
     """
     document: dict[str, Any] = {"clientVersion": {"gitVersion": f"v{numakube.__version__}"}}
     if not only_client:

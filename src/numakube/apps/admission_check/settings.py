@@ -34,30 +34,30 @@ class AdmissionCheckSettings:
         "--interval",
         type=DURATION,
         default=5.0,
-        help="Ask about waiting work so often.",
+        help="How often to ask about waiting work.",
     )
     hold: float = setting(
         "--hold",
         type=DURATION,
         default=120.0,
-        help="How long room is kept for pods that were let in and have not come yet.",
+        help="How long room is kept for admitted pods that do not exist yet.",
     )
     patience: float = setting(
         "--patience",
         type=DURATION,
         default=300.0,
-        help="How long a workload keeps its quota while it does not fit; 0s: for ever.",
+        help="How long a workload keeps its quota while it does not fit; 0s: no limit.",
     )
     requeue: float = setting(
         "--requeue-after",
         type=DURATION,
         default=60.0,
-        help="How long Kueue leaves such a workload out of its queue.",
+        help="How long Kueue keeps such a workload out of its queue.",
     )
     scheduler_url: str = setting(
         "--scheduler-url",
         metavar="URL",
-        help="Ask this scheduler, rather than the pods with --scheduler-selector.",
+        help="Ask this scheduler instead of the pods with --scheduler-selector.",
     )
     scheduler_selector: str = setting(
         "--scheduler-selector",
@@ -73,7 +73,7 @@ class AdmissionCheckSettings:
     scheduler_token_file: str = setting(
         "--scheduler-token-file",
         metavar="FILE",
-        help="Bearer token to show to --scheduler-url.",
+        help="Bearer token for --scheduler-url.",
     )
     lease: LeaseSettings = group(LeaseSettings)
     serving: ServingSettings = serving_on(PROGRAMS["admission-check"].port)

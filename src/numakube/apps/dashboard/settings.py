@@ -35,7 +35,7 @@ class DashboardSettings:
     title: str = setting(
         "--title",
         default="numakube",
-        help="What the pages are headed with, such as the name of the cluster.",
+        help="Title of the pages, such as the name of the cluster.",
     )
     serving: ServingSettings = serving_on(
         PROGRAMS["dashboard"].port, served="the pages, health and metrics"

@@ -44,45 +44,45 @@ class Matching(click.ParamType[Any]):
 class EnforcerSettings:
     """The settings of an enforcer."""
 
-    once: bool = setting("--once", default=False, help="Make one pass, print it, and end.")
+    once: bool = setting("--once", default=False, help="Make one pass, print it, and exit.")
     dry_run: bool = setting(
-        "--dry-run", default=False, help="Print what would be written, and end."
+        "--dry-run", default=False, help="Print what would be written, and exit."
     )
     restore_only: bool = setting(
         "--restore",
         default=False,
-        help="Put back what an earlier process changed, and end; needs no cluster.",
+        help="Undo what an earlier process changed, and exit; needs no cluster.",
     )
     node_name: str = setting(
         "--hostname",
         env="NODE_NAME",
         metavar="NODE",
-        help="Name of the node; by default that of the host.",
+        help="Name of the node; by default the name of the host.",
     )
     period: float = setting(
         "--period",
         type=DURATION,
         default=10.0,
         env="ENFORCER_PERIOD",
-        help="Look at all control groups so often, besides at once when something changes.",
+        help="How often to check all control groups, in addition to checks after changes.",
     )
     memory: bool = setting(
         "--memory/--no-memory",
         default=True,
         env="ENFORCER_MEMORY",
-        help="Let memory come from the NUMA nodes that it was allotted on.",
+        help="Bind memory to the NUMA nodes on which it was allotted.",
     )
     unset_quota: bool = setting(
         "--unset-cpu-quota/--no-unset-cpu-quota",
         default=True,
         env="ENFORCER_UNSET_CPU_QUOTA",
-        help="Do not throttle containers with CPUs of their own.",
+        help="Do not throttle containers with exclusive CPUs.",
     )
     restore: bool = setting(
         "--restore-on-exit/--no-restore-on-exit",
         default=True,
         env="ENFORCER_RESTORE_ON_EXIT",
-        help="Put everything back as it was before ending.",
+        help="Undo all changes before exiting.",
     )
     nri: str = setting(
         "--nri",
@@ -90,7 +90,7 @@ class EnforcerSettings:
         default="auto",
         env="ENFORCER_NRI",
         help="Set containers before they start, as an NRI plugin of the runtime: if there is NRI, "
-        "always (not ready without), or never.",
+        "always (not ready without it), or never.",
     )
     nri_socket: str = setting(
         "--nri-socket",
@@ -104,14 +104,14 @@ class EnforcerSettings:
         type=Matching("name", r"[A-Za-z0-9_.+-]+", "letters, digits and _.+-"),
         default="numakube",
         env="NRI_PLUGIN_NAME",
-        help="What the plugin is called in the runtime.",
+        help="Name of the plugin in the runtime.",
     )
     nri_index: str = setting(
         "--nri-plugin-index",
         type=Matching("index", r"[0-9]{2}", "two digits"),
         default="90",
         env="NRI_PLUGIN_IDX",
-        help="When the plugin is asked: those with lower numbers come first.",
+        help="Order of plugins: those with lower numbers come first.",
     )
     cgroup_root: str = setting(
         "--cgroup-root",
@@ -122,7 +122,7 @@ class EnforcerSettings:
     cgroup_parent: str = setting(
         "--cgroup-parent",
         metavar="GROUP",
-        help="The group of all pods, such as kubepods.slice; found by itself in the usual places.",
+        help="The group of all pods, such as kubepods.slice; by default, the usual places.",
     )
     sysfs: str = setting(
         "--sysfs",
@@ -140,7 +140,7 @@ class EnforcerSettings:
         "--state-dir",
         default=DEFAULT_STATE_DIR,
         metavar="DIR",
-        help="Where to keep what groups were before; must survive a restart of the process.",
+        help="Where to keep the earlier state of groups; must survive a restart of the process.",
     )
     connection: ConnectionSettings = group(ConnectionSettings)
     serving: ServingSettings = serving_on(PROGRAMS["enforcer"].port)

@@ -37,16 +37,16 @@ class RunSettings:
     roots: tuple[str, ...] = setting("", multiple=True, default=(), metavar="[ROOT]")
     config: str = setting("--config", metavar="FILE", help="A configuration file.")
     dry_run: bool = setting(
-        "--dry-run", default=False, help="Print what would be written, and end."
+        "--dry-run", default=False, help="Print what would be written, and exit."
     )
     no_kubelet: bool = setting(
-        "--no-kubelet", default=False, help="With --dry-run: read sysfs, ask no kubelet."
+        "--no-kubelet", default=False, help="With --dry-run: read sysfs, do not ask the kubelet."
     )
     output: str = setting(
         "-o --output",
         type=click.Choice((YAML, JSON)),
         default=YAML,
-        help="Form of what a dry run prints.",
+        help="Output format of a dry run.",
     )
     dump_config: str = setting(
         "--dump-config",
@@ -64,7 +64,7 @@ class PublishingSettings:
         key="nrtUpdater.hostname",
         env="NODE_NAME",
         metavar="NODE",
-        help="Name of the node and of its object; by default that of the host.",
+        help="Name of the node and of its object; by default the name of the host.",
     )
     oneshot: bool = setting(
         "--oneshot/--no-oneshot",
@@ -82,28 +82,28 @@ class PublishingSettings:
         "--add-nrt-owner/--no-add-nrt-owner",
         default=True,
         key="topologyExporter.addNRTOwnerEnable",
-        help="Let the object vanish with its Node.",
+        help="Delete the object together with its Node.",
     )
     resync: int = setting(
         "--patch-resync",
         type=click.INT,
         default=10,
         key="nrtUpdater.patchResync",
-        help="Compare with the object on the server every so many writes; 0 or less: never.",
+        help="Writes after which to compare with the object on the server; 0 or less: never.",
     )
     stale_after: float = setting(
         "--stale-after",
         type=DURATION,
         default=10.0,
         key="nrtUpdater.staleAfter",
-        help="Mark the object stale when the kubelet has not answered for so long.",
+        help="Mark the object stale when the kubelet has not answered for this time.",
     )
     max_silence: float = setting(
         "--max-silence",
         type=DURATION,
         default=0.0,
         key="nrtUpdater.maxSilence",
-        help="Do not write what the scheduler foresaw, for so long at most; 0: write every change.",
+        help="How long not to write what the scheduler foresaw; 0: write every change.",
     )
     expose_timing: bool = setting(
         "--expose-timing/--no-expose-timing",
@@ -136,26 +136,26 @@ class ReadingSettings:
         default=DEFAULT_STATE_DIR,
         key="topologyExporter.kubeletStateDir",
         metavar="DIR",
-        help="The kubelet's state files, read and watched; empty: neither.",
+        help="The kubelet's state files, which are read and watched; empty: not used.",
     )
     kubelet_config_file: str = setting(
         "--kubelet-config-file",
         default=f"{DEFAULT_STATE_DIR}/config.yaml",
         key="topologyExporter.kubeletConfigFile",
         metavar="FILE",
-        help="The kubelet's configuration; without it, its /configz is asked.",
+        help="The kubelet's configuration; if it is missing, /configz is used.",
     )
     procfs: str = setting(
         "--procfs",
         key="topologyExporter.procfsRoot",
         metavar="DIR",
-        help="The host's processes, to find the running kubelet's command line; empty: do not.",
+        help="The host's processes, to find the running kubelet's command line; empty: not used.",
     )
     kubelet_config_uri: str = setting(
         "--kubelet-config-uri",
         key="topologyExporter.kubeletConfigURI",
         metavar="URI",
-        help="Where else it is: file:///path, or https://host:10250/configz.",
+        help="Another place of the configuration: file:///path, or https://host:10250/configz.",
     )
     token_file: str = setting(
         "--api-auth-token-file",
@@ -180,7 +180,7 @@ class ReadingSettings:
         "--watch-pods/--no-watch-pods",
         default=True,
         key="resourceMonitor.watchPods",
-        help="Watch the node's pods in the API, for their uids and for those that are done.",
+        help="Watch the node's pods in the API, for their uids and for pods that have finished.",
     )
 
 
@@ -198,19 +198,19 @@ class ContentSettings:
         "--reference-container",
         key="topologyExporter.referenceContainer",
         metavar="NAMESPACE/POD/CONTAINER",
-        help="Its CPUs are the shared pool.",
+        help="Container whose CPUs are the shared pool.",
     )
     reserved_cpus: str = setting(
         "--reserved-cpus",
         key="resourceMonitor.reservedCPUs",
         metavar="CPUS",
-        help="Count these CPUs, such as 0-1,64, as not allocatable, besides the kubelet's own.",
+        help="Count these CPUs, such as 0-1,64, as not allocatable, like the kubelet's own.",
     )
     exclude_terminal_pods: bool = setting(
         "--exclude-terminal-pods/--no-exclude-terminal-pods",
         default=True,
         key="resourceMonitor.excludeTerminalPods",
-        help="Leave out pods that are done but still listed by kubelets before 1.34.",
+        help="Leave out finished pods that kubelets before 1.34 still list.",
     )
     fingerprint: bool = setting(
         "--pods-fingerprint/--no-pods-fingerprint",
@@ -281,7 +281,7 @@ class WakingSettings:
         type=DURATION,
         default=60.0,
         key="topologyExporter.sleepInterval",
-        help="Scan at least so often; 0: only on changes.",
+        help="Scan at least this often; 0: only on changes.",
     )
     notify_file: str = setting(
         "--notify-file",
@@ -294,14 +294,14 @@ class WakingSettings:
         type=click.INT,
         default=5,
         key="topologyExporter.maxEventPerTimeUnit",
-        help="Scan so often at most, after a burst of ten; 0: no limit.",
+        help="Most scans per second, after a burst of ten; 0: no limit.",
     )
     time_unit: float = setting(
         "--time-unit-to-limit-events",
         type=DURATION,
         default=1.0,
         key="topologyExporter.timeUnitToLimitEvents",
-        help="What --max-events-per-second counts in, if not seconds.",
+        help="Time unit of --max-events-per-second.",
     )
 
 
@@ -338,7 +338,7 @@ class MetricsSettings:
         type=click.Choice(METRICS_MODES, case_sensitive=False),
         default=LOCAL,
         key="topologyExporter.metricsMode",
-        help="Serve health and metrics: not, on loopback, over HTTP, over HTTPS.",
+        help="How to serve health and metrics: not at all, on loopback, over HTTP, over HTTPS.",
     )
     metrics_address: str = setting(
         "--metrics-ip",
@@ -354,7 +354,7 @@ class MetricsSettings:
         default=PROGRAMS["exporter"].port,
         key="topologyExporter.metricsPort",
         env="METRICS_PORT",
-        help="Port to serve on; 0 takes a free one.",
+        help="Port to serve on; 0 selects a free one.",
     )
     metrics_certs_dir: str = setting(
         "--metrics-certs-dir",
@@ -395,7 +395,7 @@ class MetricsSettings:
         type=click.Choice(tuple(VERSIONS)),
         default="VersionTLS12",
         key="topologyExporter.metricsTLS.minTLSVersion",
-        help="Least version of TLS.",
+        help="Minimum version of TLS.",
     )
 
 

@@ -40,7 +40,7 @@ class ExtenderSettings:
     args_file: str = setting(
         "--args-file",
         metavar="FILE",
-        help="NodeResourceTopologyMatchArgs: how nodes are judged and pods accounted for.",
+        help="NodeResourceTopologyMatchArgs: how nodes are filtered and pods are counted.",
     )
     placement_args_file: str = setting(
         "--placement-args-file",
@@ -50,7 +50,7 @@ class ExtenderSettings:
     claims: bool = setting(
         "--claims/--no-claims",
         default=True,
-        help="Whether binds go through a lease of each node; only a single replica may do without.",
+        help="Whether binds go through a lease of each node; needed with several replicas.",
     )
     namespace: str = setting(
         "--namespace",
@@ -74,12 +74,12 @@ class ExtenderSettings:
     health_address: str = setting(
         "--health-address",
         metavar="HOST:PORT",
-        help="Serve health and metrics here too, in plain HTTP: probes show no certificate.",
+        help="Also serve health and metrics here, in plain HTTP: probes have no certificate.",
     )
     token_file: str = setting(
         "--token-file",
         metavar="FILE",
-        help="Callers must show this token: as bearer, or as the password in urlPrefix.",
+        help="Callers must send this token: as bearer, or as the password in urlPrefix.",
     )
     recorder: RecorderSettings = group(RecorderSettings)
     connection: ConnectionSettings = group(ConnectionSettings)

@@ -25,13 +25,13 @@ class GcSettings:
         "--gc-interval",
         type=DURATION,
         default=3600.0,
-        help="Look for objects without a node so often; deleted nodes are noticed at once.",
+        help="How often to look for objects without a node; deleted nodes are noticed immediately.",
     )
     grace: float = setting(
         "--grace-period",
         type=DURATION,
         default=60.0,
-        help="Remove an object when its node has been missing for so long.",
+        help="Remove an object when its node has been missing for this time.",
     )
     page_size: int = setting(
         "--list-size",

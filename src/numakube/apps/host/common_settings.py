@@ -60,14 +60,14 @@ class LogSettings:
         type=click.Choice(LEVELS),
         default="info",
         key="global.logLevel",
-        help="Least important events to log.",
+        help="Minimum level of events to log.",
     )
     log_format: str = setting(
         "--log-format",
         type=click.Choice(FORMATS),
         default="text",
         key="global.logFormat",
-        help="Form of the log.",
+        help="Format of the log.",
     )
 
 
@@ -78,7 +78,7 @@ class LeaseSettings:
     leader_elect: bool = setting(
         "--leader-elect/--no-leader-elect",
         default=True,
-        help="Whether several agree on one that works.",
+        help="Whether several replicas elect a leader.",
     )
     namespace: str = setting(
         "--namespace",
@@ -118,12 +118,12 @@ class ServingSettings:
         "--tls-min-version",
         type=click.Choice(tuple(VERSIONS)),
         default="VersionTLS12",
-        help="Least version of TLS.",
+        help="Minimum version of TLS.",
     )
     insecure_serving: bool = setting(
         "--insecure-serving/--no-insecure-serving",
         default=False,
-        help="Serve plain HTTP to every client, even where others can reach it.",
+        help="Serve plain HTTP to every client, even on addresses that others can reach.",
     )
 
 

@@ -28,7 +28,7 @@ class OperatorSettings:
         default="numaresources-operator",
         env="NAMESPACE",
         metavar="NAME",
-        help="Where exporters and scheduler live.",
+        help="Namespace of exporters and scheduler.",
     )
     pod_name: str = setting(
         "--pod-name",
@@ -44,7 +44,7 @@ class OperatorSettings:
     platform: str = setting(
         "--platform",
         type=click.Choice(PLATFORMS),
-        help="What kind of cluster this is, instead of finding out.",
+        help="The kind of cluster; by default it is detected.",
     )
     exporter_image_restriction: bool = setting(
         "--exporter-image-restriction/--no-exporter-image-restriction",
@@ -69,12 +69,12 @@ class OperatorSettings:
         "--api-server-ports",
         default="443,6443",
         metavar="PORTS",
-        help="Where network policies let exporters and scheduler reach the API server.",
+        help="Ports of the API server that network policies open for exporters and scheduler.",
     )
     leader_elect: bool = setting(
         "--leader-elect/--no-leader-elect",
         default=True,
-        help="Let several operators agree on one that works.",
+        help="Whether several operators elect a leader.",
     )
     serving: ServingSettings = serving_on(PROGRAMS["operator"].port)
     connection: ConnectionSettings = group(ConnectionSettings)

@@ -36,7 +36,7 @@ class RebalancerSettings:
         "--moves-per-hour",
         type=click.IntRange(1),
         default=6,
-        help="Move at most so many pods an hour.",
+        help="Most pods to move in an hour.",
     )
     quiet_hours: str = setting(
         "--quiet-hours",
@@ -52,19 +52,19 @@ class RebalancerSettings:
         "--interval",
         type=DURATION,
         default=300.0,
-        help="Look for something to do so often.",
+        help="How often to look for pods to move.",
     )
     patience: float = setting(
         "--move-timeout",
         type=DURATION,
         default=300.0,
-        help="Give a plan up if one pod takes longer to move.",
+        help="Abandon a plan if one pod takes longer to move.",
     )
     pause: float = setting(
         "--pause",
         type=DURATION,
         default=3600.0,
-        help="Move nothing for so long after a plan that had to be given up.",
+        help="How long to move nothing after a plan was abandoned.",
     )
     lease: LeaseSettings = group(LeaseSettings)
     serving: ServingSettings = serving_on(PROGRAMS["rebalancer"].port)

@@ -58,7 +58,7 @@ class SchedulerSettings:
     leader_elect: bool = setting(
         "--leader-elect/--no-leader-elect",
         default=True,
-        help="Whether several schedulers agree on one that works; the file can say so too.",
+        help="Whether several schedulers elect a leader; also a field of the file.",
     )
     lease_name: str = setting(
         "--leader-elect-resource-name",
@@ -73,7 +73,7 @@ class SchedulerSettings:
     shard: str = setting(
         "--shard",
         metavar="NAME",
-        help="Share the nodes with schedulers of other shards; NAME is this one's, such as 0.",
+        help="Share the nodes with schedulers of other shards; NAME is this shard's, such as 0.",
     )
     recorder: RecorderSettings = group(RecorderSettings)
     connection: ConnectionSettings = group(ConnectionSettings)

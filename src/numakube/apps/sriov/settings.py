@@ -56,7 +56,7 @@ class SriovSettings:
     """The settings of a device plugin."""
 
     dry_run: bool = setting(
-        "--dry-run", default=False, help="Print what would be offered, and end."
+        "--dry-run", default=False, help="Print what would be offered, and exit."
     )
     explain: bool = setting(
         "--explain", default=False, help="With --dry-run: say why devices are not offered."
@@ -65,21 +65,21 @@ class SriovSettings:
         "-o --output",
         type=click.Choice((TABLE, JSON, YAML)),
         default=TABLE,
-        help="Form of what a dry run prints.",
+        help="Output format of a dry run.",
     )
     config_file: str = setting(
         "--config-file",
         default=DEFAULT_CONFIG,
         env="SRIOV_CONFIG_FILE",
         metavar="FILE",
-        help="Which pools to offer, in JSON, or YAML if named so; read again when it changes.",
+        help="Pools to offer, in JSON, or in YAML if the name says so; read again when it changes.",
     )
     prefix: str = setting(
         "--resource-prefix",
         default=DEFAULT_PREFIX,
         env="SRIOV_RESOURCE_PREFIX",
         metavar="PREFIX",
-        help="First part of the names of resources whose pool has none of its own.",
+        help="Prefix of the names of resources whose pool does not set one.",
     )
     use_cdi: bool = setting(
         "--use-cdi/--no-use-cdi",
@@ -91,21 +91,21 @@ class SriovSettings:
         "--check-link/--no-check-link",
         default=True,
         env="SRIOV_CHECK_LINK",
-        help="Take devices whose physical function has no link for unhealthy.",
+        help="Treat devices whose physical function has no link as unhealthy.",
     )
     rescan: float = setting(
         "--rescan-interval",
         type=DURATION,
         default=10.0,
         env="SRIOV_RESCAN_INTERVAL",
-        help="Look at the host so often; SIGHUP makes it look at once.",
+        help="How often to scan the host; SIGHUP starts a scan immediately.",
     )
     forget_after: float = setting(
         "--forget-after",
         type=DURATION,
         default=300.0,
         env="SRIOV_FORGET_AFTER",
-        help="Drop a device that has been gone for so long; until then it is unhealthy.",
+        help="Drop a device that has been gone for this time; until then it is unhealthy.",
     )
     registration: str = setting(
         "--registration",
@@ -155,13 +155,13 @@ class SriovSettings:
         "--dev",
         default="/dev",
         metavar="DIR",
-        help="The host's device files; only looked at.",
+        help="The host's device files; only read.",
     )
     proc: str = setting(
         "--proc",
         default="/proc",
         metavar="DIR",
-        help="Where the host's routes are; what carries its default route is not offered.",
+        help="Where the host's routes are; devices with its default route are not offered.",
     )
     serving: ServingSettings = serving_on(PROGRAMS["sriov"].port)
     logs: LogSettings = group(
@@ -169,7 +169,7 @@ class SriovSettings:
         log_level={
             "flag": "-v --log-level",
             "type": LogLevel(LEVELS),
-            "help": "Least important events to log; upstream's numbers are taken, too.",
+            "help": "Minimum level of events to log; upstream's numbers are accepted too.",
         },
     )
 

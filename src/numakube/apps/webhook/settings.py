@@ -41,7 +41,7 @@ class WebhookSettings:
         "--registration-interval",
         type=DURATION,
         default=60.0,
-        help="Look so often whether the right authority is registered.",
+        help="How often to check that the right authority is registered.",
     )
     serving: ServingSettings = serving_on(PROGRAMS["webhook"].port)
     connection: ConnectionSettings = group(ConnectionSettings)

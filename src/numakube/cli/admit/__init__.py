@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "-f",
     "--pods",
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="Pods in the order of their arrival, or workloads with templates of some.",
+    help="Pods in the order of their arrival, or workloads with pod templates.",
 )
 @click.option("--kubernetes", metavar="VERSION", help="Version of the kubelet.  [default: 1.35]")
 @click.option("--example", is_flag=True, help="A built-in machine with built-in pods.")
@@ -73,7 +73,7 @@ def command(
 
     The pods are admitted one after the other to an empty node. Prints each verdict, what every
     container gets, and the NUMA zones afterwards. The exit code is 1 if a pod is rejected, also
-    with `-o json`; `--example` always ends with 0.
+    with `-o json`; with `--example` it is always 0.
     """
     if example:
         node, verdicts = run_example(kubernetes)

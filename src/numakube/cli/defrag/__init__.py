@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _WHICH: Final = (
-    "Say what is to be won, by one of -f FILE, --open RESOURCES, --for pod/NAME,"
+    "Say what to gain, by one of -f FILE, --open RESOURCES, --for pod/NAME,"
     " --for podgroup/NAME and --reduce-stranded."
 )
 _PIPED_WIDTH: Final = 100
@@ -42,7 +42,7 @@ _PIPED_WIDTH: Final = 100
     "-f",
     "--filename",
     metavar="FILE",
-    help="The manifest of the pods that are to fit: a Pod, Deployment, Job, ...; - is standard "
+    help="The manifest of the pods that should fit: a Pod, Deployment, Job, ...; - is standard "
     "input.",
 )
 @click.option(
@@ -55,13 +55,13 @@ _PIPED_WIDTH: Final = 100
     "--for",
     "target",
     metavar="KIND/NAME",
-    help="Or a pod that waits, or runs and is to be aligned (pod/NAME), or the pods of a gang "
+    help="Or a pod that waits, or runs and should be aligned (pod/NAME), or the pods of a gang "
     "(podgroup/NAME).",
 )
 @click.option(
     "--reduce-stranded",
     is_flag=True,
-    help="Or make as much as possible usable that is free and lacks something beside it.",
+    help="Or make as many stranded resources usable as possible.",
 )
 @click.option(
     "--moves",
@@ -69,19 +69,19 @@ _PIPED_WIDTH: Final = 100
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="With --reduce-stranded: move at most so many pods.",
+    help="With --reduce-stranded: most pods to move.",
 )
 @click.option(
     "--count",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many of them are to fit.",
+    help="How many of them should fit.",
 )
 @click.option(
     "--scheduler-config",
     metavar="FILE",
-    help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+    help="The KubeSchedulerConfiguration to use instead of the default.",
 )
 @click.option("--apply", is_flag=True, help="Move the pods, one after the other.")
 @click.option(
@@ -100,7 +100,7 @@ _PIPED_WIDTH: Final = 100
     show_default=True,
     help="With --apply: give up if one pod takes longer to move.",
 )
-@click.option("--map", "maps", is_flag=True, help="Draw the nodes that change, changes marked.")
+@click.option("--map", "maps", is_flag=True, help="Draw changed nodes, with changes marked.")
 @namespace_option
 @cluster_options
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
@@ -123,17 +123,18 @@ def command(
 ) -> int:
     """Which pods would have to move so that these fit?
 
-    Say what is to be won: room for more pods (-f or --open), for a pod or gang that waits (--for),
-    the alignment of a pod that runs (--for, too), or less that is stranded. The plan has the fewest
-    moves per pod, each confirmed by the scheduler's own plugins and the kubelet model: who leaves
-    which node, and where its controller's next pod will go while that node is cordoned. Daemons,
-    pods without a controller, with local data, of higher priority, or protected by a disruption
-    budget stay where they are. Ends with 1 if not all fit even so.
+    Say what to gain: room for more pods (-f or --open), room for a pod or gang that waits (--for),
+    alignment of a pod that runs (also --for), or less stranded resources (--reduce-stranded). The
+    plan has the fewest moves per pod, each confirmed by the scheduler's own plugins and the kubelet
+    model: which pod leaves which node, and where its controller's next pod will run while that node
+    is cordoned. Daemons, pods without a controller, with local data, of higher priority, or
+    protected by a disruption budget stay where they are. Exits with 1 if not all pods fit even
+    then.
 
-    Nothing is changed, unless --apply is given: then each pod is evicted, its replacement is waited
-    for, and the rest is planned again before the next step. It stops, with 1, where a replacement
-    finds no place or the rest would take more moves than planned. It may be interrupted at any
-    time, and run again.
+    Nothing is changed without --apply. With it, the command evicts one pod after the other, waits
+    for its replacement, and plans the rest again before the next step. It stops with 1 if a
+    replacement fits nowhere or the rest would take more moves than planned. You can interrupt it at
+    any time, and run it again.
     """
     from numakube.apps.gathering import SCHEDULING
     from numakube.cli.defrag.plan_targets import Planners

@@ -53,12 +53,12 @@ def command(
     Without a name: api, exporter and scheduler. Components that exist are updated. If exporters or
     schedulers of other projects do the same work, the command stops unless --adopt or --beside is
     given. --adopt stops them once ours are ready (`numakube remove` starts them again), and our
-    scheduler serves the profiles of theirs, with names, plugins and arguments. If a profile cannot
-    be taken over, the command says so and changes nothing.
+    scheduler serves their profiles, with names, plugins and arguments. If a profile cannot be taken
+    over, the command says so and changes nothing.
 
     The scheduler's configuration is in the ConfigMap numakube-scheduler-config. --scheduler-name,
-    repeated for several profiles, and --scheduler-arg write it; --scheduler-config brings one of
-    your own. Pods are replaced when it changes.
+    repeated for several profiles, and --scheduler-arg write it; --scheduler-config uses your own.
+    Pods are replaced when it changes.
     """
     if dry_run == "client" and not others:
         print_all(objects_of(components, choices))

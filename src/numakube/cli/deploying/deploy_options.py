@@ -71,7 +71,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_NAMESPACE,
         show_default=True,
         metavar="NAME",
-        help="Where the components live.",
+        help="Namespace of the components.",
     )
     @click.option("--image", default=IMAGE, show_default=True, metavar="IMAGE", help="Our image.")
     @scheduler_configuration_options
@@ -81,7 +81,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(1),
         default=2,
         show_default=True,
-        help="Schedulers and extenders that run.",
+        help="Number of schedulers and extenders.",
     )
     @click.option(
         "--shards",
@@ -95,13 +95,13 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(UPDATERS, case_sensitive=False),
         default=UPDATERS[0],
         show_default=True,
-        help="Who fills the topologies: our exporter, or an agent of others.",
+        help="What writes the topologies: our exporter, or another project's agent.",
     )
     @click.option(
         "--updater-sync-period",
         default="",
         metavar="DURATION",
-        help="How often it looks even if nothing seems to have changed.",
+        help="How often it scans even if nothing seems to have changed.",
     )
     @click.option(
         "--updater-pfp-enable/--no-updater-pfp-enable",
@@ -110,13 +110,13 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Whether it publishes the pods' fingerprint.",
     )
     @click.option(
-        "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet does."
+        "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet publishes."
     )
     @click.option(
         "--max-silence",
         default="",
         metavar="DURATION",
-        help="Our exporter publishes only what was not foreseen, and something that often.",
+        help="Our exporter only publishes what was not foreseen, and at least once in this time.",
     )
     @click.option(
         "--pull-policy",
@@ -192,7 +192,7 @@ def others_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare what to do about others that do the same; it arrives as ``others``."""
 
     @click.option("--adopt", is_flag=True, help="Take over from installations that do the same.")
-    @click.option("--beside", is_flag=True, help="Deploy although others do the same.")
+    @click.option("--beside", is_flag=True, help="Deploy beside others that do the same.")
     @functools.wraps(command)
     def wrapped(*args: object, adopt: bool, beside: bool, **others: object) -> object:
         if adopt and beside:
@@ -213,7 +213,7 @@ def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default=120.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long at most.",
+        help="Longest time to wait.",
     )
     return wait(timeout(command))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(*, components: tuple[str, ...], choices: Choices, output: Output) -> None:
     """Which images does a deployment need?
 
-    To mirror them, or to load them onto nodes.
+    Use it to mirror them, or to load them onto nodes.
     """
     by_component = {
         name: images for name in in_order(components) if (images := _images(name, choices))

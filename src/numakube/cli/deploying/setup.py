@@ -42,7 +42,7 @@ def command(
 ) -> int:
     """Check the kubelets, then deploy.
 
-    Problems of kubelets are printed; they do not keep the command from deploying.
+    Problems of kubelets are printed, but do not stop the deployment.
     """
     report(facts_for(current_cluster()), Output.TABLE)
     work = Deployment(

@@ -22,7 +22,7 @@ _DEFAULT = ExtenderManifest()
     show_default=True,
     help="The cluster's kube-scheduler, which asks the extender.",
 )
-@click.option("--url-prefix", default="", help="Where the extender is, by address: no DNS there.")
+@click.option("--url-prefix", default="", help="Address of the extender, without DNS names.")
 @click.option(
     "-n",
     "--namespace",
@@ -33,7 +33,7 @@ _DEFAULT = ExtenderManifest()
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the files there, by the paths that they have on a machine.",
+    help="Write the files there, with the paths that they have on a machine.",
 )
 def command(
     *,
@@ -46,9 +46,9 @@ def command(
 ) -> None:
     """Write the static pod of a main scheduler.
 
-    scheduler replaces kube-scheduler by ours. extender keeps kube-scheduler and has it ask the
-    extender. For kubeadm: /etc/kubernetes/manifests/kube-scheduler.yaml with the configuration that
-    it reads, for every machine of the control plane.
+    scheduler replaces kube-scheduler by ours. extender keeps kube-scheduler and makes it call the
+    extender. The output is for kubeadm: /etc/kubernetes/manifests/kube-scheduler.yaml with the
+    configuration that it reads, for every machine of the control plane.
     """
     extender = ExtenderManifest(
         second=False,

@@ -57,12 +57,12 @@ _STATE_FILES: Final = (
     "--host",
     type=click.Path(file_okay=False, exists=True),
     metavar="DIR",
-    help="Look at the kubelet of this host instead, by its files below DIR, such as /.",
+    help="Check the kubelet of this host instead, from its files below DIR, such as /.",
 )
 @click.option(
     "--policy",
     type=click.Choice([policy.value for policy in ALIGNING_POLICIES]),
-    help="The Topology Manager's policy to ask for; any of them if not given.",
+    help="Required policy of the Topology Manager; by default any of them.",
 )
 @click.option(
     "--scope",
@@ -94,9 +94,9 @@ def command(
 ) -> int:
     """Are the kubelets set up to align pods?
 
-    Exits with 1 if something keeps pods from being aligned. Looks at the worker nodes, or at all
-    but the control plane if none is labelled as such; with --host at the files of one machine, no
-    cluster needed, before its kubelet is started again.
+    Exits with 1 if something keeps pods from being aligned. Checks the worker nodes, or all nodes
+    except the control plane if no node is labelled as a worker. With --host it checks the files of
+    one machine before its kubelet starts again, and needs no cluster.
     """
     policies = (policy,) if policy else ALIGNING_POLICIES
     if host is not None:

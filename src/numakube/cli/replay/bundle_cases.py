@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("bundle")
 @click.argument("file")
-@click.option("--check", is_flag=True, help="Compare with what the scheduler said of the pods.")
+@click.option("--check", is_flag=True, help="Compare with what the scheduler said about the pods.")
 def command(file: str, *, check: bool) -> int:
     """Decide again about every waiting pod of a bundle.
 

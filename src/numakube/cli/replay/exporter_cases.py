@@ -45,7 +45,7 @@ REQUIRED: Final = ("id", "machine", "allocatable", "list", "kubelet", "options")
     type=click.Choice(("kubelet", "rte")),
     default="kubelet",
     show_default=True,
-    help="Count as the kubelet's books do, or as RTE does.",
+    help="Count as the kubelet does, or as RTE does.",
 )
 @click.pass_context
 def command(ctx: click.Context, file: str, *, check: bool, accounting: str) -> None:

@@ -69,7 +69,7 @@ def namespace_option(command: Callable[..., Any]) -> Callable[..., Any]:
         default="",
         type=ObjectName("namespace"),
         metavar="NAME",
-        help="Namespace; as kubectl's by default.",
+        help="Namespace; by default as for kubectl.",
     )
     return option(command)
 
@@ -83,7 +83,7 @@ def all_namespaces_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def selector_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare ``-l``; it arrives as ``selector``, the text of a label selector."""
     option = click.option(
-        "-l", "--selector", default="", metavar="SELECTOR", help="Only what has these labels."
+        "-l", "--selector", default="", metavar="SELECTOR", help="Only objects with these labels."
     )
     return option(command)
 

@@ -38,14 +38,14 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(LEVELS),
         default="warning",
         show_default=True,
-        help="Least important events to log.",
+        help="Minimum level of events to log.",
     )
     form = click.option(
         "--log-format",
         type=click.Choice(FORMATS),
         default="text",
         show_default=True,
-        help="Form of the log.",
+        help="Format of the log.",
     )
     return level(form(command))
 

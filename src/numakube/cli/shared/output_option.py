@@ -44,7 +44,7 @@ def output_option(*forms: Output) -> Callable[[Any], Any]:
         default=forms[0].value,
         show_default=True,
         callback=lambda _ctx, _param, value: Output(value),
-        help="Form of the output.",
+        help="Output format.",
     )
 
 

@@ -70,7 +70,7 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--scheduler-token-file",
         default="",
         metavar="FILE",
-        help="Bearer token to show to --scheduler-url.",
+        help="Bearer token for --scheduler-url.",
     )
     @functools.wraps(command)
     def wrapped(

@@ -36,7 +36,7 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--machine",
             type=MachineParameter(),
-            help="What every node of that cluster is to be instead of what it is.",
+            help="Machine of every node of that cluster, instead of the real ones.",
         ),
         click.option(
             "--pending/--no-pending",
@@ -188,7 +188,7 @@ def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(_FORMS),
             default=_FORMS[0],
             show_default=True,
-            help="Form of the output.",
+            help="Output format.",
         ),
     )
     for option in reversed(options):
@@ -215,10 +215,10 @@ def command(
 ) -> None:
     """What would become of pods on a cluster?
 
-    Pods come to a cluster in virtual time. The real scheduler decides, and the kubelet model of
-    each node admits or rejects what it binds; ReplicaSets and Jobs react as they do. The cluster is
-    made up (--nodes), read from a file (--from), or the live one. With --set, --add-nodes,
-    --remove-node or --drain, the cluster as it is and the changed one are compared.
+    Pods arrive at a cluster in virtual time. The real scheduler decides, and the kubelet model of
+    each node admits or rejects what it binds; ReplicaSets and Jobs react as real ones do. The
+    cluster is invented (--nodes), read from a file (--from), or the live one. With --set,
+    --add-nodes, --remove-node or --drain, the cluster as it is and the changed one are compared.
     """
     from numakube.cli.simulate.resumable_runs import Interrupted, Places, results_of
     from numakube.cli.simulate.simulation_inputs import Given, read_runs

@@ -78,10 +78,10 @@ def command(
 ) -> None:
     """How full are nodes and NUMA zones, what still fits, and where do pods run?
 
-    Columns of CPU, memory and devices are what is free of what can be given out. STRANDED is free
-    but unusable, since the zone lacks what would have to go with it. LARGEST is the most CPUs with
-    their share of memory that one zone still has. FITS is found by trying, pod after pod, on the
-    scheduler's own plugins and the kubelet model.
+    The columns of CPU, memory and devices show what is free and what can be given out. STRANDED is
+    free but unusable, because the zone lacks another resource that has to go with it. LARGEST is
+    the most CPUs with their share of memory that one zone still has. FITS is found by trying, pod
+    after pod, on the scheduler's own plugins and the kubelet model.
     """
     if (shape or filename or label) and what != "nodes":
         raise click.UsageError("--shape, -f and --group-by are about nodes, not zones or pods.")

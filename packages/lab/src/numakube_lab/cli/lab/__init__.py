@@ -23,6 +23,6 @@ def command() -> None:
     """Run a cluster with NUMA nodes in one process.
 
     It serves the Kubernetes API: kubectl, client libraries and schedulers work with it unchanged.
-    Its nodes have any machine and kubelet configuration; their kubelets admit and refuse pods
+    Its nodes can have any machine and kubelet configuration; their kubelets admit and refuse pods
     exactly as real ones do.
     """

@@ -14,7 +14,7 @@ from numakube_lab.cli.lab.options import ask_lab, name_option
 
 @click.group("fault", cls=LazyGroup)
 def command() -> None:
-    """Make requests to a running lab fail, lag or break off, and exporters hang or lie.
+    """Make requests to a running lab fail, lag or break off, and exporters hang or report wrongly.
 
     Rules apply to requests over HTTP that match --method and --path (a regular expression that
     the path and query must contain), to a --share of them, --times times or until cleared.
@@ -82,7 +82,7 @@ def clear(name: str) -> None:
 def freeze_exporter(name: str, nodes: tuple[str, ...]) -> None:
     """Let the exporters of some nodes hang, so that their reports grow old.
 
-    `lab fault clear` lets them go on, `lab fault thaw-exporter` only some of them.
+    `lab fault clear` lets them continue, `lab fault thaw-exporter` only some of them.
     """
     ask_lab(name, "POST", "/exporters", {"action": "freeze", "nodes": nodes})
     click.echo(f"frozen: {', '.join(nodes)}")
@@ -92,7 +92,7 @@ def freeze_exporter(name: str, nodes: tuple[str, ...]) -> None:
 @name_option
 @click.argument("nodes", nargs=-1, required=True, type=ObjectName("node"), metavar="NODE...")
 def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
-    """Let the exporters of some nodes go on."""
+    """Let the exporters of some nodes continue."""
     ask_lab(name, "POST", "/exporters", {"action": "thaw", "nodes": nodes})
     click.echo(f"thawed: {', '.join(nodes)}")
 
@@ -112,9 +112,9 @@ def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
 def skew_reports(
     name: str, nodes: tuple[str, ...], amounts: tuple[str, ...], zone: str, delay: float
 ) -> None:
-    """Let the exporters of some nodes tell other than the truth, or tell it late.
+    """Let the exporters of some nodes report wrong amounts, or report late.
 
-    Without --amount and --delay they tell the truth again.
+    Without --amount and --delay they report correctly again.
     """
     pairs = [amount.partition("=") for amount in amounts]
     if wrong := [resource for resource, equals, _ in pairs if not equals]:

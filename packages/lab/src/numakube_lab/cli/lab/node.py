@@ -55,7 +55,7 @@ def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> N
 def path(name: str, node: str) -> None:
     """Print the folder of NODE: its fake sysfs, control groups, kubelet files and sockets.
 
-    It is written when it is first asked for, by this command or by a pod that really runs.
+    It is written when this command, or a pod that really runs, first needs it.
     """
     click.echo(ask_lab(name, "POST", f"/nodes/{node}/folder")["path"])
 
