@@ -22,7 +22,7 @@ class EnforcerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pods = Gauge(
             "numakube_enforcer_pods",
-            "Pods whose control groups the enforcer looks after: with CPUs of their own, or not.",
+            "Pods whose control groups the enforcer manages: with exclusive CPUs, or not.",
             ("kind",),
             registry=registry,
         )
@@ -58,7 +58,7 @@ class EnforcerMetrics:
         )
         self.pass_seconds = Histogram(
             "numakube_enforcer_pass_seconds",
-            "How long it takes to look at all control groups and to set them right.",
+            "How long it takes to check and correct all control groups.",
             buckets=_BUCKETS,
             registry=registry,
         )
@@ -81,7 +81,7 @@ class EnforcerMetrics:
         )
         self.nri_seconds = Histogram(
             "numakube_enforcer_nri_seconds",
-            "How long the runtime waits for what a new container is to have.",
+            "How long the runtime waits for the values of a new container.",
             buckets=_BUCKETS,
             registry=registry,
         )

@@ -108,7 +108,7 @@ class ExporterMetrics:
         self.node = node
         self.call_failures = Counter(
             "rte_podresource_api_call_failures_total",
-            "Calls of the kubelet's PodResources that failed.",
+            "Failed calls of the kubelet's PodResources API.",
             ("node", "function_name"),
             registry=registry,
         )

@@ -44,7 +44,7 @@ class ExtenderMetrics:
         )
         self.woken = Counter(
             "numakube_extender_woken_pods_total",
-            "Refused pods that were brought back because they fit now.",
+            "Refused pods that were woken because they fit now.",
             registry=registry,
         )
         self.waiting = Gauge(
@@ -57,13 +57,13 @@ class ExtenderMetrics:
         )
         self.mispredictions = Counter(
             "numakube_mispredictions_total",
-            "Pods that a kubelet placed otherwise than foreseen.",
+            "Pods that a kubelet placed differently than predicted.",
             ("severity",),
             registry=registry,
         )
         self.facts = Counter(
             "numakube_cache_facts_total",
-            "What the NUMA cache found out, by kind.",
+            "Observations of the NUMA cache, by kind.",
             ("kind",),
             registry=registry,
         )

@@ -23,13 +23,13 @@ class OperatorMetrics:
         )
         self._adds = Counter(
             "workqueue_adds_total",
-            "Objects that came to need a pass.",
+            "Objects that were queued for a pass.",
             ("controller", "name"),
             registry=registry,
         )
         self.writes = Counter(
             "numakube_operator_objects_written_total",
-            "Objects that were written because they were not as they should be.",
+            "Objects that were written because they differed from the plan.",
             ("kind",),
             registry=registry,
         )

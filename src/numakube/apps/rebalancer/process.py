@@ -62,7 +62,7 @@ class RebalancerMetrics:
         )
         self.departures = Counter(
             "numakube_rebalancer_departures_total",
-            "Plans that were given up because reality departed from them.",
+            "Plans that were abandoned because the cluster departed from them.",
             registry=registry,
         )
         self.failures = Counter(
@@ -72,7 +72,7 @@ class RebalancerMetrics:
         )
         self.paused = Gauge(
             "numakube_rebalancer_paused",
-            "Whether it moves nothing because a plan was given up.",
+            "Whether it moves nothing because a plan was abandoned.",
             registry=registry,
         )
 

@@ -108,7 +108,7 @@ class SchedulerMetrics:
         )
         self.mispredictions = Counter(
             "numakube_mispredictions_total",
-            "Pods that a kubelet treated otherwise than was predicted, by how bad that is.",
+            "Pods that a kubelet treated differently than predicted, by severity.",
             ("severity",),
             registry=registry,
         )
@@ -125,7 +125,7 @@ class SchedulerMetrics:
         )
         self.facts = Counter(
             "numakube_cache_facts_total",
-            "What the NUMA cache found worth telling, by kind.",
+            "Observations of the NUMA cache, by kind.",
             ("kind",),
             registry=registry,
         )
@@ -143,7 +143,10 @@ class SchedulerMetrics:
             registry=registry,
         )
         self.leader = Gauge(
-            "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
+            "leader_election_master_status",
+            "Whether this replica leads.",
+            ("name",),
+            registry=registry,
         )
         self.shard_nodes = Gauge(
             "numakube_shard_nodes",

@@ -47,7 +47,7 @@ class SriovMetrics:
         )
         self.scan_seconds = Histogram(
             "numakube_sriov_scan_seconds",
-            "How long a look at the host takes.",
+            "How long a scan of the host takes.",
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
@@ -58,12 +58,12 @@ class SriovMetrics:
         )
         self._config_valid = Gauge(
             "numakube_sriov_config_valid",
-            "0 while the configuration file makes no sense and an earlier one is in force.",
+            "0 while the configuration file is invalid and an earlier one is in force.",
             registry=registry,
         )
         self._remarks = Gauge(
             "numakube_sriov_config_remarks",
-            "Odd things in the configuration; skipped pools are counted apart.",
+            "Problems in the configuration; skipped pools are counted separately.",
             ("skipped",),
             registry=registry,
         )

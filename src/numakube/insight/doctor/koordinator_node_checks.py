@@ -56,14 +56,14 @@ OVERRULED: Final = Rule(
 NO_ZONES: Final = Rule(
     id="NUMA-PLACEMENT-NO-ZONES",
     severity=Severity.ERROR,
-    title="A node is to align pods, but its NUMA nodes are not known",
+    title="A node should align pods, but its NUMA nodes are not known",
     why="Without a NodeResourceTopology every pod that is to be aligned there is refused.",
     fix="numakube render exporter | kubectl apply -f -   # or run koordlet on the node",
 )
 NO_LAYOUT: Final = Rule(
     id="NUMA-PLACEMENT-NO-CPU-LAYOUT",
     severity=Severity.ERROR,
-    title="A node is to bind CPUs, but which ones it has is not known",
+    title="A node should bind CPUs, but its CPUs are not known",
     why="Its report has no CPU topology, so every pod whose CPUs are to be bound is refused there.",
     fix="numakube render exporter | kubectl apply -f -   # or run koordlet on the node",
 )

@@ -127,7 +127,7 @@ MIXED: Final = Rule(
 SLOW_RECONCILE: Final = Rule(
     id="NUMA-KUBELET-SLOW-RECONCILE",
     severity=Severity.INFO,
-    title="The CPU Manager looks at containers rarely",
+    title="The CPU Manager checks containers rarely",
     why="A container that starts in between may run on CPUs of others for that long.",
     fix="cpuManagerReconcilePeriod: 10s",
 )

@@ -31,7 +31,7 @@ CRASH: Final = Rule(
 NO_ANSWER: Final = Rule(
     id="NUMA-KUBELET-NO-ANSWER",
     severity=Severity.ERROR,
-    title="The kubelet does not answer to pods that want to be aligned",
+    title="The kubelet does not answer to pods that need alignment",
     why=(
         "It tries every set of NUMA nodes, twice as many with each further node. While it does, it"
         " admits no other pod."

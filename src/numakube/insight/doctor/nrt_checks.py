@@ -57,7 +57,7 @@ OLD_API: Final = Rule(
     severity=Severity.WARNING,
     title="The definition of NodeResourceTopology is an old one",
     why=(
-        "Reports are read, but cannot tell more of a kubelet than topologyPolicies: no options, no"
+        "Reports are read, but only topologyPolicies describes a kubelet: no options, no"
         " policies of its CPU and Memory Manager. numakube's exporter cannot write such objects."
     ),
     fix=(
@@ -87,8 +87,8 @@ UNUSABLE: Final = Rule(
 ODD: Final = Rule(
     id="NUMA-NRT-ODD",
     severity=Severity.WARNING,
-    title="Parts of a NodeResourceTopology make no sense",
-    why="They are passed over; what they were meant to say is not known to the scheduler.",
+    title="Parts of a NodeResourceTopology are invalid",
+    why="They are ignored, and the scheduler does not know what they were meant to say.",
     fix="kubectl numa conformance NODE   # names the fields; correct the program that writes them",
 )
 STALE: Final = Rule(
@@ -130,7 +130,7 @@ DRIFT: Final = Rule(
 UNKNOWN_POLICY: Final = Rule(
     id="NUMA-NRT-POLICY-UNKNOWN",
     severity=Severity.ERROR,
-    title="A report does not tell the kubelet's policy",
+    title="A report does not contain the kubelet's policy",
     why=(
         "What the kubelet will do with a pod cannot be foreseen: our schedulers take the node for"
         " one without zones, and others take its policy for none."

@@ -73,7 +73,7 @@ BLOCKED: Final = Rule(
 MISPREDICTED: Final = Rule(
     id="NUMA-SCHEDULER-MISPREDICTED",
     severity=Severity.WARNING,
-    title="A kubelet admitted or rejected pods otherwise than foreseen",
+    title="A kubelet admitted or rejected pods differently than predicted",
     why=(
         "One now and then is a race with another scheduler. Again and again on one node, its report"
         " or our model of its kubelet is wrong."
@@ -103,7 +103,7 @@ NO_TOPOLOGIES: Final = Rule(
 OTHER_ZONES: Final = Rule(
     id="NUMA-SCHEDULER-OTHER-ZONES",
     severity=Severity.INFO,
-    title="A kubelet put pods on other zones than foreseen",
+    title="A kubelet put pods on other zones than predicted",
     why="The pods are aligned and the scheduler has learnt of it; its plans were off meanwhile.",
     fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )

@@ -27,7 +27,7 @@ _ABSENT: Final = "does not have it"
 FORBIDDEN: Final = Rule(
     id="NUMA-ACCESS-FORBIDDEN",
     severity=Severity.INFO,
-    title="Something that checks rest on could not be read",
+    title="Something that checks depend on could not be read",
     why="Those checks have found nothing because they have seen nothing.",
     fix="kubectl auth can-i --list   # ask for what is named",
 )
@@ -51,7 +51,7 @@ MALFORMED: Final = Rule(
     id="NUMA-ACCESS-MALFORMED",
     severity=Severity.WARNING,
     title="An object cannot be read",
-    why="It is as if it were not there, for us and for the scheduler.",
+    why="We and the scheduler treat it as missing.",
     fix="kubectl get KIND OBJECT -o yaml   # the field that is named has a value of the wrong type",
 )
 
