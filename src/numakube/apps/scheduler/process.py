@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
 
 _WAITING_EVENTS: Final = 10_000
-_EVENT_WRITERS: Final = 32
-"""Requests under way; with half of them a steady 200 pods/s outran the events on a slow machine."""
+_EVENT_WRITERS: Final = 16
+"""Requests under way; with 32 bindings were slower in a burst on a real API server."""
 _MAX_BODY_BYTES: Final = 8 << 20
 """A thousand pods, as they may be in a question whether they fit."""
 
