@@ -204,6 +204,29 @@ async def test_events_give_way_only_for_some_seconds(server: ScriptedServer) -> 
             await until(lambda: len(events.events) == 1)
 
 
+async def test_more_are_written_at_once_while_many_wait(server: ScriptedServer) -> None:
+    """A server that takes long for an event is asked for more of them at a time."""
+    seen = []
+
+    async def never_answer(request: web.Request) -> web.StreamResponse:
+        seen.append(await request.read())
+        return await asyncio.Future()
+
+    server.otherwise = never_answer
+    async with connect_on(server, ManualClock()) as client:
+        recorder = recorder_for(client, capacity=2 * MOST_HELD, writers=2)
+        task = asyncio.create_task(recorder.run())
+        recorder.normal(POD, "A", "m")
+        recorder.normal(NODE, "A", "m")
+        await until(lambda: len(seen) == 2)
+        for number in range(MOST_HELD + 1):
+            about = msgspec.structs.replace(POD, name=f"p{number}", uid=str(number))
+            recorder.normal(about, "A", "m")
+        await until(lambda: len(seen) == 4)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 @asynccontextmanager
 async def connect_on(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[Client]:
     """A client of *server* on *clock*."""

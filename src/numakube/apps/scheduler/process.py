@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 
 _WAITING_EVENTS: Final = 10_000
 _EVENT_WRITERS: Final = 16
-"""Requests under way; with 32 bindings were slower in a burst on a real API server."""
+"""Requests under way in a burst; with 32 bindings were slower on a real API server."""
 _MAX_BODY_BYTES: Final = 8 << 20
 """A thousand pods, as they may be in a question whether they fit."""
 
