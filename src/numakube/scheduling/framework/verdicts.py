@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Mask, Rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdicts:
     """For each row that was asked about, in that order, which of a few statuses it got.
 
@@ -75,9 +76,9 @@ class Verdicts:
         choice[where] = other.choice + len(self.statuses)
         return Verdicts(choice, self.statuses + other.statuses)
 
-    @property
+    @cached_property
     def ok(self) -> Mask:
-        """Which rows passed."""
+        """Which rows passed; not to be changed."""
         good = np.array([status.ok for status in self.statuses], dtype=np.bool_)
         return good.take(self.choice)
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.arrays import span
+from numakube.scheduling.snapshot.row_changes import RowChanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -52,8 +53,7 @@ class ResourceTable:
         self.nonzero_cpu_milli = self._zeros()
         self.nonzero_memory_bytes = self._zeros()
         self._none = self._zeros()
-        self._changes = 0
-        self._changed_at = self._zeros()
+        self._changes = RowChanges(self.capacity)
         self._derived: OrderedDict[Hashable, tuple[int, npt.NDArray[np.integer]]] = OrderedDict()
 
     def derived(
@@ -73,7 +73,7 @@ class ResourceTable:
         """
         seen, values = self._derived.get(key) or (0, np.zeros(self.capacity, dtype))
         bounds = np.iinfo(values.dtype)
-        changed = np.flatnonzero(self._changed_at > seen)
+        changed = self._changes.since(seen)
         if len(changed) > _FEW:
             at = span(changed)
             found = compute(at, len(changed))
@@ -81,7 +81,7 @@ class ResourceTable:
         else:
             for row in changed.tolist():
                 values[row] = max(bounds.min, min(one(row), bounds.max))
-        self._derived[key] = self._changes, values
+        self._derived[key] = self._changes.count, values
         self._derived.move_to_end(key)
         if len(self._derived) > _DERIVED_KEPT:
             self._derived.popitem(last=False)
@@ -106,9 +106,9 @@ class ResourceTable:
                 arrays[name] = self._grown(array)
         for field in (
             "pod_count", "allowed_pods", "nonzero_cpu_milli", "nonzero_memory_bytes", "_none",
-            "_changed_at",
         ):  # fmt: skip
             setattr(self, field, self._grown(getattr(self, field)))
+        self._changes.grow(self.capacity)
         self._derived.clear()
 
     def write_node(self, node: NodeInfo) -> None:
@@ -134,7 +134,7 @@ class ResourceTable:
         self.pod_count[row] = len(node.pods)
         self.nonzero_cpu_milli[row] = bounded(node.nonzero_cpu_milli)
         self.nonzero_memory_bytes[row] = bounded(node.nonzero_memory_bytes)
-        self._note_change(row)
+        self._changes.note(row)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
@@ -145,11 +145,7 @@ class ResourceTable:
             self.pod_count, self.allowed_pods, self.nonzero_cpu_milli, self.nonzero_memory_bytes,
         ):  # fmt: skip
             array[row] = 0
-        self._note_change(row)
-
-    def _note_change(self, row: int) -> None:
-        self._changes += 1
-        self._changed_at[row] = self._changes
+        self._changes.note(row)
 
     def _add(self, arrays: dict[str, IntArray], name: str) -> IntArray:
         arrays[name] = self._zeros()

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from numakube.scheduling.snapshot.row_changes import RowChanges
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -117,7 +119,6 @@ class ZoneTable:
                 "policy": np.int8, "scope": np.int8, "cpu_static": np.int8,
                 "memory_static": np.int8, "count": np.int16, "max_zones": np.int16,
                 "blocked": np.bool_, "exact": np.bool_, "shape": np.int32, "revision": np.int64,
-                "change": np.int64,
             }.items()
         }  # fmt: skip
         self._zones: dict[str, _Array] = {
@@ -135,7 +136,8 @@ class ZoneTable:
         self._shapes: list[ZoneShape] = [_NO_SHAPE]
         self._shape_ids: dict[ZoneShape, int] = {_NO_SHAPE: 0}
         self._revision = 0
-        self._changes = 0
+        self.changes = RowChanges(self.room)
+        """Change with reports and with reservations."""
 
     @property
     def policy(self) -> Choice:
@@ -186,16 +188,6 @@ class ZoneTable:
     def revision(self) -> IntArray:
         """Number of each node's report, 0 without one: changes with reports, not reservations."""
         return self._nodes["revision"].view
-
-    @property
-    def change(self) -> IntArray:
-        """Number of the last write of each node: changes with reports and with reservations."""
-        return self._nodes["change"].view
-
-    @property
-    def changes(self) -> int:
-        """How often anything was written, or the arrays grew: as long as this lasts, all does."""
-        return self._changes
 
     @property
     def revisions(self) -> int:
@@ -269,13 +261,13 @@ class ZoneTable:
                 self._write_amounts(self._available, row, available, every)
             self._written[row] = _Written(topology, available, names)
         self._nodes["blocked"].cells[row] = bool(belief.blocked)
-        self._number_change(row)
+        self.changes.note(row)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
         self._forget_report(row)
         self._nodes["blocked"].cells[row] = False
-        self._number_change(row)
+        self.changes.note(row)
 
     def _forget_report(self, row: int) -> None:
         self._revision += 1
@@ -302,10 +294,6 @@ class ZoneTable:
             self.width = len(topology.zones)
             self._grow()
         return self._write_zones(row, topology.zones, before)
-
-    def _number_change(self, row: int) -> None:
-        self._changes += 1
-        self._nodes["change"].cells[row] = self._changes
 
     def _number_report(self, row: int) -> None:
         self._revision += 1
@@ -389,7 +377,7 @@ class ZoneTable:
         return _Array((self.width, self.room), dtype)
 
     def _grow(self) -> None:
-        self._changes += 1
+        self.changes.grow(self.room)
         self._revision += 1
         for column in self._nodes.values():
             column.grow((self.room,))

@@ -37,6 +37,7 @@ class PodChecks:
         uneven: a container whose CPUs do not make whole cores, if they must.
         certain: for how many stages, from the first, it is certain what is left for them.
         unimplied: the part of ``together`` that does not follow from every stage having its place.
+        has_several: whether the pod has more than one container.
     """
 
     rules: Rules
@@ -46,6 +47,7 @@ class PodChecks:
     uneven: Stage | None
     certain: int
     unimplied: Parts
+    has_several: bool
 
 
 @lru_cache(maxsize=1024)
@@ -68,6 +70,7 @@ def checks_of(wants: PodWants, rules: Rules) -> PodChecks:
         uneven=_uneven(wants, rules),
         certain=certain,
         unimplied=_unimplied(rules, stages, together, certain),
+        has_several=wants.has_several,
     )
 
 

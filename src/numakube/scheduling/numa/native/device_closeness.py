@@ -101,7 +101,7 @@ class DeviceForecasts:
         def ask(row: int) -> float:
             return worth_of(self.of(pod, snapshot.at(row)))
 
-        return worths.of(rows, scores, snapshot.zones.change, ask)
+        return worths.of(rows, scores, snapshot.zones.changes.at, ask)
 
 
 class Worths:

@@ -63,8 +63,8 @@ class EqualNodes:
         if len(self._state) != zones.room or len(self._numbers) > 2 * zones.room:
             # Otherwise states that no node is in any more would add up.
             self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.intp), {}
-        self._state[zones.change > self._changes] = _UNKNOWN
-        self._changes = zones.changes
+        self._state[zones.changes.since(self._changes)] = _UNKNOWN
+        self._changes = zones.changes.count
         unknown = rows[picked(self._state, rows) == _UNKNOWN]
         columns = _columns(zones)
         for row in (unknown[:_AT_ONCE] if self._numbers else unknown).tolist():

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
 from numakube.scheduling.numa.native.zone_fragments import kept_whole
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
-from numakube.values.resources import CPU, MEMORY
+from numakube.values.resources import CPU, MEMORY, add_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.native.node_counts import Distances, NodeCounts
     from numakube.scheduling.numa.native.reference_alignment import Fit, Places
     from numakube.scheduling.numa.native.zone_fragments import TypicalPods
+    from numakube.values.resources import Amounts
 
 PLAIN: Final = (CPU, MEMORY)
 """What every pod needs; shapes are made of it."""
@@ -59,8 +60,8 @@ class ScoreParts:
     def total(self, options: NativeOptions) -> int:
         """Return the score of a node with data, from 1 to `MAX_NODE_SCORE`."""
         weights = options.alignment_weight, options.packing_weight, options.balance_weight
-        parts = self.alignment, self.packing, self.balance
-        share = sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        share = weights[0] * self.alignment + weights[1] * self.packing + weights[2] * self.balance
+        share /= sum(weights)
         score = 1 + floor((MAX_NODE_SCORE - 1) * share + ROUNDING)
         # Where zones have more free than pods may use, shares are above 1.
         return max(1, min(score, MAX_NODE_SCORE))
@@ -79,8 +80,8 @@ def score_node(
     ratings = list(_ratings(node, stages, places, typical, one_each=one_each))
     return ScoreParts(
         alignment=1.0 if one_each else min(alignment(one, node.distances) for one in places),
-        packing=sum(packing for packing, _ in ratings) / len(ratings),
-        balance=sum(balance for _, balance in ratings) / len(ratings),
+        packing=sum([packing for packing, _ in ratings]) / len(ratings),
+        balance=sum([balance for _, balance in ratings]) / len(ratings),
     )
 
 
@@ -120,65 +121,65 @@ def _ratings(
     one_each: bool,
 ) -> Iterable[tuple[float, float]]:
     """Yield packing and balance of each stage; single zones see what stages before took."""
-    used: dict[tuple[Places, str], int] = {}
+    used: dict[Places, dict[str, int]] = {}
     for stage, where in zip(stages, places, strict=True):
         wanted = dict(stage.want.parts)
-        names = _names(node, wanted) | (typical.names if typical else set())
-        zone = ZoneState(
-            caps={name: _sum(node.allocatable, where, name) for name in names},
-            free={
-                name: _sum(node.free, where, name) - used.get((where, name), 0) for name in names
-            },
-            devices=node.rules.devices,
-        )
+        free = _less(_together(node.free, where), used.get(where))
+        zone = ZoneState(_together(node.allocatable, where), free, node.rules.devices)
         if typical is None:
             packed = packing(zone, wanted)
         else:
             packed = kept_whole(zone.free, wanted, typical, node.rules.reported)
         yield packed, balance(zone, wanted)
-        for name, amount in wanted.items() if one_each else ():
-            used[where, name] = used.get((where, name), 0) + amount
+        if one_each:
+            used[where] = add_amounts(used.get(where, {}), wanted)
 
 
-def _names(node: NodeCounts, wanted: Mapping[str, int]) -> set[str]:
-    return {*PLAIN, *node.rules.devices, *wanted}
+def _less(free: Amounts, used: Amounts | None) -> Amounts:
+    if not used:
+        return free
+    return {**free, **{name: free.get(name, 0) - amount for name, amount in used.items()}}
 
 
-def _sum(zones: Sequence[Mapping[str, int]], places: Places, name: str) -> int:
-    return sum(zones[place].get(name, 0) for place in places)
+def _together(zones: Sequence[Amounts], places: Places) -> Amounts:
+    """Return what the zones at *places* have together."""
+    if len(places) == 1:
+        return zones[places[0]]
+    names = {name for place in places for name in zones[place]}
+    return {name: sum([zones[place].get(name, 0) for place in places]) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneState:
+class ZoneState(NamedTuple):
     """A zone, or a set of zones taken as one, before a placement."""
 
-    caps: Mapping[str, int]
-    free: Mapping[str, int]
+    caps: Amounts
+    free: Amounts
     devices: tuple[str, ...]
 
     def left(self, name: str, wanted: Mapping[str, int]) -> float:
         """Return the part of a resource that is left after *wanted*."""
         # Times the inverse, as the vectorised path has it: the same to the last bit.
-        return max(0, self.free[name] - wanted.get(name, 0)) * (1 / self.caps[name])
+        left = self.free.get(name, 0) - wanted.get(name, 0)
+        return left * (1 / self.caps[name]) if left > 0 else 0.0
 
-    def fraction(self, wanted: Mapping[str, int]) -> float:
-        """Return the part of its CPUs and memory that is left after *wanted*, whichever is less."""
-        parts = [self.left(name, wanted) for name in PLAIN if self.caps[name]]
-        return min(parts, default=1.0)
+    def parts_left(self, names: Iterable[str], wanted: Mapping[str, int]) -> list[float]:
+        """Return the parts that are left of those resources that it has."""
+        return [self.left(name, wanted) for name in names if self.caps.get(name)]
 
     def own(self, wanted: Mapping[str, int]) -> float:
         """Return the part of its CPUs or memory that is wanted, whichever is more."""
-        parts = [wanted.get(n, 0) * (1 / self.caps[n]) for n in PLAIN if self.caps[n]]
+        parts = [wanted.get(n, 0) * (1 / self.caps[n]) for n in PLAIN if self.caps.get(n)]
         return max(parts, default=0.0)
 
 
 def packing(zone: ZoneState, wanted: Mapping[str, int]) -> float:
     """Rate what the placement leaves for large pods."""
-    before, after = zone.fraction({}), zone.fraction(wanted)
+    before = min(zone.parts_left(PLAIN, {}), default=1.0)
+    after = min(zone.parts_left(PLAIN, wanted), default=1.0)
     loss = placeable(before) - placeable(after)
     kept = min(1.0, max(0.0, (1 + zone.own(wanted) - loss) / 2))
     stranded = sum(
-        _stranded(zone, name, wanted.get(name, 0), before, after) for name in zone.devices
+        [_stranded(zone, name, wanted.get(name, 0), before, after) for name in zone.devices]
     )
     return kept * (1 - min(1.0, stranded))
 
@@ -190,7 +191,7 @@ def placeable(fraction: float) -> float:
 
 def _stranded(zone: ZoneState, name: str, taken: int, before: float, after: float) -> float:
     """Return the part of the devices that loses the CPUs and memory beside them."""
-    cap, free = zone.caps[name], zone.free[name]
+    cap, free = zone.caps.get(name, 0), zone.free.get(name, 0)
     if not cap:
         return 0.0
     usable_before = floor(min(free, before * cap) + ROUNDING)
@@ -201,5 +202,5 @@ def _stranded(zone: ZoneState, name: str, taken: int, before: float, after: floa
 def balance(zone: ZoneState, wanted: Mapping[str, int]) -> float:
     """Rate how evenly the zone is used after the placement."""
     asked = [name for name in wanted if name in zone.devices]
-    left = [zone.left(name, wanted) for name in (*PLAIN, *asked) if zone.caps[name]]
+    left = zone.parts_left((*PLAIN, *asked), wanted)
     return 1 - (max(left) - min(left)) if left else 1.0

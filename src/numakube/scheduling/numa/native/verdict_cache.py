@@ -21,7 +21,7 @@ from numakube.scheduling.numa.native.alignment_stages import checks_of
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
-from numakube.scheduling.numa.native.reference_alignment import judge
+from numakube.scheduling.numa.native.reference_alignment import judge_by
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
 from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from numakube.kubelet.pod_demand import DemandRules
-    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
+    from numakube.scheduling.arrays import Rows, SmallScores
+    from numakube.scheduling.numa.native.alignment_stages import PodChecks
     from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_counts import Rules
     from numakube.scheduling.numa.native.pod_wants import PodWants
     from numakube.scheduling.numa.native.rule_columns import RuleColumns
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.row_changes import RowChanges
 
 
 _FEW: Final = 4
@@ -84,15 +86,17 @@ class VerdictCache:
         self.worths = Worths()
         self._numbers: dict[RefusalKey, int] = {}
         self._told: dict[int, tuple[int, int, Rejection]] = {}
+        self._latest: tuple[Rows, Verdicts | None] | None = None
+        self._checks: dict[int, PodChecks] = {}
 
     def update(self, snapshot: Snapshot) -> None:
         """Judge the nodes that have changed; the columns must be up to date."""
         rows, changes = snapshot.rows, snapshot.zones.changes
-        if rows is self._rows and changes == self._changes:
+        if rows is self._rows and changes.count == self._changes:
             return
         is_new = self._rows is None
-        stale = self._stale(rows, snapshot.zones.change)
-        self._rows, self._changes = rows, changes
+        stale = self._stale(rows, changes)
+        self._rows, self._changes = rows, changes.count
         if is_new:
             self._judge_one_of_each(snapshot, rows)
             return
@@ -101,22 +105,33 @@ class VerdictCache:
         if stale.size:
             self._judge(snapshot, stale)
 
-    def _stale(self, rows: Rows, change: IntArray) -> Rows:
+    def _stale(self, rows: Rows, changes: RowChanges) -> Rows:
         """Return which of *rows* have changed."""
         if rows is self._rows:
-            return np.flatnonzero(change > self._changes)
-        if len(self._group) != len(change):
-            self._group = _grown(self._group, len(change))
-            self._share = _grown(self._share, len(change))
-            self.scores = _grown(self.scores, len(change))
+            return changes.since(self._changes)
+        room = len(changes.at)
+        if len(self._group) != room:
+            self._group = _grown(self._group, room)
+            self._share = _grown(self._share, room)
+            self.scores = _grown(self.scores, room)
         if self._rows is None:
             return rows
-        stale = change > self._changes
+        stale = changes.at > self._changes
         stale[np.setdiff1d(rows, self._rows, assume_unique=True)] = True
         return rows[stale[rows]]
 
     def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
-        """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
+        """Return the outcome of the filter for *rows*; ``None`` if all of them pass.
+
+        It is the same as before if no other nodes are asked about and none that was or is refused
+        has changed.
+        """
+        known = self._latest
+        if known is None or not (rows is known[0] or np.array_equal(rows, known[0])):
+            known = self._latest = rows, self._verdicts(snapshot, rows)
+        return known[1]
+
+    def _verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         groups = picked(self._group, rows)
         refused = np.flatnonzero(groups != 0)
         if not refused.size:
@@ -141,13 +156,14 @@ class VerdictCache:
         asked = self._options.strictness
         if broken_promise(asked, counts.rules) is not None:
             return False
-        wants = self._wants_for(counts.rules.demand)
-        verdict = judge(wants, counts)
+        checks = self._checks_for(int(self.columns.kind[node.row]), counts.rules)
+        verdict = judge_by(checks, counts)
         if isinstance(verdict, Rejection):
             return False
-        self._group[node.row] = 0
+        if self._group[node.row]:
+            self._group[node.row] = 0
+            self._latest = None
         promised = promised_score(asked, counts.rules)
-        checks = checks_of(wants, counts.rules)
         parts = score_node(checks, counts, verdict, self._options.typical)
         self.scores[node.row] = parts.total(self._options) if promised is None else promised
         return True
@@ -163,6 +179,7 @@ class VerdictCache:
             column[span(rows)] = column.take(like)
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
+        self._latest = None
         at = span(rows)
         self._group[at] = 0
         self.scores[at] = 0
@@ -174,7 +191,7 @@ class VerdictCache:
             rules = self.columns.rules[number]
             if self._promises(members, rules) or rules is None:
                 continue
-            checks = checks_of(self._wants_for(rules.demand), rules)
+            checks = self._checks_for(number, rules)
             batch = NodeBatch(snapshot.zones, self.columns, members, number)
             verdict = judge_batch(checks, batch)
             refused = np.flatnonzero(~verdict.ok)
@@ -193,6 +210,13 @@ class VerdictCache:
         if rules is None or belief is None or belief.topology is None:
             return None
         return NodeCounts(rules=rules, zones=belief.topology.zones, free=belief.available)
+
+    def _checks_for(self, kind: int, rules: Rules) -> PodChecks:
+        """Return what to check on nodes of a kind; `checks_of` takes longer to look it up."""
+        checks = self._checks.get(kind)
+        if checks is None:
+            checks = self._checks[kind] = checks_of(self._wants_for(rules.demand), rules)
+        return checks
 
     def _promises(self, rows: Rows, rules: Rules | None) -> bool:
         """Note what nodes that promise too little get; tell whether they are refused for it."""
@@ -228,7 +252,7 @@ class VerdictCache:
 
     def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
         """Return what is said of the closest node of a group; remembered, since it rarely moves."""
-        change = int(snapshot.zones.change[row])
+        change = int(snapshot.zones.changes.at[row])
         told = self._told.get(number)
         if told is None or told[:2] != (row, change):
             rejection = self._judged_alone(snapshot.at(row))
@@ -242,9 +266,11 @@ class VerdictCache:
         broken = broken_promise(self._options.strictness, None if counts is None else counts.rules)
         if broken is not None:
             return broken
-        verdict = None if counts is None else judge(self._wants_for(counts.rules.demand), counts)
-        if isinstance(verdict, Rejection):
-            return verdict
+        if counts is not None:
+            kind = int(self.columns.kind[node.row])
+            verdict = judge_by(self._checks_for(kind, counts.rules), counts)
+            if isinstance(verdict, Rejection):
+                return verdict
         raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
 
 
