@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.dra.device_ids import AllocationError
+from msgspec.structs import replace
+
+from numakube.dra.allocation_results import only_on
+from numakube.dra.device_ids import AllocationError, PoolId
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable, Sequence
 
     from numakube.api.nodes import Node
+    from numakube.api.resource_claims import AllocationResult
     from numakube.dra.allocated_state import AllocatedState
-    from numakube.dra.device_ids import PoolId
-    from numakube.dra.pools import Inventory
+    from numakube.dra.pools import Inventory, Pool
 
 OWN: Final = -1
 """The kind of a node that is like no other: it reaches devices that are not its own."""
@@ -85,3 +88,33 @@ class NodeKinds:
                 elif one.id in state.devices:
                     taken.append((place, number))
         return tuple(taken)
+
+
+def has_shares(allocations: Iterable[AllocationResult]) -> bool:
+    """Tell whether a device is shared: every share has an id of its own."""
+    return any(one.share_id is not None for each in allocations for one in each.devices.results)
+
+
+def moved(
+    allocations: Iterable[AllocationResult],
+    before: Sequence[Pool],
+    pools: Sequence[Pool],
+    node: str,
+) -> tuple[AllocationResult, ...]:
+    """Return what *allocations* from the pools *before* are on a *node* of the same kind.
+
+    Its *pools* have the same devices in the same order, under names of their own.
+    """
+    names = {one.id: other.id.pool for one, other in zip(before, pools, strict=True)}
+    return tuple(_moved(one, names, node) for one in allocations)
+
+
+def _moved(allocation: AllocationResult, names: dict[PoolId, str], node: str) -> AllocationResult:
+    results = tuple(
+        replace(one, pool=names[PoolId(one.driver, one.pool)]) for one in allocation.devices.results
+    )
+    return replace(
+        allocation,
+        devices=replace(allocation.devices, results=results),
+        node_selector=only_on(node) if allocation.node_selector is not None else None,
+    )

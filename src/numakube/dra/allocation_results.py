@@ -127,7 +127,7 @@ def _node_selector(
         spec, device = one.candidate.slice.spec, one.candidate.device
         place = device if spec.per_device_node_selection else spec
         if place.node_name is not None or device.binds_to_node:
-            return _only(node)
+            return only_on(node)
         terms = place.node_selector.node_selector_terms if place.node_selector else ()
         if len(terms) > 1:
             raise AllocationError(
@@ -143,7 +143,8 @@ def _node_selector(
     return NodeSelector(node_selector_terms=(term,))
 
 
-def _only(node: str) -> NodeSelector:
+def only_on(node: str) -> NodeSelector:
+    """Return what selects the node with that name."""
     name = NodeSelectorRequirement(key=NAME_FIELD, operator="In", values=(node,))
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.scheduling.plugins.mixed_pods import SHAPE, claim, claiming, device, offer
+from tests.scheduling.plugins.mixed_pods import (
+    SHAPE,
+    allocations,
+    claim,
+    claiming,
+    decide,
+    device,
+    offer,
+    scheduler,
+)
 
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
@@ -21,9 +30,10 @@ from numakube.scheduling.dra_replay_api import ReplayedApi, finished
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import World
+from numakube.testing import World, pod
 
 NODES: Final = 5
 ONE: Final = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
@@ -190,19 +200,43 @@ def test_nodes_that_failed_the_final_check_are_not_checked_again() -> None:
         world.add_node(f"n{number}", machine=SHAPE)
         offer(world, f"n{number}", device("far", 1))
     claim(world, "gpu")
-    scheduler = world.scheduler(plugins={"DynamicResources": _with_actions})
-    decisions = [scheduler.decide(claiming("p", "gpu")) for _ in range(3)]
+    lasting = scheduler(world)
+    decisions = [lasting.decide(claiming("p", "gpu")) for _ in range(3)]
     assert [isinstance(one, Refused) and one.unfinished for one in decisions] == [True, True, False]
     offer(world, "n7", device("near", 0))
     fresh = world.objects.resource_slices["n7"]
-    cluster = scheduler.engine.cluster
+    cluster = lasting.engine.cluster
     cluster.objects.resource_slices["n7"] = fresh
     cluster.objects_changed()
-    again = [scheduler.decide(claiming("p", "gpu")) for _ in range(3)]
+    again = [lasting.decide(claiming("p", "gpu")) for _ in range(3)]
     assert isinstance(again[-1], Chosen)
     assert again[-1].node == "n7"
 
 
-def _with_actions(args: Any, handle: Any) -> DynamicResources:
-    objects = handle.cluster.objects
-    return DynamicResources.from_args(args, objects=objects, actions=ReplayedApi(objects))
+@pytest.mark.parametrize("policy", ["single-numa-node", "best-effort"])
+def test_devices_near_cpus_are_chosen_as_if_no_other_node_were_known(policy: str) -> None:
+    """On nodes with equal devices, where the kubelet takes CPUs of one NUMA node or the other."""
+    world, hostname = World(), "kubernetes.io/hostname"
+    offers = [device("a", 1), device("b", 0)], [device("a", 0)]
+    for number in range(8):
+        name = f"n{number}"
+        world.add_node(name, policy, machine=SHAPE)
+        offer(world, name, *offers[number // 4])
+        if number % 2:
+            world.run(pod(f"busy-{number}", "4"), name)
+    claim(world, "gpu")
+    lasting = scheduler(world)
+    for name in world.nodes:
+        one = claiming("p", "gpu", node_selector={hostname: name})
+        decision, expected = lasting.decide(one), decide(world, one)
+        assert type(decision) is type(expected)
+        if isinstance(decision, Chosen):
+            assert allocations(decision) == allocations(expected)
+            assert _far(decision) == _far(expected)
+
+
+def _far(decision: Chosen | Refused) -> dict[str, str]:
+    assert isinstance(decision, Chosen)
+    known = decision.state.read(CYCLE_CLAIMS)
+    assert known is not None
+    return known.far

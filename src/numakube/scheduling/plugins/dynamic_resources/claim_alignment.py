@@ -14,6 +14,7 @@ that the exact allocator has made, among fewer devices (`numa_allocation`).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ from numakube.scheduling.snapshot.zone_belief import foresees
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
     from numakube.kubelet.admission_outcome import ContainerPlacement
@@ -65,14 +66,28 @@ class ClaimAlignment:
         self._node = node
         self._allots = allots
         self._devices = NearDevices(known, node)
+        self._wish = pod.pod.metadata.annotations.get(ANNOTATION)
+
+    @cached_property
+    def surroundings(self) -> Hashable:
+        """What the choice depends on besides claims, pod and devices, unless we give CPUs."""
+        if self._wish == DECLINED:
+            return ()
+        told = self._known.trees.told_by(self._node)
+        return tuple(self._expected.items()), self._given(), self._insists(), told
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no search had to stop early."""
+        return not self._devices.stopped
 
     def choose(self, found: NodeAllocation) -> tuple[NodeAllocation, Status]:
         """Return *found* with devices that are close, or why the node will not do."""
-        wish = self._pod.pod.metadata.annotations.get(ANNOTATION)
+        wish = self._wish
         if wish == DECLINED or not (found.allocations or self._devices.held):
             return found, SUCCESS
         allotted = self._jointly(found)
-        places = _by_nodes(allotted.places) if allotted else self._expected()
+        places = _by_nodes(allotted.places) if allotted else self._expected
         near = self._near(places, whole=_union(places.values()))
         if not near:
             return self._paired(self._devices.together(found), near)
@@ -82,11 +97,10 @@ class ClaimAlignment:
         if trouble and (wish == REQUIRED or (strict and wish != PREFERRED)):
             return found, unschedulable(trouble)
         if closest is not None:
-            found = replace(found, allocations=closest, is_alike=False)
+            found = replace(found, allocations=closest, alike=None)
         # Where not all can be near the CPUs, they can still be near each other.
         found, status = self._paired(found, near if closest is not None else {})
         if trouble and status.ok:
-            self._known.far[self._node.name] = trouble
             return found, Status(reasons=(trouble,))
         return found, status
 
@@ -110,7 +124,7 @@ class ClaimAlignment:
         closer = (self._closer(found, pairs, better, area) for better, area in tries)
         closest = next((one for one in closer if one is not None), None)
         if closest is not None:
-            found = replace(found, allocations=closest, is_alike=False)
+            found = replace(found, allocations=closest, alike=None)
         return found, pairs.verdict(devices_of(found.allocations), self._pod)
 
     def _closer(
@@ -123,7 +137,7 @@ class ClaimAlignment:
 
     def _given(self) -> tuple[Functions, ...]:
         """Return the PCI functions that device plugins will give the pod, as far as certain."""
-        model, outcome = self._foreseen()
+        model, outcome = self._foreseen
         if model is None or outcome is None:
             return ()
         if not any(one.devices for one in outcome.containers.values()):
@@ -172,13 +186,15 @@ class ClaimAlignment:
             if any(use.name == name for use in claims):
                 yield container.name
 
+    @cached_property
     def _expected(self) -> dict[str, Nodes]:
         """Return the NUMA nodes on which the kubelet will put each container, where it does."""
-        model, outcome = self._foreseen()
+        model, outcome = self._foreseen
         if model is None or outcome is None:
             return {}
         return {name: _nodes_of(one, model) for name, one in outcome.containers.items()}
 
+    @cached_property
     def _foreseen(self) -> tuple[KubeletNode | None, Admitted | None]:
         """Return the kubelet model and what it will give the pod, as far as that is known."""
         belief = self._node.numa

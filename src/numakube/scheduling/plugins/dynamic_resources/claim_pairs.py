@@ -9,7 +9,7 @@ pod for certain is paired with the claims' devices, too.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations, product
+from itertools import combinations, count, product
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import strictness_of
@@ -20,7 +20,7 @@ from numakube.kubelet.device_pairs import WITHIN, pairing
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
     from numakube.dra.pools import Candidate, Pool
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.pci_places import PciPlaces
+    from numakube.topology.topology_view import NodeTopology
 
 _TRIED_AT_MOST: Final = 2000
 """Allocations that a search looks at for closer devices before it gives up."""
@@ -133,14 +135,27 @@ class PairTrees:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[list[Pool], object, DeviceTree, Closeness | None]] = {}
+        self._told: dict[Hashable, int] = {}
+        self._told_by: dict[str, tuple[NodeTopology | None, int]] = {}
+        self._numbers = count()
+
+    def told_by(self, node: NodeInfo) -> int:
+        """Return a number for nodes whose reports tell the same of PCI functions."""
+        topology = node.numa.topology if node.numa is not None else None
+        known = self._told_by.get(node.name)
+        if known is None or known[0] is not topology:
+            paths, pci = _told(topology)
+            if len(self._told_by) >= _KEPT_TREES:
+                self._told.clear()
+                self._told_by.clear()
+            number = self._told.setdefault((frozenset(paths.items()), pci), next(self._numbers))
+            known = self._told_by[node.name] = topology, number
+        return known[1]
 
     def of(self, known: CycleClaims, node: NodeInfo) -> tuple[DeviceTree, Closeness | None]:
         """Return the tree of *node*, and how close any devices of different drivers are in it."""
-        topology = node.numa.topology if node.numa is not None else None
-        report = topology.report if topology is not None else None
-        paths = report.tree.paths if report is not None else {}
+        told = paths, _ = _told(node.numa.topology if node.numa is not None else None)
         pools = known.inventory.pools_for(node.node) if known.inventory is not None else []
-        told = paths, topology.pci if topology is not None else None
         found = self._known.get(node.name)
         if found is None or found[0] is not pools or found[1] != told:
             candidates = [one for pool in pools if pool.usable for one in pool.candidates]
@@ -149,6 +164,13 @@ class PairTrees:
                 self._known.clear()
             found = self._known[node.name] = pools, told, tree, _closest(tree, candidates)
         return found[2], found[3]
+
+
+def _told(topology: NodeTopology | None) -> tuple[Mapping[str, PciPath], PciPlaces | None]:
+    """Return the paths of PCI functions and their NUMA nodes, as far as a report tells them."""
+    if topology is None:
+        return {}, None
+    return topology.report.tree.paths if topology.report is not None else {}, topology.pci
 
 
 def _closest(tree: DeviceTree, candidates: Iterable[Candidate]) -> Closeness | None:

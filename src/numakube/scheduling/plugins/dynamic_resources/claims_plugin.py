@@ -329,7 +329,14 @@ class DynamicResources(
         found, allots = search.found(node), state.read(ALLOTS)
         chosen, status = found or NodeAllocation(), SUCCESS
         if self._aligns:
-            chosen, status = ClaimAlignment(known, pod, node, allots).choose(chosen)
+            alignment = ClaimAlignment(known, pod, node, allots)
+            chosen, status = (
+                search.aligned(asker_of(pod), node, alignment, chosen)
+                if allots is None
+                else alignment.choose(chosen)
+            )
+            if status.ok and status.reasons:
+                known.far[node.name] = status.message
         if not status.ok:
             self._refuse_place(state, pod)
             if allots is None:

@@ -11,7 +11,7 @@ from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numakube.api.pod import (
         ContainerExtendedResourceRequest,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocator import Allocator
     from numakube.dra.device_places import DevicePlaces
-    from numakube.dra.pools import Candidate, Inventory
+    from numakube.dra.pools import Candidate, Inventory, Pool
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -32,7 +32,7 @@ class NodeAllocation:
 
     Attributes:
         allocations: one for each claim that had none, in order.
-        is_alike: the allocations are those of another node of the same kind.
+        alike: the pools of the allocations, if those are of another node of the same kind.
         extended: the claim for extended resources, made for the node.
     """
 
@@ -40,7 +40,7 @@ class NodeAllocation:
     extended: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     resources: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
-    is_alike: bool = False
+    alike: Sequence[Pool] | None = None
 
 
 @dataclass(slots=True)

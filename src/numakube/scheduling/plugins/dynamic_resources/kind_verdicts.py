@@ -8,7 +8,7 @@ remembered one by one, for as long as nothing changes there.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,10 +21,11 @@ from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTA
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Sequence
 
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.alike_nodes import NodeKinds
+    from numakube.dra.pools import Pool
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -38,8 +39,15 @@ _REMEMBERED_FAILURES: Final = 16
 """Kinds of pods whose claims say the same and of which failed nodes are remembered."""
 _SPARE_ROWS: Final = 64
 
-Found: TypeAlias = "tuple[tuple[AllocationResult, ...], Status]"
-"""Allocations, or why there are none."""
+_REMEMBERED_CHOICES: Final = 4096
+
+
+class Found(NamedTuple):
+    """Allocations from *pools* of one node, or why there are none."""
+
+    allocations: tuple[AllocationResult, ...]
+    status: Status
+    pools: Sequence[Pool] = ()
 
 
 def asker_of(pod: PodInfo) -> Hashable:
@@ -96,7 +104,18 @@ class ShapeVerdicts:
 
     def __init__(self) -> None:
         self.by_kind: dict[int, Found] = {}
+        self._aligned: dict[Hashable, Found] = {}
         self._failed: OrderedDict[Hashable, FailedNodes] = OrderedDict()
+
+    def aligned(self, question: Hashable) -> Found | None:
+        """Return the devices that were chosen for alignment when the same was asked."""
+        return self._aligned.get(question)
+
+    def remember_aligned(self, question: Hashable, found: Found) -> None:
+        """Remember the devices that were chosen for alignment."""
+        if len(self._aligned) >= _REMEMBERED_CHOICES:
+            self._aligned.clear()
+        self._aligned[question] = found
 
     def failed(self, asker: Hashable) -> FailedNodes:
         """Return the nodes that failed the final check for pods like *asker*."""

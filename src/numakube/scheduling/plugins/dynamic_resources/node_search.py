@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from numakube.dra import binding_conditions as conditions
-from numakube.dra.alike_nodes import OWN
+from numakube.dra.alike_nodes import OWN, has_shares, moved
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import OPTIONAL_OPERATIONS
 from numakube.dra.device_ids import AllocationError
@@ -20,6 +20,7 @@ from numakube.scheduling.framework.status import SUCCESS, Status, failure, unres
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_resources
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
+from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from numakube.dra.pools import Inventory
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
+    from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
-    from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import Found, ShapeVerdicts
+    from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import ShapeVerdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -120,7 +122,7 @@ class NodeSearch:
             return Verdicts.each(rows, lambda row: self.judge(pod, snapshot.at(row)))
         present, places, which = np.unique(kinds[rows], return_index=True, return_inverse=True)
         firsts = [snapshot.at(row) for row in rows[places].tolist()]
-        found = [self._of_kind(*one)[1] for one in zip(present.tolist(), firsts, strict=True)]
+        found = [self._of_kind(*one).status for one in zip(present.tolist(), firsts, strict=True)]
         fits = np.array([status.ok for status in found], dtype=np.bool_)
         verdicts = Verdicts.where(fits[which], NO_DEVICES)
         # What was found for one of them cannot be said of the others.
@@ -141,11 +143,11 @@ class NodeSearch:
     def _of_kind(self, kind: int, node: NodeInfo) -> Found:
         """Return what was found on a node of that *kind*; searches *node* if none was searched."""
         if kind == OWN:
-            return (), SUCCESS
+            return Found((), SUCCESS)
         known = self._verdicts.by_kind.get(kind)
         if known is None:
-            known = self._allocated(node, None)
-            if known[1].ok or known[1] is NO_DEVICES:
+            known = self._found_on(node, None)
+            if known.status.ok or known.status is NO_DEVICES:
                 self._verdicts.by_kind[kind] = known
         return known
 
@@ -154,9 +156,26 @@ class NodeSearch:
         found = self._known.nodes.get(node.name)
         if found is None and self._by_kind:
             known = self._verdicts.by_kind.get(self._kinds.of(node.node))
-            if known is not None and known[1].ok:
-                return NodeAllocation(known[0], is_alike=True)
+            if known is not None and known.status.ok:
+                return NodeAllocation(known.allocations, alike=known.pools)
         return found
+
+    def aligned(
+        self, asker: Hashable, node: NodeInfo, alignment: ClaimAlignment, found: NodeAllocation
+    ) -> tuple[NodeAllocation, Status]:
+        """Return *found* with the devices that *alignment* chooses on nodes of that kind."""
+        kind = self._kinds.of(node.node)
+        if not self._by_kind or kind == OWN or not found.allocations:
+            return alignment.choose(found)
+        question = asker, kind, alignment.surroundings
+        known = self._verdicts.aligned(question)
+        if known is not None:
+            return replace(found, allocations=known.allocations, alike=known.pools), known.status
+        chosen, status = alignment.choose(found)
+        if alignment.is_complete and not has_shares(chosen.allocations):
+            pools = chosen.alike or self._inventory.pools_for(node.node)
+            self._verdicts.remember_aligned(question, Found(chosen.allocations, status, pools))
+        return chosen, status
 
     def fail(self, asker: Hashable, node: NodeInfo, status: Status) -> None:
         """Remember that *node* failed the final check for pods like *asker*."""
@@ -236,10 +255,15 @@ class NodeSearch:
 
     def exact(self, node: NodeInfo, found: NodeAllocation) -> tuple[NodeAllocation, Status]:
         """Return *found* with the devices of *node* itself, if they are those of another one."""
-        if not found.is_alike:
+        if found.alike is None:
             return found, SUCCESS
-        allocations, status = self._allocated(node, found.extended)
-        return replace(found, allocations=allocations, is_alike=False), status
+        if has_shares(found.allocations):
+            allocations, status = self._allocated(node, found.extended)
+        else:
+            pools = self._inventory.pools_for(node.node)
+            allocations = moved(found.allocations, found.alike, pools, node.name)
+            status = SUCCESS
+        return replace(found, allocations=allocations, alike=None), status
 
     def _found(
         self, node: NodeInfo, extended: ResourceClaim | None
@@ -251,9 +275,8 @@ class NodeSearch:
             return NodeAllocation(allocations), status
         if extended is not None:
             return self._found_extended(kind, node, extended)
-        is_alike = kind in self._verdicts.by_kind
-        allocations, status = self._of_kind(kind, node)
-        return NodeAllocation(allocations, is_alike=is_alike), status
+        known = self._of_kind(kind, node)
+        return NodeAllocation(known.allocations, alike=known.pools), known.status
 
     def _found_extended(
         self, kind: int, node: NodeInfo, extended: ResourceClaim
@@ -261,12 +284,16 @@ class NodeSearch:
         """Search the node for the claim for extended resources, unless one like it was searched."""
         key = kind, id(extended)
         known = self._for_served.get(key)
-        if known is not None:
-            return NodeAllocation(known[0], is_alike=True), known[1]
-        found = self._allocated(node, extended)
-        if found[1].ok or found[1] is NO_DEVICES:
-            self._for_served[key] = found
-        return NodeAllocation(found[0]), found[1]
+        if known is None:
+            known = self._found_on(node, extended)
+            if known.status.ok or known.status is NO_DEVICES:
+                self._for_served[key] = known
+        return NodeAllocation(known.allocations, alike=known.pools), known.status
+
+    def _found_on(self, node: NodeInfo, extended: ResourceClaim | None) -> Found:
+        """Search *node*, which has a kind."""
+        allocations, status = self._allocated(node, extended)
+        return Found(allocations, status, self._inventory.pools_for(node.node))
 
     def _allocated(
         self, node: NodeInfo, extended: ResourceClaim | None

@@ -37,11 +37,16 @@ class Held:
 
 
 class NearDevices:
-    """Allocates devices on some NUMA nodes only, and knows where allocated ones are."""
+    """Allocates devices on some NUMA nodes only, and knows where allocated ones are.
+
+    Attributes:
+        stopped: whether a search had to stop early.
+    """
 
     def __init__(self, known: CycleClaims, node: NodeInfo) -> None:
         self._known = known
         self._node = node
+        self.stopped = False
         self._numa_nodes: dict[int, int | None] = {}
 
     def allocate(
@@ -110,7 +115,7 @@ class NearDevices:
             for wanted in sorted(counts, key=lambda at: (at not in others, counts[at], str(at))):
                 closest = self._allocate(found, _at(place, wanted))
                 if closest is not None:
-                    return replace(found, allocations=closest, is_alike=False)
+                    return replace(found, allocations=closest, alike=None)
         return found
 
     def _allocate(
@@ -125,7 +130,10 @@ class NearDevices:
         ]
         try:
             closest = known.allocator.allocate(self._node.node, claims, within, accepts)
-        except (AllocationError, SearchStopped):
+        except AllocationError:
+            return None
+        except SearchStopped:
+            self.stopped = True
             return None
         return None if closest is None else tuple(closest)
 
