@@ -15,7 +15,8 @@ from numakube.apps.scheduler.claim_writer import ApiClaimActions
 from numakube.errors import NumakubeError
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import NOT_NEAR
-from numakube.scheduling.plugins.dynamic_resources.node_search import ELSEWHERE, NO_DEVICES
+from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import NO_DEVICES
+from numakube.scheduling.plugins.dynamic_resources.node_search import ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

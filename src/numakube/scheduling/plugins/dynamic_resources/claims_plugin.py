@@ -60,11 +60,7 @@ from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
     NodeAllocation,
 )
 from numakube.scheduling.plugins.dynamic_resources.extended_claims import GATE, ServedResources
-from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
-    KindColumn,
-    KindVerdicts,
-    asker_of,
-)
+from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import KindVerdicts, asker_of
 from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch, search_limit
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs, read_args
 
@@ -262,9 +258,7 @@ class DynamicResources(
         search = state.read(_SEARCH)
         if search is None:
             return None
-        column = snapshot.derived(self._tracker, lambda _: KindColumn())
-        kinds = column.read(self._tracker.kinds(snapshot.objects), snapshot)
-        verdicts = search.judge_all(pod, asker_of(pod), snapshot, rows, kinds)
+        verdicts = search.judge_all(pod, asker_of(pod), snapshot, rows)
         if search.recalls:
             self._refuse_place(state, pod)
         return verdicts

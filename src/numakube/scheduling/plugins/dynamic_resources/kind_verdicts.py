@@ -14,19 +14,20 @@ import msgspec
 import numpy as np
 
 from numakube.api.strictness import CLOSENESS
-from numakube.dra.alike_nodes import OWN
-from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.framework.status import SUCCESS, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    import numpy.typing as npt
 
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.alike_nodes import NodeKinds
     from numakube.dra.pools import Pool
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -37,9 +38,17 @@ _REMEMBERED_SHAPES: Final = 64
 _REMEMBERED_ASKERS: Final = 1000
 _REMEMBERED_FAILURES: Final = 16
 """Kinds of pods whose claims say the same and of which failed nodes are remembered."""
-_SPARE_ROWS: Final = 64
-
 _REMEMBERED_CHOICES: Final = 4096
+
+NO_DEVICES: Final = unresolvable("cannot allocate all claims")
+FITS: Final = 0
+"""What is said of a node: the first of the statuses in `Verdicts`."""
+LACKS_DEVICES: Final = 1
+FAILED: Final = 2
+"""This and all that follow are reasons for which the final check has failed."""
+ALONE: Final = -1
+"""The node has to be judged by itself, each time."""
+_UNKNOWN: Final = -2
 
 
 class Found(NamedTuple):
@@ -57,42 +66,56 @@ def asker_of(pod: PodInfo) -> Hashable:
     return kubelet_key(pod), names, annotations.get(ANNOTATION), annotations.get(CLOSENESS)
 
 
-class FailedNodes:
-    """Nodes that failed the final check, for pods that are alike."""
+class NodeVerdicts:
+    """What is known of each node for pods that are alike: of its kind, and of the final check.
+
+    A node is judged again when its devices, its object or what is believed of it have changed.
+    """
 
     def __init__(self) -> None:
-        self._kinds: IntArray = np.zeros(0, dtype=np.int64)
-        self._whys: IntArray = np.zeros(0, dtype=np.int64)
-        self._beliefs: dict[int, NumaBelief | None] = {}
-        self._statuses: dict[Status, int] = {SUCCESS: 0}
+        self._choice: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._statuses: dict[Status, int] = {SUCCESS: FITS, NO_DEVICES: LACKS_DEVICES}
+        self._failed: dict[int, tuple[int, NumaBelief | None, int]] = {}
+        self._lately_failed: list[int] = []
+        self._seen: tuple[object, int, int] = (None, 0, 0)
 
-    def add(self, node: NodeInfo, kind: int, status: Status) -> None:
-        """Remember why *node* failed."""
-        if node.row >= len(self._kinds):
-            more = node.row + 1 - len(self._kinds) + _SPARE_ROWS
-            self._kinds = np.append(self._kinds, np.full(more, OWN))
-            self._whys = np.append(self._whys, np.zeros(more, dtype=np.int64))
-        self._kinds[node.row] = kind
-        self._whys[node.row] = self._statuses.setdefault(status, len(self._statuses))
-        self._beliefs[node.row] = node.numa
+    def fail(self, node: NodeInfo, kind: int, status: Status) -> None:
+        """Remember why *node*, which is of that *kind*, has failed the final check."""
+        why = self._statuses.setdefault(status, len(self._statuses))
+        self._failed[node.row] = kind, node.numa, why
+        self._lately_failed.append(node.row)
 
-    def verdicts(self, snapshot: Snapshot, rows: Rows, kinds: IntArray) -> Verdicts | None:
-        """Refuse those of *rows* that would fail again: nothing has changed there."""
-        if not self._beliefs:
-            return None
-        known = rows[rows < len(self._kinds)]
-        known = known[self._kinds[known] == kinds[known]]
-        by_row, beliefs = snapshot.by_row, self._beliefs
-        again = [
-            row
-            for row in known.tolist()
-            if (node := by_row[row]) is not None and node.numa is beliefs.get(row, node)
-        ]
-        if not again:
-            return None
-        whys = np.zeros(len(snapshot.by_row), dtype=np.int32)
-        whys[again] = self._whys[again]
-        return Verdicts(whys[rows], tuple(self._statuses))
+    def read(
+        self, snapshot: Snapshot, rows: Rows, kinds: NodeKinds, judge: Callable[[NodeInfo], int]
+    ) -> Verdicts:
+        """Return what is known of *rows*, or `ALONE`; *judge* tells of those that have changed."""
+        self._forget_changed(snapshot, kinds)
+        choice = self._choice.take(rows)
+        for position in np.flatnonzero(choice == _UNKNOWN).tolist():
+            node = snapshot.at(int(rows[position]))
+            choice[position] = self._choice[node.row] = self._judged(node, kinds, judge)
+        return Verdicts(choice, tuple(self._statuses))
+
+    def _forget_changed(self, snapshot: Snapshot, kinds: NodeKinds) -> None:
+        objects = snapshot.derived(NodeVerdicts, lambda _: object())
+        changes, seen = snapshot.zones.changes, self._seen
+        self._seen = objects, len(kinds.changed), changes.count
+        if objects is not seen[0]:
+            self._choice = np.full(len(snapshot.by_row), _UNKNOWN, dtype=np.int32)
+        else:
+            rows = snapshot.row_of
+            changed = [rows[name] for name in kinds.changed[seen[1] :] if name in rows]
+            self._choice[changed + self._lately_failed] = _UNKNOWN
+            self._choice[changes.since(seen[2])] = _UNKNOWN
+        self._lately_failed.clear()
+
+    def _judged(self, node: NodeInfo, kinds: NodeKinds, judge: Callable[[NodeInfo], int]) -> int:
+        failed = self._failed.get(node.row)
+        if failed is not None:
+            if failed[0] == kinds.of(node.node) and failed[1] is node.numa:
+                return failed[2]
+            del self._failed[node.row]
+        return judge(node)
 
 
 class ShapeVerdicts:
@@ -105,7 +128,7 @@ class ShapeVerdicts:
     def __init__(self) -> None:
         self.by_kind: dict[int, Found] = {}
         self._aligned: dict[Hashable, Found] = {}
-        self._failed: OrderedDict[Hashable, FailedNodes] = OrderedDict()
+        self._nodes: OrderedDict[Hashable, NodeVerdicts] = OrderedDict()
 
     def aligned(self, question: Hashable) -> Found | None:
         """Return the devices that were chosen for alignment when the same was asked."""
@@ -117,12 +140,14 @@ class ShapeVerdicts:
             self._aligned.clear()
         self._aligned[question] = found
 
-    def failed(self, asker: Hashable) -> FailedNodes:
-        """Return the nodes that failed the final check for pods like *asker*."""
-        found = self._failed.setdefault(asker, FailedNodes())
-        self._failed.move_to_end(asker)
-        if len(self._failed) > _REMEMBERED_FAILURES:
-            self._failed.popitem(last=False)
+    def for_pods_like(self, asker: Hashable) -> NodeVerdicts:
+        """Return what is known of each node for pods like *asker*."""
+        found = self._nodes.get(asker)
+        if found is None:
+            found = self._nodes[asker] = NodeVerdicts()
+            if len(self._nodes) > _REMEMBERED_FAILURES:
+                self._nodes.popitem(last=False)
+        self._nodes.move_to_end(asker)
         return found
 
 
@@ -157,26 +182,3 @@ class KindVerdicts:
         if len(self.unaligned) >= _REMEMBERED_ASKERS:
             self.unaligned.clear()
         self.unaligned.add(asker)
-
-
-class KindColumn:
-    """The kind of the node in each row of a snapshot; brought up to date before it is read."""
-
-    def __init__(self) -> None:
-        self._kinds: NodeKinds | None = None
-        self._seen = 0
-        self._numbers: IntArray = np.zeros(0, dtype=np.int64)
-
-    def read(self, kinds: NodeKinds, snapshot: Snapshot) -> IntArray:
-        """Return the kinds by row."""
-        if self._kinds is not kinds:
-            self._numbers = np.full(len(snapshot.by_row), OWN, dtype=np.int64)
-            names: Iterable[str] = snapshot.row_of
-        else:
-            names = set(kinds.changed[self._seen :])
-        for name in names:
-            node = snapshot.node(name)
-            if node is not None:
-                self._numbers[node.row] = kinds.of(node.node)
-        self._kinds, self._seen = kinds, len(kinds.changed)
-        return self._numbers

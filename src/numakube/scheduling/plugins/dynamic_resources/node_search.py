@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-
 from numakube.dra import binding_conditions as conditions
 from numakube.dra.alike_nodes import OWN, has_shares, moved
 from numakube.dra.allocator import SearchStopped
@@ -20,7 +18,14 @@ from numakube.scheduling.framework.status import SUCCESS, Status, failure, unres
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_resources
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
-from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import Found
+from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
+    ALONE,
+    FAILED,
+    FITS,
+    LACKS_DEVICES,
+    NO_DEVICES,
+    Found,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.dra.alike_nodes import NodeKinds
     from numakube.dra.features import Features
     from numakube.dra.pools import Inventory
-    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
@@ -43,7 +48,6 @@ if TYPE_CHECKING:
 Served: TypeAlias = "tuple[ResourceClaim, tuple[ContainerExtendedResourceRequest, ...]]"
 """The claim for extended resources, and which containers use which of its requests."""
 
-NO_DEVICES: Final = unresolvable("cannot allocate all claims")
 ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
 MOST_STEPS: Final = 1_000_000
 """Steps of a search that no clock limits."""
@@ -111,39 +115,34 @@ class NodeSearch:
             known.nodes[node.name] = found
         return SUCCESS
 
-    def judge_all(
-        self, pod: PodInfo, asker: Hashable, snapshot: Snapshot, rows: Rows, kinds: IntArray
-    ) -> Verdicts:
-        """Say which of *rows* are possible; *kinds* has the kind of every row.
+    def judge_all(self, pod: PodInfo, asker: Hashable, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """Say which of *rows* are possible.
 
         Nodes that failed the final check for pods like *asker* are refused for the same reason.
         """
         if not self._by_kind:
             return Verdicts.each(rows, lambda row: self.judge(pod, snapshot.at(row)))
-        present, places, which = np.unique(kinds[rows], return_index=True, return_inverse=True)
-        firsts = [snapshot.at(row) for row in rows[places].tolist()]
-        found = [self._of_kind(*one).status for one in zip(present.tolist(), firsts, strict=True)]
-        fits = np.array([status.ok for status in found], dtype=np.bool_)
-        verdicts = Verdicts.where(fits[which], NO_DEVICES)
-        # What was found for one of them cannot be said of the others.
-        alone = present == OWN
-        alone |= [not status.ok and status is not NO_DEVICES for status in found]
-        if alone.any():
-            verdicts = self._one_by_one(pod, snapshot, rows, alone[which], verdicts)
-        again = self._verdicts.failed(asker).verdicts(snapshot, rows, kinds)
-        self.recalls = again is not None
-        return verdicts.then(again)
+        known = self._verdicts.for_pods_like(asker)
+        verdicts = known.read(snapshot, rows, self._kinds, self._kind_verdict)
+        self.recalls = bool((verdicts.choice >= FAILED).any())
+        alone = verdicts.choice == ALONE
+        if not alone.any():
+            return verdicts
+        judged = Verdicts.each(rows[alone], lambda row: self.judge(pod, snapshot.at(row)))
+        return verdicts.replaced(alone, judged)
 
-    def _one_by_one(
-        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, where: Mask, verdicts: Verdicts
-    ) -> Verdicts:
-        judged = Verdicts.each(rows[where], lambda row: self.judge(pod, snapshot.at(row)))
-        return verdicts.replaced(where, judged)
+    def _kind_verdict(self, node: NodeInfo) -> int:
+        """Say what was found for nodes like *node*, if that can be said of each of them."""
+        kind = self._kinds.of(node.node)
+        if kind == OWN:
+            return ALONE
+        status = self._of_kind(kind, node).status
+        if status is NO_DEVICES:
+            return LACKS_DEVICES
+        return FITS if status.ok else ALONE
 
     def _of_kind(self, kind: int, node: NodeInfo) -> Found:
         """Return what was found on a node of that *kind*; searches *node* if none was searched."""
-        if kind == OWN:
-            return Found((), SUCCESS)
         known = self._verdicts.by_kind.get(kind)
         if known is None:
             known = self._found_on(node, None)
@@ -181,7 +180,7 @@ class NodeSearch:
         """Remember that *node* failed the final check for pods like *asker*."""
         kind = self._kinds.of(node.node)
         if self._by_kind and kind != OWN:
-            self._verdicts.failed(asker).add(node, kind, status)
+            self._verdicts.for_pods_like(asker).fail(node, kind, status)
 
     def _extended(
         self, pod: PodInfo, node: NodeInfo
