@@ -29,15 +29,16 @@ from numakube.apps.extender.extender_messages import (
 )
 from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.host.http_serving import READ_SECONDS, body_of
+from numakube.apps.host.plain_requests import response_of
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
-    from numakube.apps.host.fast_posts import Answer, Answered
     from numakube.apps.host.http_serving import Handler
+    from numakube.apps.host.plain_requests import Answer, Answered, Head
     from numakube.kube.clock import Clock
 
 MAX_BODY_BYTES: Final = 32 << 20
@@ -95,13 +96,13 @@ class Endpoints:
         def noted(written: bytes, started: float) -> bytes:
             observe(clock.monotonic() - started)
             count()
-            return written
+            return response_of(written)
 
         async def later(written: Awaitable[bytes], started: float) -> bytes:
             return noted(await written, started)
 
-        def handle(headers: Mapping[str, str], body: bytes) -> Answered:
-            if not self._is_shown(headers.get("authorization", "")) or self._not_ready():
+        def handle(head: Head, body: bytes) -> Answered:
+            if not self._is_shown(head.headers.get("Authorization", "")) or self._not_ready():
                 return None
             started = clock.monotonic()
             written = answer(body)

@@ -14,7 +14,7 @@ Servers listen on loopback unless told otherwise. Off loopback they need TLS, or
 that plain HTTP is meant. A client that does not finish the handshake or the head of a first request
 in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
 not unpacked. Short answers that are given thousands of times may be *posts*, see
-`numakube.apps.host.fast_posts`; each of them has a route as well.
+`numakube.apps.host.plain_requests`; each of them has a route as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from numakube.apps.host.certificates import TlsFiles, server_context
-from numakube.apps.host.fast_posts import PlainPosts
+from numakube.apps.host.plain_requests import PlainRequests
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host.endpoint_access import Access
-    from numakube.apps.host.fast_posts import Answer
+    from numakube.apps.host.plain_requests import Answer, Head
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""
@@ -193,8 +193,9 @@ class Serving:
         self._access = access
         self._head_seconds = head_seconds
         self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-        self._posts = PlainPosts(
-            answers=posts or {},
+        self._posts = posts or {}
+        self._plain = PlainRequests(
+            find=self._post_for,
             hand_over=self._impatient,
             max_body_bytes=min(max_body_bytes, MAX_BODY_BYTES),
             first_seconds=head_seconds,
@@ -218,7 +219,7 @@ class Serving:
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._posts.connection if self._posts.answers else self._impatient,
+                self._plain.connection if self._posts else self._impatient,
                 self._host,
                 self._port,
                 ssl=tls,
@@ -240,7 +241,7 @@ class Serving:
         trace: TracebackType | None,
     ) -> None:
         self._server.close()
-        await self._posts.close(LINGER_SECONDS)
+        await self._plain.close(LINGER_SECONDS)
         for timer in self._silent.values():
             timer.cancel()
         await self._runner.cleanup()
@@ -254,6 +255,10 @@ class Serving:
 
     def _tls(self) -> ssl.SSLContext | None:
         return None if self._listen.tls is None else server_context(self._listen.tls)
+
+    def _post_for(self, head: Head) -> Answer | None:
+        is_post = head.method == "POST" and not head.query
+        return self._posts.get(head.path) if is_post else None
 
     def _impatient(self) -> asyncio.Protocol:
         """Return the protocol of a new connection, which ends unless a request comes in time."""

@@ -110,6 +110,8 @@ class State:
     """Sources of the URL at which a port of a pod, given by its uid, is served; asked in turn."""
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
+    is_settled: Callable[[], bool] = lambda: True
+    """Tells whether there is nothing to wait for."""
     after_request: list[Callable[[], None]] = field(default_factory=list)
     """Called after each request, for what follows from it."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from numakube.apps.host.plain_requests import PlainRequests
 from numakube_lab.api.access.authentication import Authenticator, Signer, User
 from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess
 from numakube_lab.api.access.certificate_authority import Authority, server_context
@@ -35,6 +36,7 @@ from numakube_lab.lifetime import Lifetime
 from numakube_lab.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
     from random import Random
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
 
 # Requests that are under way when the server stops have this many seconds to finish.
 _SHUTDOWN_SECONDS = 2.0
+# This many connections may wait to be taken.
+_BACKLOG = 128
+# As long as the web framework keeps a connection without requests.
+_SILENT_SECONDS = 3630.0
 # Pods that really run do so in this very process.
 _LOOPBACK = "127.0.0.1"
 
@@ -130,7 +136,7 @@ class ApiServer(Lifetime):
         journal = Journal(self._data)
         stack.push_async_callback(journal.aclose)
         journal.attach(self.state.store)
-        self.state.settled = journal.settled
+        self.state.settled, self.state.is_settled = journal.settled, journal.is_settled
         secret = journal.setting("token-secret")
         if secret is None:
             secret = self.state.signer.secret
@@ -140,8 +146,9 @@ class ApiServer(Lifetime):
 
     async def _listen(self, stack: AsyncExitStack, journal: Journal | None) -> None:
         host, port = self._address
+        front = Front(self.state, self._faults)
         server = web.Server(
-            Front(self.state, self._faults).handle,
+            front.handle,
             access_log=None,
             handler_cancellation=True,
             request_factory=_request,
@@ -149,19 +156,41 @@ class ApiServer(Lifetime):
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        plain = PlainRequests(
+            find=front.plain_answer,
+            hand_over=server,
+            max_body_bytes=MAX_BODY,
+            first_seconds=_SILENT_SECONDS,
+            keep_alive_seconds=_SILENT_SECONDS,
+        )
+        stack.push_async_callback(plain.close, _SHUTDOWN_SECONDS)
         stack.callback(self.state.feeds.end)
+        listen = partial(_listening, stack, plain.connection)
         context = None
         if self._tls or self._for_pods:
             self.authority = _authority(journal, self.state.now())
             names = dict.fromkeys((host, _LOOPBACK))
             context = server_context(*self.authority.issue(names, self.state.now()))
-        await web.TCPSite(runner, host, port, ssl_context=context if self._tls else None).start()
-        bound, number = runner.addresses[0][:2]
+        bound, number = await listen(host, port, context if self._tls else None)
         if self._for_pods:
-            await web.TCPSite(runner, _LOOPBACK, 0, ssl_context=context).start()
-            self.inside = runner.addresses[-1][:2]
+            self.inside = await listen(_LOOPBACK, 0, context)
         self.state.address = f"[{bound}]:{number}" if ":" in bound else f"{bound}:{number}"
         self.url = f"{'https' if self._tls else 'http'}://{self.state.address}"
+
+
+async def _listening(
+    stack: AsyncExitStack,
+    connection: Callable[[], asyncio.Protocol],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+) -> tuple[str, int]:
+    """Listen until the end of *stack*; return the address."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connection, host, port, ssl=context, backlog=_BACKLOG)
+    stack.callback(server.close)
+    bound, number = server.sockets[0].getsockname()[:2]
+    return bound, number
 
 
 def _authority(journal: Journal | None, now: datetime) -> Authority:

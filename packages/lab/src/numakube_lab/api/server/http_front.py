@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 from aiohttp import web
+from multidict import CIMultiDict, MultiDict, MultiDictProxy
 
+from numakube.apps.host.plain_requests import response_of
 from numakube_lab.api.access.authorization import acting_user, action_of, denied
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
 from numakube_lab.api.handling.rendering import refusal_reply
@@ -22,6 +25,11 @@ from numakube_lab.api.wire.request_info import parse_request
 from numakube_lab.api.wire.request_options import check_timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from multidict import CIMultiDictProxy, MultiMapping
+
+    from numakube.apps.host.plain_requests import Answer, Answered, Head
     from numakube_lab.api.handling.server_state import State
     from numakube_lab.faults import Faults
 
@@ -32,7 +40,18 @@ COMPACT_PATH: Final = "/lab/v1/compact"
 
 log = structlog.get_logger(__name__)
 
+# What is answered for as long as the client stays; the web framework tells when it has left.
+_LASTS: Final = re.compile(r"/(?:proxy|watch)(?:/|$)")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Asked(NamedTuple):
+    """A request as far as it decides the answer."""
+
+    method: str
+    path: str
+    query: MultiMapping[str]
+    headers: CIMultiDictProxy[str]
 
 
 class Front:
@@ -47,24 +66,45 @@ class Front:
         if self._faults is not None and (struck := await _strike(self._faults, request)):
             return struck
         warnings: list[str] = []
+        asked = Asked(request.method, request.path, request.query, request.headers)
         try:
-            reply = self._answer(request, await _body(request), warnings)
+            reply = self._answer(asked, await _body(request), warnings)
             await self._state.settled()
             if isinstance(reply, Awaited):
                 reply = await reply.reply
-        except Refusal as refusal:
-            reply = refusal_reply(refusal, request.headers.get("Accept"))
-        except Exception:
-            # A mistake of ours must not look like one of the client's, nor end the server.
-            log.exception("request_failed", method=request.method, path=request.path)
-            reply = refusal_reply(failed("Internal error occurred", "InternalError"), None)
+        except Exception as error:
+            reply = _refused(error, asked)
         if isinstance(reply, Stream):
             return await self._stream(request, reply)
         return _response(reply, warnings)
 
-    def _answer(
-        self, request: web.BaseRequest, body: bytes, warnings: list[str]
-    ) -> Reply | Stream | Awaited:
+    def plain_answer(self, head: Head) -> Answer | None:
+        """Return what answers a plain request without the web framework, if it can be so."""
+        may_strike = self._faults is not None and self._faults.rules()
+        return None if may_strike or _LASTS.search(head.path) else self._answer_plainly
+
+    def _answer_plainly(self, head: Head, body: bytes) -> Answered:
+        asked = Asked(head.method, head.path, _query(head.query), head.headers)
+        warnings: list[str] = []
+        try:
+            reply = self._answer(asked, body, warnings)
+        except Exception as error:
+            reply = _refused(error, asked)
+        if not isinstance(reply, Reply):
+            raise TypeError(f"{asked.method} {asked.path} has no answer at once")
+        lines = "".join(f"{name}: {value}\r\n" for name, value in _headers(reply, warnings))
+        response = response_of(reply.body, status=reply.status, headers=lines)
+        return response if self._state.is_settled() else self._settled(asked, response)
+
+    async def _settled(self, asked: Asked, response: bytes) -> bytes:
+        try:
+            await self._state.settled()
+        except Exception as error:
+            reply = _refused(error, asked)
+            return response_of(reply.body, status=reply.status)
+        return response
+
+    def _answer(self, request: Asked, body: bytes, warnings: list[str]) -> Reply | Stream | Awaited:
         state = self._state
         sender = state.authenticator.authenticate(request.headers.get("Authorization"))
         user = acting_user(sender, request.headers, state.authorizer)
@@ -105,16 +145,35 @@ async def _body(request: web.BaseRequest) -> bytes:
         raise too_large_body(MAX_BODY) from None
 
 
+@lru_cache(maxsize=256)
+def _query(text: str) -> MultiDictProxy[str]:
+    """Return a query in which nothing is quoted."""
+    pairs = (part.partition("=") for part in text.split("&") if part)
+    return MultiDictProxy(MultiDict((name, value) for name, _, value in pairs))
+
+
+def _refused(error: Exception, asked: Asked) -> Reply:
+    if isinstance(error, Refusal):
+        return refusal_reply(error, asked.headers.get("Accept"))
+    # A mistake of ours must not look like one of the client's, nor end the server.
+    log.error("request_failed", method=asked.method, path=asked.path, exc_info=error)
+    return refusal_reply(failed("Internal error occurred", "InternalError"), None)
+
+
 def _response(reply: Reply, warnings: list[str]) -> web.Response:
-    response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
-    response.headers["Content-Type"] = reply.content_type
+    headers = CIMultiDict(_headers(reply, warnings))
+    return web.Response(status=reply.status, body=reply.body, headers=headers)
+
+
+def _headers(reply: Reply, warnings: list[str]) -> Iterator[tuple[str, str]]:
+    yield "Content-Type", reply.content_type
+    yield from reply.headers.items()
     for warning in dict.fromkeys(warnings):
         if _CONTROL.search(warning):
             # It cannot stand in a header; a real server keeps silent too.
             continue
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{escaped}"')
-    return response
+        yield "Warning", f'299 - "{escaped}"'
 
 
 async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:

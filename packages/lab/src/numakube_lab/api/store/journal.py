@@ -72,9 +72,13 @@ class Journal:
         with self._database:
             self._database.execute(_SET, (name, value))
 
+    def is_settled(self) -> bool:
+        """Tell whether every change so far is on disk."""
+        return not self._pending and self._flush is None
+
     async def settled(self) -> None:
         """Wait until every change so far is on disk."""
-        while self._pending or self._flush is not None:
+        while not self.is_settled():
             if self._flush is None:
                 self._flush = asyncio.create_task(self._write_pending(), name="journal")
             await asyncio.shield(self._flush)

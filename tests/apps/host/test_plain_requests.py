@@ -1,4 +1,4 @@
-"""Plain POST requests: answered at once, or left to the web framework."""
+"""Plain requests: answered at once, or left to the web framework."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from numakube.apps.host.fast_posts import Answered, read_head
 from numakube.apps.host.http_serving import Health, Listen, Serving, body_of
+from numakube.apps.host.plain_requests import Answered, Head, read_head, response_of
 from numakube.apps.host.process_metrics import new_registry
 from numakube.testing import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\n"
@@ -28,13 +28,13 @@ class Echo:
         self.may_end = asyncio.Event()
         self.waiting = 0
 
-    def plainly(self, headers: Mapping[str, str], body: bytes) -> Answered:
+    def plainly(self, head: Head, body: bytes) -> Answered:
         """Answer a plain request; ``no`` gets no answer, and ``ba`` and ``ad`` are too hard."""
         if body == b"ba":
-            raise ValueError(headers["host"])
+            raise ValueError(head.headers["host"])
         if body in (b"wa", b"ad"):
             return self.later(body)
-        return None if body == b"no" else b"plain " + body
+        return None if body == b"no" else response_of(b"plain " + body)
 
     async def later(self, body: bytes) -> bytes:
         """Answer when the time has come."""
@@ -42,7 +42,7 @@ class Echo:
             raise ValueError(body)
         self.waiting += 1
         await self.may_end.wait()
-        return b"plain " + body
+        return response_of(b"plain " + body)
 
     async def framed(self, request: web.Request) -> web.Response:
         """Answer any other."""
@@ -166,11 +166,11 @@ async def test_who_takes_no_answers_gets_no_more() -> None:
     """Else a client could fill the memory of a server by asking."""
     answered = 0
 
-    def much(headers: Mapping[str, str], body: bytes) -> bytes:
+    def much(head: Head, body: bytes) -> bytes:
         nonlocal answered
-        del headers, body
+        del head, body
         answered += 1
-        return b" " * (1 << 20)
+        return response_of(b" " * (1 << 20))
 
     serving = Serving(
         Listen(), health=Health(), registry=new_registry("test"), posts={"/echo": much}
@@ -188,7 +188,15 @@ async def test_who_takes_no_answers_gets_no_more() -> None:
     "head",
     [
         b"POST /echo HTTP/1.0\r\nHost: x\r\nContent-Length: 2",
-        b"POST /echo?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"GET /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /a/../echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /a//echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /ech%6f HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /echo?a=%62 HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /echo?a=b+c HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /echo?a=b;c=d HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Encoding: gzip",
         b"POST /echo HTTP/1.1\r\nContent-Length: 2",
         b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: +2",
         b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n folded",
@@ -200,3 +208,14 @@ async def test_who_takes_no_answers_gets_no_more() -> None:
 def test_heads_that_are_not_plain(head: bytes) -> None:
     """Whatever could be read in two ways is not read here."""
     assert read_head(head) is None
+
+
+def test_a_plain_head_is_taken_apart() -> None:
+    """Names of headers are found in any case, and values stand without spaces around them."""
+    head = read_head(
+        b"PATCH /apis/a.b/v1/x?dryRun=All&force= HTTP/1.1\r\nhost: x\r\nACCEPT:\ta/b; q=1 \r\n"
+        b"Content-Length: 12"
+    )
+    assert head is not None
+    assert (head.method, head.path, head.query) == ("PATCH", "/apis/a.b/v1/x", "dryRun=All&force=")
+    assert (head.headers["Accept"], head.length) == ("a/b; q=1", 12)

@@ -1,9 +1,10 @@
-"""Answers plain POST requests without the web framework, which costs more than a short answer.
+"""Answers plain requests without the web framework, which costs more than a short answer.
 
-Plain is what programs send: a known path, and a body whose length is told. Every connection begins
-here. With the first request that is not plain, comes slowly or gets no answer here, the connection
-is handed over to the framework together with that request, and stays there. So limits, refusals
-and their words are the framework's business alone.
+Plain is what programs send to change something: a target of letters that need no quoting, and a
+body whose length is told. Every connection begins here. With the first request that is not plain,
+comes slowly or gets no answer here, the connection is handed over to the framework together with
+that request, and stays there. So limits of HTTP, and the words of refusals for them, are the
+framework's business alone.
 """
 
 from __future__ import annotations
@@ -11,69 +12,89 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from http.client import responses
+from typing import Final, NamedTuple, TypeAlias, cast
 
-_HEAD: Final = re.compile(r"POST (/[\w/-]*) HTTP/1\.1((?:\r\n[\w-]+:[\t -~]*)+)", re.ASCII)
+from multidict import CIMultiDict, CIMultiDictProxy
+
+_LINE: Final = re.compile(
+    rb"(POST|PUT|PATCH|DELETE) ((?:/[\w-][\w.-]*)+)(?:\?(\w+=[\w.-]*(?:&\w+=[\w.-]*)*))? HTTP/1\.1"
+)
+_HEADERS: Final = re.compile(r"(?:\r\n[\w-]+:[\t -~]*)+", re.ASCII)
 _HEADER: Final = re.compile(r"\r\n([\w-]+):[\t ]*([\t -~]*)", re.ASCII)
+_LINE_END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_HEAD_BYTES: Final = 8 << 10
-_NOT_PLAIN: Final = {"connection", "expect", "origin", "transfer-encoding", "upgrade"}
+_NOT_PLAIN: Final = frozenset(
+    ("connection", "content-encoding", "expect", "origin", "transfer-encoding", "upgrade")
+)
 _LENGTH: Final = re.compile(r"[0-9]{1,9}")
 
+JSON_HEADER: Final = "Content-Type: application/json\r\n"
 SLOW_SECONDS: Final = 1.0
 """For the rest of a request; the framework allows more."""
 
 Answered: TypeAlias = bytes | Awaitable[bytes] | None
-"""JSON, at once or later; ``None`` for no answer."""
-Answer: TypeAlias = Callable[[Mapping[str, str], bytes], Answered]
-"""Takes headers, by names in lower case, and a body. If it fails, the framework shall say why."""
+"""A response with its head, at once or later; ``None`` for no answer."""
+Answer: TypeAlias = Callable[["Head", bytes], Answered]
+"""Takes a request with its body. If it fails, the framework shall say why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The head of a plain request."""
+class Head(NamedTuple):
+    """The head of a plain request; nothing in *path* and *query* is quoted."""
 
+    method: str
     path: str
-    headers: Mapping[str, str]
+    query: str
+    headers: CIMultiDictProxy[str]
     length: int
 
 
-@lru_cache(maxsize=64)
 def read_head(data: bytes) -> Head | None:
-    """Return the head that is *data* without its end; ``None`` if it is not plain.
-
-    A program sends the same again and again.
-    """
-    found = _HEAD.fullmatch(data.decode("latin-1"))
-    if found is None:
+    """Return the head that is *data* without its end; ``None`` if it is not plain."""
+    end = data.find(_LINE_END)
+    line = _LINE.fullmatch(data, 0, end) if end >= 0 else None
+    headers = _read_headers(data[end:]) if line is not None else None
+    if line is None or headers is None:
         return None
-    pairs = [(name.lower(), value) for name, value in _HEADER.findall(found[2])]
+    method, path, query = line.groups(b"")
+    length = int(headers["Content-Length"])
+    return Head(method.decode(), path.decode(), query.decode(), headers, length)
+
+
+@lru_cache(maxsize=256)
+def _read_headers(data: bytes) -> CIMultiDictProxy[str] | None:
+    """Return the headers in *data*; a program sends the same again and again."""
+    text = data.decode("latin-1")
+    if _HEADERS.fullmatch(text) is None:
+        return None
+    pairs = [(name.lower(), value.rstrip()) for name, value in _HEADER.findall(text)]
     headers = dict(pairs)
     length = _LENGTH.fullmatch(headers.get("content-length", ""))
     said_once = len(headers) == len(pairs)
     if length is None or not said_once or not _NOT_PLAIN.isdisjoint(headers):
         return None
-    return Head(found[1], headers, int(length[0])) if "host" in headers else None
+    return CIMultiDictProxy(CIMultiDict(headers)) if "host" in headers else None
 
 
 @dataclass(slots=True, kw_only=True)
-class PlainPosts:
+class PlainRequests:
     """What is answered here, and the connections on which it is.
 
     Attributes:
-        answers: by path.
+        find: returns what answers a request; ``None`` if the framework does.
         hand_over: returns the framework's side of a connection.
         max_body_bytes: longer bodies are handed over.
         first_seconds: how long a connection may be silent at first.
         keep_alive_seconds: how long it may be silent afterwards.
     """
 
-    answers: Mapping[str, Answer]
+    find: Callable[[Head], Answer | None]
     hand_over: Callable[[], asyncio.Protocol]
     max_body_bytes: int
     first_seconds: float
@@ -96,8 +117,8 @@ class PlainPosts:
 class Connection(asyncio.Protocol):
     """A connection on which one request after the other is answered."""
 
-    def __init__(self, posts: PlainPosts) -> None:
-        self._posts = posts
+    def __init__(self, requests: PlainRequests) -> None:
+        self._requests = requests
         self._loop = asyncio.get_running_loop()
         self._pending = b""
         self._has_begun = False
@@ -108,8 +129,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
         self._transport = cast("asyncio.Transport", transport)
-        self._posts.connections.add(self)
-        self._timer = self._loop.call_later(self._posts.first_seconds, self.abort)
+        self._requests.connections.add(self)
+        self._timer = self._loop.call_later(self._requests.first_seconds, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection; what is being answered is done all the same."""
@@ -153,8 +174,8 @@ class Connection(asyncio.Protocol):
             self._wait_for_more()
             return
         head = read_head(self._pending[:end]) if end >= 0 else None
-        answer = self._posts.answers.get(head.path) if head is not None else None
-        if head is None or answer is None or head.length > self._posts.max_body_bytes:
+        answer = self._requests.find(head) if head is not None else None
+        if head is None or answer is None or head.length > self._requests.max_body_bytes:
             self._hand_over()
             return
         start = end + len(_HEAD_END)
@@ -164,32 +185,32 @@ class Connection(asyncio.Protocol):
             return
         self._timer.cancel()
         try:
-            body = answer(head.headers, self._pending[start:stop])
+            response = answer(head, self._pending[start:stop])
         except Exception:
-            body = None
-        if body is None or isinstance(body, bytes):
-            self._answer(body, stop)
+            response = None
+        if response is None or isinstance(response, bytes):
+            self._answer(response, stop)
         else:
-            self._task = self._loop.create_task(self._answer_later(body, stop))
+            self._task = self._loop.create_task(self._answer_later(response, stop))
 
-    async def _answer_later(self, body: Awaitable[bytes], size: int) -> None:
+    async def _answer_later(self, response: Awaitable[bytes], size: int) -> None:
         answered: bytes | None = None
         with suppress(Exception):
-            answered = await body
+            answered = await response
         self._task = None
         if not self._transport.is_closing():
             self._answer(answered, size)
 
-    def _answer(self, body: bytes | None, size: int) -> None:
+    def _answer(self, response: bytes | None, size: int) -> None:
         """Answer the pending request, which is of *size* bytes."""
-        if body is None:
+        if response is None:
             self._transport.resume_reading()
             self._hand_over()
             return
         self._pending = self._pending[size:]
         self._has_begun = False
-        self._timer = self._loop.call_later(self._posts.keep_alive_seconds, self.abort)
-        self._transport.write(_head_of(body) + body)
+        self._timer = self._loop.call_later(self._requests.keep_alive_seconds, self.abort)
+        self._transport.write(response)
         if self._is_last:
             self._transport.close()
         elif self._pending and not self._is_clogged:
@@ -209,22 +230,23 @@ class Connection(asyncio.Protocol):
     def _hand_over(self) -> None:
         """Let the framework have the connection, from the request that is pending."""
         self._leave()
-        protocol = self._posts.hand_over()
+        protocol = self._requests.hand_over()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._pending)
 
     def _leave(self) -> None:
         self._timer.cancel()
-        self._posts.connections.discard(self)
+        self._requests.connections.discard(self)
 
 
-def _head_of(body: bytes) -> bytes:
-    return b"%bContent-Length: %d\r\n\r\n" % (_usual_head(int(time.time())), len(body))
+def response_of(body: bytes, *, status: int = 200, headers: str = JSON_HEADER) -> bytes:
+    """Return the response with *body*; each of *headers* has an end of line."""
+    date = _date_header(int(time.time()))
+    head = f"HTTP/1.1 {status} {responses.get(status, '')}\r\n{headers}{date}"
+    return b"%bContent-Length: %d\r\n\r\n%b" % (head.encode("latin-1"), len(body), body)
 
 
 @lru_cache(maxsize=1)
-def _usual_head(second: int) -> bytes:
-    date = formatdate(second, usegmt=True)
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\n"
-    return head.encode("ascii")
+def _date_header(second: int) -> str:
+    return f"Date: {formatdate(second, usegmt=True)}\r\n"
