@@ -79,8 +79,10 @@ class Verdicts:
     @cached_property
     def ok(self) -> Mask:
         """Which rows passed; not to be changed."""
-        good = np.array([status.ok for status in self.statuses], dtype=np.bool_)
-        return good.take(self.choice)
+        good = [status.ok for status in self.statuses]
+        if good[0] and True not in good[1:]:
+            return np.equal(self.choice, 0)
+        return np.array(good, dtype=np.bool_).take(self.choice)
 
     def status(self, position: int) -> Status:
         """Return the outcome of the row at *position* of those asked about."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.scheduling.arrays import picked
+from numakube.scheduling.arrays import picked, span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from numakube.scheduling.arrays import Rows
@@ -66,21 +68,27 @@ class EqualNodes:
         self._state[zones.changes.since(self._changes)] = _UNKNOWN
         self._changes = zones.changes.count
         unknown = rows[picked(self._state, rows) == _UNKNOWN]
-        columns = _columns(zones)
-        for row in (unknown[:_AT_ONCE] if self._numbers else unknown).tolist():
-            # A blocked node is refused for a reason of its own, which is not a number.
-            apart = row if zones.blocked[row] else -1
-            parts = [column[:, row] for column in columns]
-            line = np.concatenate([*parts, (kind[row], apart)])
-            digest = blake2b(line.tobytes(), digest_size=_DIGEST_BYTES).digest()
-            self._state[row] = self._numbers.setdefault(digest, len(self._numbers))
+        if self._numbers:
+            unknown = unknown[:_AT_ONCE]
+        for start in range(0, len(unknown), _AT_ONCE):
+            some = unknown[start : start + _AT_ONCE]
+            for row, line in zip(some.tolist(), _lines(zones, kind, some), strict=True):
+                digest = blake2b(line, digest_size=_DIGEST_BYTES).digest()
+                self._state[row] = self._numbers.setdefault(digest, len(self._numbers))
 
 
-def _columns(zones: ZoneTable) -> list[npt.NDArray[np.integer]]:
-    """Return, each ``(numbers, nodes)``, what decisions about nodes of one kind depend on."""
+def _lines(zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> Iterator[memoryview]:
+    """Yield for each of *rows* all numbers that decisions about it depend on."""
+    at = span(rows)
+    # A blocked node is refused for a reason of its own, which is not a number.
+    apart = np.where(zones.blocked[at], rows, -1)
     by_zone = [
-        amounts(name)
+        amounts(name)[:, at]
         for name in zones.resources()
         for amounts in (zones.available, zones.allocatable, zones.capacity)
     ]
-    return [*by_zone, zones.distance.reshape(-1, zones.room)]
+    distance = zones.distance.reshape(-1, zones.room)[:, at]
+    numbers = np.concatenate([*by_zone, distance, kind[np.newaxis, at], apart[np.newaxis]])
+    text = memoryview(numbers.T.tobytes())
+    size = len(text) // len(rows)
+    return (text[first : first + size] for first in range(0, len(text), size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.arrays import picked
+from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 _Key: TypeAlias = tuple[bytes, Strictness]
 _REMEMBERED_KINDS = 64
 """Kinds of pods whose answers are kept; each takes about 10 bytes a node."""
+_CACHE: Final = StateKey["tuple[Snapshot, VerdictCache | None]"]("native-verdicts")
 
 
 class NativeEngine:
@@ -79,8 +81,8 @@ class NativeEngine:
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Verdicts | None:
         """Tell which of *rows* can take *pod*, from counts; ``None`` if all of them can."""
-        del state
         cache = self._cache_for(pod, snapshot)
+        state.write(_CACHE, (snapshot, cache))
         return None if cache is None else cache.verdicts(snapshot, rows)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -101,15 +103,16 @@ class NativeEngine:
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> IntArray:
         """Rate the nodes at *rows*, all of which passed the filter."""
-        del state
-        cache = self._cache_for(pod, snapshot)
+        seen, cache = state.read(_CACHE) or (None, None)
+        if seen is not snapshot:
+            cache = self._cache_for(pod, snapshot)
         if cache is None:
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
         scores, weight = picked(cache.scores, rows), self.options.closeness_weight
         if not cache.wants_pairs:
             return scores.astype(np.int64)
         mixed = blended_unknown(weight).take(scores)
-        connected = np.flatnonzero(cache.columns.connected(rows))
+        connected = cache.columns.connected(rows)
         if connected.size:
             some = scores[connected]
             worths = self._forecasts.worth_of_all(
@@ -196,7 +199,9 @@ class VerdictCaches:
 
     def _open(self, key: _Key, pod: PodInfo) -> None:
         wants = None if wants_nothing(pod) else wants_by_rules(pod)
-        options = replace(self._options, strictness=key[1])
+        options = self._options
+        if key[1] is not options.strictness:
+            options = replace(options, strictness=key[1])
         pairs = wants_pairs(pod)
         self._by_key[key] = wants and VerdictCache(self._columns, wants, options, wants_pairs=pairs)
         if len(self._by_key) > _REMEMBERED_KINDS:

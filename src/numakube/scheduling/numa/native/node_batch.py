@@ -6,6 +6,7 @@ table without a gap are views; others are copies, made for the resources in ques
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +45,11 @@ class NodeBatch:
         self._totals: dict[str, IntArray] = {}
         self._allocatable: dict[str, IntArray] = {}
         self._holding: dict[Parts, Mask] = {}
-        self.index = np.arange(self.size, dtype=np.intp)
+
+    @cached_property
+    def index(self) -> Rows:
+        """The positions of all nodes."""
+        return np.arange(self.size, dtype=np.intp)
 
     def part(self, positions: Rows) -> NodeBatch:
         """Return some of the nodes, by ascending position."""
@@ -88,7 +93,7 @@ class NodeBatch:
             self._allocatable[name] = self._pick(self._table.allocatable(name))
         return self._allocatable[name]
 
-    def least(self, name: str) -> IntArray:
+    def least(self, name: str) -> list[int]:
         """Return what pods may use at least of each zone, whichever node of the kind it is."""
         return self._columns.least(self._table, name, self._kind, self.zones)[0]
 
@@ -150,9 +155,14 @@ def _holding(parts: Parts, amounts: Callable[[str], IntArray]) -> Mask:
 
 def lowest(ok: Mask) -> tuple[Mask, Rows]:
     """Return for each node whether any zone is *ok*, and the position of the lowest (else 0)."""
-    zones = len(ok)
     # The largest of descending weights is the first that holds; much faster than argmax.
-    weights = np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]
-    best = np.multiply(ok.view(np.uint8), weights).max(axis=0)
+    best = np.maximum.reduce(np.multiply(ok.view(np.uint8), _weights(len(ok))), axis=0)
     found = best > 0
-    return found, ((zones - best) * found).astype(np.intp)
+    np.subtract(len(ok), best, out=best)
+    best *= found
+    return found, best.astype(np.intp)
+
+
+@lru_cache(maxsize=64)
+def _weights(zones: int) -> npt.NDArray[np.uint8]:
+    return np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]

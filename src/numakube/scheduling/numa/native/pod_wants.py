@@ -100,18 +100,23 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
         for container in demand.containers
         if (want := _want_of(demand, container))
     )
-    whole = _want(
-        cpus=demand.exclusive_cpus if demand.managed else 0,
-        memory=demand.memory if demand.managed and demand.guaranteed else None,
-        limits=demand.limits,
-    )
     return PodWants(
         steps=steps,
-        whole=whole,
+        whole=_whole(demand, steps),
         peak=_peak(steps),
         certain_steps=_certain(steps),
         is_bubble=demand.pod_level is not None,
         has_several=len(demand.containers) > 1,
+    )
+
+
+def _whole(demand: PodDemand, steps: tuple[Step, ...]) -> Want:
+    if len(demand.containers) == len(steps) == 1 and demand.pod_level is None:
+        return steps[0].want
+    return _want(
+        cpus=demand.exclusive_cpus if demand.managed else 0,
+        memory=demand.memory if demand.managed and demand.guaranteed else None,
+        limits=demand.limits,
     )
 
 
@@ -140,6 +145,8 @@ _DEVICE: Final = ResourceKind.EXTENDED
 
 def _peak(steps: tuple[Step, ...]) -> Want:
     """Return the largest sums of containers that run at the same time."""
+    if len(steps) == 1:
+        return steps[0].want
     return Want(
         cpu=_peaks(steps, lambda want: want.cpu),
         memory=_peaks(steps, lambda want: want.memory),

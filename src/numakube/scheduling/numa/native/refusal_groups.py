@@ -68,27 +68,28 @@ def refusals_of(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
         yield RefusedNodes(key, batch.index, np.ones(batch.size))
         return
     open_ = np.ones(batch.size, dtype=np.bool_)
-    idle = batch.idle()
     finders = [(_short_together, batch), (_misfits, batch), (_crowded, batch)]
     if not _fits_when_idle(checks, batch):
+        idle = batch.idle()
         finders = [(_short_together, idle), (_misfits, idle), *finders]
     for finder, state in finders:
-        left = np.flatnonzero(open_)
+        left = open_.nonzero()[0]
         if not left.size:
             return
         for found in finder(checks, state.part(left)):
             open_[left[found.positions]] = False
-            key = found.key._replace(hopeless=state is idle)
+            key = found.key._replace(hopeless=state is not batch)
             yield RefusedNodes(key, left[found.positions], found.share)
 
 
 def _fits_when_idle(checks: PodChecks, batch: NodeBatch) -> bool:
     """Tell whether each stage fits into a zone that is large enough on every node of the kind."""
     for stage in checks.stages:
-        enough = [batch.least(name) >= wanted for name, wanted in stage.want.parts]
-        if not np.logical_and.reduce(enough).any():
+        parts = [(batch.least(name), wanted) for name, wanted in stage.want.parts]
+        zones = range(batch.zones)
+        if not any(all(least[zone] >= wanted for least, wanted in parts) for zone in zones):
             return False
-    return all(batch.least(name).sum() >= wanted for name, wanted in checks.together)
+    return all(sum(batch.least(name)) >= wanted for name, wanted in checks.together)
 
 
 def _short_together(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
@@ -96,12 +97,14 @@ def _short_together(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNode
     open_ = np.ones(batch.size, dtype=np.bool_)
     for name, wanted in checks.together:
         free = batch.free(name).sum(axis=0)
-        short = np.flatnonzero(open_ & (free < wanted))
-        open_[short] = False
+        short = (open_ & (free < wanted)).nonzero()[0]
         if short.size:
+            open_[short] = False
             yield RefusedNodes(
                 RefusalKey(Kind.NODE, resource=name), short, _share(free[short], wanted)
             )
+            if not open_.any():
+                return
 
 
 def _misfits(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:

@@ -19,7 +19,7 @@ from numakube.values.resources import is_memory
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.zone_table import ZoneTable
 
@@ -59,13 +59,12 @@ class RuleColumns:
         """Return for each of *rows* one in the same state; see `EqualNodes`."""
         return self._equal.like(zones, self.kind, rows)
 
-    def connected(self, rows: Rows) -> Mask:
-        """Return which nodes at *rows* say how their devices are connected."""
+    def connected(self, rows: Rows) -> Rows:
+        """Return the positions of those of *rows* that say how their devices are connected."""
         by_kind = [rules is not None and rules.connected for rules in self.rules]
-        if not any(by_kind):
-            return np.zeros(len(rows), dtype=np.bool_)
-        chosen: Mask = np.array(by_kind).take(picked(self.kind, rows))
-        return chosen
+        if True not in by_kind:
+            return np.zeros(0, dtype=np.intp)
+        return np.array(by_kind).take(picked(self.kind, rows)).nonzero()[0]
 
     def totals(self, zones: ZoneTable, name: str) -> IntArray:
         """Return ``(zones, nodes)``: what zones have of a resource when nothing runs."""
@@ -79,7 +78,7 @@ class RuleColumns:
         """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
         return self._totals_of(zones, name).inverse
 
-    def least(self, zones: ZoneTable, name: str, kind: int, count: int) -> tuple[IntArray, int]:
+    def least(self, zones: ZoneTable, name: str, kind: int, count: int) -> tuple[list[int], int]:
         """Return what pods may use at least of each of *count* zones on any node of a kind.
 
         Along with it comes what they may use of every zone of every such node, 0 if it differs.
@@ -87,8 +86,8 @@ class RuleColumns:
         known = self._totals_of(zones, name)
         if kind not in known.least:
             members = zones.allocatable(name)[:count, np.flatnonzero(self.kind == kind)]
-            least, most = members.min(axis=1), int(members.max())
-            known.least[kind] = least, most if least.min() == most else 0
+            least, most = members.min(axis=1).tolist(), int(members.max())
+            known.least[kind] = least, most if min(least) == most else 0
         return known.least[kind]
 
     def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
@@ -122,7 +121,7 @@ class _Totals:
         self.amounts: IntArray = np.zeros((0, 0), dtype=np.int64)
         self.largest: IntArray = self.amounts
         self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
-        self.least: dict[int, tuple[IntArray, int]] = {}
+        self.least: dict[int, tuple[list[int], int]] = {}
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
         self._revisions = -1
 

@@ -133,20 +133,20 @@ class VerdictCache:
 
     def _verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         groups = picked(self._group, rows)
-        refused = np.flatnonzero(groups != 0)
+        refused = (groups != 0).nonzero()[0]
         if not refused.size:
             return None
         among = groups[refused]
-        counts = np.bincount(among)
-        choice = np.zeros(len(counts), dtype=np.int32)
+        choice = np.zeros(len(rows), dtype=np.int32)
         statuses = [SUCCESS]
-        for number in np.flatnonzero(counts).tolist():
-            choice[number] = len(statuses)
-            members = rows[refused[among == number]]
+        for number in np.bincount(among).nonzero()[0].tolist():
+            positions = refused[among == number]
+            choice[positions] = len(statuses)
+            members = rows[positions]
             closest = int(members[self._share[members].argmin()])
             rejection = self._rejection(snapshot, number, closest)
-            statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
-        return Verdicts(choice.take(groups), tuple(statuses))
+            statuses.append(status_of(RejectionGroup(len(members), rejection)))
+        return Verdicts(choice, tuple(statuses))
 
     def _fits(self, node: NodeInfo) -> bool:
         """Note the score of one node if it can take such pods; refusals take more work."""
@@ -194,11 +194,9 @@ class VerdictCache:
             checks = self._checks_for(number, rules)
             batch = NodeBatch(snapshot.zones, self.columns, members, number)
             verdict = judge_batch(checks, batch)
-            refused = np.flatnonzero(~verdict.ok)
-            if (
-                refused.size < batch.size
-                and promised_score(self._options.strictness, rules) is None
-            ):
+            refused = (~verdict.ok).nonzero()[0]
+            scored = promised_score(self._options.strictness, rules) is None
+            if scored and refused.size < batch.size:
                 scores = score_batch(checks, batch, verdict, self._options)
                 self.scores[span(members)] = scores
             if refused.size:
@@ -304,6 +302,8 @@ def status_of(group: RejectionGroup) -> Status:
 
 def _by_kind(kinds: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:
     """Yield each of *kinds*, which are those of *rows*, with the rows that are of it."""
-    found = np.flatnonzero(np.bincount(kinds)).tolist()
-    for number in found:
-        yield number, rows if len(found) == 1 else rows[kinds == number]
+    if kinds.size and (kinds == kinds[0]).all():
+        yield int(kinds[0]), rows
+        return
+    for number in np.bincount(kinds).nonzero()[0].tolist():
+        yield number, rows[kinds == number]
