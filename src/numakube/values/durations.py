@@ -6,6 +6,7 @@ A duration is a whole number of nanoseconds, as Go's ``time.Duration``.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from numakube.errors import InvalidValue
@@ -32,6 +33,7 @@ _UNITS: Final = {
 _PART: Final = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^0-9.]*)")
 
 
+@lru_cache(maxsize=256)
 def parse_duration(text: str) -> int:
     """Return the nanoseconds that *text* stands for."""
     sign, rest = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)

@@ -94,7 +94,8 @@ class Runtime:
         self._post_filters = profile.at(PostFilter)
         self._pre_scores = profile.at(PreScore)
         self._scores = tuple(
-            (plugin, _rater_of(plugin)) for plugin in profile.points.get("score", ())
+            (plugin, _rater_of(plugin), plugin if isinstance(plugin, NormalizesScores) else None)
+            for plugin in profile.points.get("score", ())
         )
         self._confirms = profile.at(Confirm)
         self._reserves = profile.at(Reserve)
@@ -243,7 +244,7 @@ class Runtime:
                 return status.by(pre.name)
         by_plugin: dict[str, IntArray] = {}
         total = np.zeros(len(rows), dtype=np.int64)
-        for plugin, rate in self._scores:
+        for plugin, rate, normalizer in self._scores:
             if plugin.name in state.skipped_scores:
                 continue
             with self.stopwatch("Score", plugin.name):
@@ -253,9 +254,10 @@ class Runtime:
                     snapshot,
                     rows,
                 )
-            if isinstance(plugin, NormalizesScores):
-                scores = plugin.normalize(state, pod, scores)
-            weighted = scores.clip(0, MAX_NODE_SCORE)
+            if normalizer is not None:
+                scores = normalizer.normalize(state, pod, scores)
+            # Several times as fast as `clip`, which looks at the limits of the type.
+            weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE)
             weight = self.profile.weights.get(plugin.name, 1)
             if weight != 1:
                 weighted *= weight

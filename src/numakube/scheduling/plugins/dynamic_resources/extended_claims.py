@@ -6,7 +6,6 @@ of extended resources from device classes, so a class that has kept one tells th
 
 from __future__ import annotations
 
-from operator import is_
 from typing import TYPE_CHECKING, Final
 
 from numakube.dra.extended_resources import classes_by_resource, is_served_name, pod_claim
@@ -14,7 +13,6 @@ from numakube.dra.extended_resources import classes_by_resource, is_served_name,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.resource_slices import DeviceClass
     from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
@@ -30,18 +28,19 @@ class ServedResources:
         """Prepare for a cluster where the feature is *on*, or *detects* it from the classes."""
         self._on = on
         self._detects = detects
-        self._sources: list[DeviceClass] = []
+        self._sources: tuple[object, ...] = ()
         self._classes: Mapping[str, str] = {}
 
     def classes(self, objects: ClusterObjects) -> Mapping[str, str]:
         """Return the name of the class by resource; empty while the feature is off."""
         if not objects.device_classes:
             return {}
-        sources = list(objects.device_classes.values())
-        if len(sources) != len(self._sources) or not all(map(is_, sources, self._sources)):
-            named = any(one.spec.extended_resource_name for one in sources)
+        sources = objects.device_classes, objects.device_classes.version
+        if sources != self._sources:
+            classes = list(objects.device_classes.values())
+            named = any(one.spec.extended_resource_name for one in classes)
             on = self._on or (self._detects and named)
-            self._classes = classes_by_resource(sources) if on else {}
+            self._classes = classes_by_resource(classes) if on else {}
             self._sources = sources
         return self._classes
 
