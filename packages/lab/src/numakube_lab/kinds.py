@@ -7,7 +7,6 @@ looks like is described by its `TypeInfo`. Those of built-in kinds stand in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
@@ -36,8 +35,7 @@ class GVK(NamedTuple):
         return cls(group, version, str(obj.get("kind") or ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Problems:
+class Problems(NamedTuple):
     """What decoding an object found.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.json import decode, encode
 
@@ -23,6 +23,9 @@ from numakube_lab.schema.types import ListType, MapType, Relation, Struct, Untyp
 
 if TYPE_CHECKING:
     from numakube_lab.schema.types import JsonValue, Type
+
+
+_CONTAINERS: Final = (dict, list)
 
 
 @dataclass(slots=True)
@@ -83,9 +86,9 @@ def compare_created(
         kind = child_type(root, name)
         if name == "spec" and before is not ABSENT and after is not ABSENT:
             below = _compare_texts(kind, encode(before), encode(after))
+            found.put(field_element(name), below)
         else:
-            below = compare(kind, before, after)
-        found.put(field_element(name), below)
+            _compare_members(kind, name, before, after, found)
     return found
 
 
@@ -103,21 +106,25 @@ def _compare_shaped(shape: Shape, old: JsonValue, new: JsonValue, found: Compari
         found.modified[SELF] = {}
 
 
-def _is_divided(shape: Shape, *values: JsonValue) -> bool:
+def _is_divided(shape: Shape, value: JsonValue, other: JsonValue = None) -> bool:
     """Tell whether what is below has owners of its own: not in atoms, nor if nothing is there."""
-    match shape:
-        case Struct(atomic=False) | MapType(atomic=False):
-            return any(isinstance(value, dict) and value for value in values)
-        case ListType() if shape.relation is not Relation.ATOMIC:
-            return any(isinstance(value, list) and value for value in values)
-        case _:
-            return False
+    if isinstance(shape, Struct | MapType):
+        return not shape.atomic and (_holds(dict, value) or _holds(dict, other))
+    if isinstance(shape, ListType):
+        return shape.relation is not Relation.ATOMIC and (
+            _holds(list, value) or _holds(list, other)
+        )
+    return False
+
+
+def _holds(container: type, value: JsonValue) -> bool:
+    return isinstance(value, container) and bool(value)
 
 
 def _presence(kind: Type, value: JsonValue) -> FieldSet:
     """Return *value* as a set: itself and every place below."""
     present = leaf()
-    if not isinstance(value, dict | list):
+    if not isinstance(value, _CONTAINERS):
         return present
     shape = shape_of(kind, value)
     if not _is_divided(shape, value):
@@ -127,7 +134,9 @@ def _presence(kind: Type, value: JsonValue) -> FieldSet:
             present[element] = _presence(shape.element, items[0]) if len(items) == 1 else leaf()
     elif isinstance(shape, Struct | MapType):
         for name, item in _as_dict(value).items():
-            present[field_element(name)] = _presence(child_type(shape, name), item)
+            inside = isinstance(item, _CONTAINERS)
+            below = _presence(child_type(shape, name), item) if inside else leaf()
+            present[field_element(name)] = below
     return present
 
 
@@ -139,13 +148,22 @@ def _compare_maps(
 ) -> None:
     for name in {**old, **new}:
         before, after = old.get(name, ABSENT), new.get(name, ABSENT)
-        if before is after:
-            continue
-        kind, element = child_type(shape, name), field_element(name)
-        if before is ABSENT:
-            found.added[element] = _presence(kind, after)
-        else:
-            found.put(element, compare(kind, before, after))
+        if before is not after:
+            _compare_members(child_type(shape, name), name, before, after, found)
+
+
+def _compare_members(
+    kind: Type, name: str, before: JsonValue, after: JsonValue, found: Comparison
+) -> None:
+    """Compare what stands under *name*."""
+    element = field_element(name)
+    if before is ABSENT:
+        found.added[element] = _presence(kind, after)
+    elif isinstance(before, str) and isinstance(after, str):
+        if before != after:
+            found.modified[element] = leaf()
+    else:
+        found.put(element, compare(kind, before, after))
 
 
 def _compare_lists(

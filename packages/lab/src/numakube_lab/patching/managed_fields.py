@@ -8,9 +8,8 @@ replicas of its parent.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
@@ -44,8 +43,7 @@ class MalformedManagedFields(InvalidValue):
     """Entries of ``managedFields`` that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(NamedTuple):
     """Who manages fields."""
 
     name: str
@@ -76,8 +74,7 @@ class Manager:
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """The fields of one manager, in which version they are named, and when they last changed."""
 
     fields: FieldSet
@@ -191,7 +188,7 @@ def cap_updaters(shares: Shares) -> Shares:
             capped[bucket] = capped.pop(first[share.api_version])
         together = union(share.fields, capped[bucket].fields)
         capped.pop(manager, None)
-        capped[bucket] = replace(share, fields=together)
+        capped[bucket] = share._replace(fields=together)
         excess -= 1
     return capped
 

@@ -8,7 +8,7 @@ except that an object has the same fields in every version of its kind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.patching.apply_conflicts import (
@@ -197,7 +197,7 @@ def apply(
     if changed:
         _check_convertible(merged, config, endpoint)
     if changed and actor in shares:
-        shares[actor] = replace(shares[actor], time=now)
+        shares[actor] = shares[actor]._replace(time=now)
     result = with_last_applied(merged if changed else current, config, manager)
     return Applied(with_managed_fields(result, encode(shares)), changed)
 
@@ -312,7 +312,7 @@ def _without_changed(shares: Shares, changes: Comparison, *, spared: Manager | N
     left = {
         manager: share
         if manager == spared
-        else replace(share, fields=difference(share.fields, changes.all))
+        else share._replace(fields=difference(share.fields, changes.all))
         for manager, share in shares.items()
     }
     return {manager: share for manager, share in left.items() if share.fields}
@@ -342,7 +342,7 @@ def _applied(
     shares = _without_changed(shares, changes, spared=actor)
     if actor in shares:
         left = difference(shares[actor].fields, _UNOWNED)
-        shares[actor] = replace(shares[actor], fields=left)
+        shares[actor] = shares[actor]._replace(fields=left)
         if not left:
             del shares[actor]
     return merged, shares

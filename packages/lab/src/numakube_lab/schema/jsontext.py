@@ -1,13 +1,16 @@
 """JSON as the API server reads it: repeated keys are remembered, mistakes worded as Go words them.
 
 A well-formed document is read by the standard library. Only when that fails, a second pass follows
-Go's scanner to name the first character that is wrong, because clients see that sentence.
+Go's scanner to name the first character that is wrong, because clients see that sentence. Most
+documents are as short as they can be; those are read by msgspec, several times as fast.
 """
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
 
 from numakube.errors import InvalidValue
 
@@ -43,6 +46,18 @@ class FloatText(float):
         return number
 
 
+def read_json(body: bytes) -> JsonValue:
+    """Return the value of *body*; raise `MalformedJson` if there is none."""
+    try:
+        value: JsonValue = _QUICK.decode(body)
+        # A key that is repeated, and a number with another text than its own, would be lost.
+        if msgspec.json.encode(value) == body:
+            return value
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
+        pass  # the decoder below knows what to do or to say
+    return parse_json(body.decode("utf-8", "replace"))
+
+
 def parse_json(text: str) -> JsonValue:
     """Return the value of *text*; raise `MalformedJson` if there is none."""
     try:
@@ -60,6 +75,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
+_QUICK: Final = msgspec.json.Decoder(float_hook=FloatText)
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=FloatText, parse_constant=_no_constant
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from numakube.values.gotext import go_quote
@@ -32,8 +32,7 @@ _ROLE_BINDINGS: Final = f"{RBAC_GROUP}/rolebindings"
 _CLUSTER_ROLE_BINDINGS: Final = f"{RBAC_GROUP}/clusterrolebindings"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """What a user wants to do with a resource, or with a path beside the resources."""
 
     verb: str
@@ -50,12 +49,14 @@ class Action:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether an action is allowed, and by what."""
 
     allowed: bool
     reason: str = ""
+
+
+_ALLOWED: Final = Verdict(allowed=True)
 
 
 class Authorizer(Protocol):
@@ -75,7 +76,7 @@ class AllowEverything:
 
     def decide(self, user: User, action: Action) -> Verdict:
         """Allow."""
-        return Verdict(allowed=True)
+        return _ALLOWED
 
     def rules_for(self, user: User, namespace: str) -> list[Json]:
         """Return the rules that allow everything."""

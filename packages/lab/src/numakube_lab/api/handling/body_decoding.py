@@ -19,7 +19,7 @@ from numakube_lab.api.wire.yaml_bodies import Document, MalformedYaml, read_yaml
 from numakube_lab.kinds import GVK
 from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.custom.custom_type import CustomType
-from numakube_lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
+from numakube_lab.schema.jsontext import MalformedJson, RepeatedKeys, read_json
 from numakube_lab.schema.protobuf import UnknownKind, has_protobuf_form, read_protobuf
 from numakube_lab.schema.protobuf_wire import MalformedProtobuf
 from numakube_lab.schema.scalars import json_type
@@ -57,7 +57,7 @@ def read_body(call: Call, kind: GVK) -> Document:
         return Document(read_protobuf(call.body, assumed=kind))
     if sent != JSON_TYPE:
         raise unsupported_media_type(accepted_types(MEDIA_TYPES))
-    return Document(parse_json(call.body.decode("utf-8", "replace")))
+    return Document(read_json(call.body))
 
 
 def accepted_types(types: Sequence[str]) -> str:

@@ -29,7 +29,8 @@ _SYSTEM_FIELDS: Final = (
 
 def timestamp(moment: datetime) -> str:
     """Return *moment* as metadata shows it."""
-    return f"{moment.astimezone(UTC).isoformat()[:19]}Z"
+    universal = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return f"{universal.isoformat()[:19]}Z"
 
 
 def generate_name(prefix: str, rng: Random) -> str:

@@ -5,7 +5,6 @@ The life cycle of namespaces comes first, then what each kind's objects ask for.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab import objects
@@ -91,7 +90,7 @@ def validate_delete(call: Call, obj: Json) -> None:
 
 def authorize_create(state: State, call: Call) -> None:
     """Refuse to a user without the right to create that an update creates."""
-    action = replace(action_of(call.info), verb="create")
+    action = action_of(call.info)._replace(verb="create")
     if not state.authorizer.decide(call.user, action).allowed:
         raise denied(call.user, action)
 

@@ -40,7 +40,7 @@ from numakube_lab.patching import (
 )
 from numakube_lab.schema.canonical import plain
 from numakube_lab.schema.go_conversion import check_converted
-from numakube_lab.schema.jsontext import MalformedJson, parse_json
+from numakube_lab.schema.jsontext import MalformedJson, read_json
 
 if TYPE_CHECKING:
     from numakube_lab.api.catalogue.resource_rules import Rules
@@ -112,7 +112,7 @@ def _read_patch(call: Call, kind: str, options: WriteOptions) -> tuple[JsonValue
     # A patch that is looked at strictly is decoded for that first, except a strategic one.
     prefix = "error decoding patch: " if strict and kind != STRATEGIC_PATCH else ""
     try:
-        change = parse_json(call.body.decode("utf-8", "replace"))
+        change = read_json(call.body)
     except MalformedJson as error:
         text = "Invalid JSON Patch" if kind == MERGE_PATCH and not strict else str(error)
         raise bad_request(f"{prefix}{text}") from None

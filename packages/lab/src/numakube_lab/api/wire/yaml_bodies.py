@@ -5,8 +5,7 @@ The library counts lines in its own way when something is wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import yaml
 from yaml.scanner import ScannerError
@@ -34,8 +33,7 @@ class MalformedYaml(MalformedJson):
     """A text is not YAML; the message is that of Go's library."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A body that was read.
 
     Attributes:
