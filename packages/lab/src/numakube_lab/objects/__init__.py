@@ -55,7 +55,8 @@ def default(gvk: GVK, obj: Json) -> Json:
 
 def prepare_create(gvk: GVK, obj: Json) -> Json:
     """Return a new object, which has its name, uid and time, with what a creation sets."""
-    return _changed(obj, rules_of(gvk).prepare_create)
+    rules = rules_of(gvk)
+    return _changed(obj, rules.prepare_create) if rules.changes_new else obj
 
 
 def prepare_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "", now: str = "") -> Json:

@@ -293,9 +293,8 @@ def _wanted(name: str, headers: CIMultiDictProxy[str]) -> User:
 
 
 def _extra(headers: CIMultiDictProxy[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    long = (header.title() for header in headers if len(header) >= len(_EXTRA))
-    names = dict.fromkeys(header for header in long if header.startswith(_EXTRA))
-    for header in names:
+    long = [header.title() for header in headers if len(header) >= len(_EXTRA)]
+    for header in dict.fromkeys(header for header in long if header.startswith(_EXTRA)):
         key = unquote(header.removeprefix(_EXTRA).lower())
         yield key, tuple(headers.getall(header))
 

@@ -110,7 +110,10 @@ class Resource:
 
     def subresource(self, name: str) -> Subresource | None:
         """Return the subresource called *name*."""
-        return next((sub for sub in self.subresources if sub.name == name), None)
+        for sub in self.subresources:
+            if sub.name == name:
+                return sub
+        return None
 
 
 # Resources whose objects are stored elsewhere than under their own names.

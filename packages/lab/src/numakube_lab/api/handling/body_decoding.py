@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.values.gotext import go_quote
@@ -39,8 +38,7 @@ LEGACY_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 KIND_UNKNOWN: Final = "couldn't get version/kind; json parse error"
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(NamedTuple):
     """What a body must be."""
 
     kind: GVK

@@ -58,6 +58,7 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("services", "proxy"): refuse_streaming,
 }
 _ITEM_VERBS: Final = frozenset({"get", "update", "patch", "delete"})
+_OF_COLLECTIONS: Final = frozenset({"create", "list", "deletecollection"})
 _WITHOUT_TABLES: Final = (bind, evict, request_token, review)
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
@@ -134,10 +135,11 @@ def _check_verb(served: Served, info: RequestInfo) -> None:
         _check_custom_verb(served, info, verbs)
         return
     on_one_object = bool(info.name) and not info.selected
-    if on_one_object and not info.subresource and not set(verbs) & _ITEM_VERBS:
+    if on_one_object and not info.subresource and _ITEM_VERBS.isdisjoint(verbs):
         raise no_such_resource()
-    addressed = {"create": bool(info.subresource), "list": False, "deletecollection": False}
-    wrong = on_one_object != addressed.get(info.verb, True) and info.verb != "watch"
+    creates_part = info.verb == "create" and bool(info.subresource)
+    of_one_object = creates_part or info.verb not in _OF_COLLECTIONS
+    wrong = on_one_object != of_one_object and info.verb != "watch"
     if info.verb not in verbs or wrong:
         raise method_not_allowed()
 

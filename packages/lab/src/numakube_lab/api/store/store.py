@@ -81,12 +81,21 @@ class Stored:
 
     def pack(self) -> int:
         """Keep the object as text from now on; return the length of the text."""
-        held = self._held
-        text = held if isinstance(held, bytes) else msgspec.json.encode(held)
+        text = self._text()
         self._held = text
         self._tails.clear()
         self._line = _NO_LINE
         return len(text)
+
+    def _text(self) -> bytes:
+        """Return all of the object as text, if possible from the one that watches got."""
+        held, known = self._held, self._tails.get(id(None))
+        if isinstance(held, bytes):
+            return held
+        if known is None or known[0] is not None or "kind" not in held:
+            return msgspec.json.encode(held)
+        named = {name: held[name] for name in ("kind", "apiVersion") if name in held}
+        return b"%b,%b" % (msgspec.json.encode(named)[:-1], known[1])
 
     def tail(self, form: object, read: Callable[[], Json]) -> bytes:
         """Return the object's JSON text in *form* after ``{"kind":...,"apiVersion":...,``.

@@ -162,6 +162,11 @@ class KindRules:
     warn: Warn = _stay_silent
     version_notes: frozenset[str] = frozenset()
 
+    @property
+    def changes_new(self) -> bool:
+        """Whether there is anything to do for `prepare_create`."""
+        return bool(self.counted) or "status" in self.parts or self.on_create is not leave
+
     def prepare_create(self, obj: Json) -> None:
         """Make *obj* what is checked and stored as a new object."""
         if "status" in self.parts and not self.creates_status:
