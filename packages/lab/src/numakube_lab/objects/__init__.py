@@ -38,6 +38,7 @@ __all__ = [
     "bare_metadata",
     "check_create",
     "check_update",
+    "checks_metadata",
     "default",
     "prepare_create",
     "prepare_update",
@@ -75,6 +76,11 @@ def _changed(obj: Json, change: Callable[[Json], None]) -> Json:
     changed = copy_json(obj)
     change(changed)
     return sharing(changed, obj)
+
+
+def checks_metadata(gvk: GVK) -> bool:
+    """Tell whether `validate_create` checks the metadata of the kind."""
+    return rules_of(gvk).own_metadata
 
 
 def validate_create(gvk: GVK, obj: Json) -> list[FieldError]:

@@ -132,7 +132,12 @@ def _check_entry(entry: dict[str, Any], index: int) -> None:
 
 def encode(shares: Shares) -> list[dict[str, Any]]:
     """Write ``managedFields``: appliers first, then by time and name."""
-    return in_order([_entry(manager, share) for manager, share in shares.items()])
+    return in_order(entries_of(shares))
+
+
+def entries_of(shares: Shares) -> list[dict[str, Any]]:
+    """Write the entries of ``managedFields`` in any order."""
+    return [_entry(manager, share) for manager, share in shares.items()]
 
 
 def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ from numakube_lab.patching.managed_fields import (
     cap_updaters,
     decode,
     encode,
+    entries_of,
     in_order,
     manager_of,
     readable,
@@ -132,7 +133,7 @@ def track_update(
     kept = [] if live is None else _unconcerned(live, entries, changes, actor, endpoint)
     shares = decode(entry for entry in entries if not any(entry is one for one in kept))
     shares = _credited(shares, changes, actor=actor, endpoint=endpoint, now=now)
-    return in_order([*kept, *encode(cap_updaters(shares))])
+    return in_order([*kept, *entries_of(cap_updaters(shares))])
 
 
 def _unconcerned(

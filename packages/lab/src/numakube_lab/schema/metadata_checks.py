@@ -70,6 +70,11 @@ def validate_metadata(
 
     The very parts of *old*, which is stored, were checked when they came.
     """
+    errors = _validate_name(meta, name, path)
+    return errors + _validate_common(meta, old, namespaced=namespaced, path=path)
+
+
+def _validate_name(meta: Json, name: TextCheck, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     if prefix := meta.get("generateName"):
         stand_in = names.generated_prefix(prefix)
@@ -78,7 +83,7 @@ def validate_metadata(
         errors += invalids(f"{path}.name", own, name(own))
     else:
         errors.append(required(f"{path}.name", "name or generateName is required"))
-    return errors + _validate_common(meta, old, namespaced=namespaced, path=path)
+    return errors
 
 
 def _validate_common(
@@ -257,8 +262,13 @@ def immutable(new: object, old: object, path: str) -> list[FieldError]:
     return [] if new == old else [invalid(path, new, names.IMMUTABLE)]
 
 
-def validate_any_create(meta: Json, *, namespaced: bool) -> list[FieldError]:
-    """Check what holds for the metadata of all kinds, custom ones included, on creation."""
+def validate_any_create(meta: Json, *, namespaced: bool, checked: bool = False) -> list[FieldError]:
+    """Check what holds for the metadata of all kinds, custom ones included, on creation.
+
+    All but the name is as it should be if it was *checked* as that of a built-in kind.
+    """
+    if checked:
+        return _validate_name(meta, names.path_segment, "metadata")
     return validate_metadata(meta, namespaced=namespaced, name=names.path_segment)
 
 

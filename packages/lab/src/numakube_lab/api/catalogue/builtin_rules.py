@@ -48,6 +48,11 @@ class BuiltinRules:
         """Return *obj* with what a creation sets."""
         return objects.prepare_create(self.kind, obj)
 
+    @property
+    def checks_metadata(self) -> bool:
+        """Whether `validate_create` checks the metadata."""
+        return objects.checks_metadata(self.kind)
+
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Check a new object."""
         return objects.validate_create(self.kind, obj)

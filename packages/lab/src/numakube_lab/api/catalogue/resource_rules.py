@@ -45,6 +45,11 @@ class Rules(Protocol):
         """Return *obj* with what a creation sets, such as an empty status."""
         ...
 
+    @property
+    def checks_metadata(self) -> bool:
+        """Whether `validate_create` checks the metadata."""
+        ...
+
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Check a new object."""
         ...

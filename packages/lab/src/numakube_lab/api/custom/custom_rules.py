@@ -73,6 +73,11 @@ class CustomRules:
             obj = {key: value for key, value in obj.items() if key != "status"}
         return with_metadata(obj, generation=1)
 
+    @property
+    def checks_metadata(self) -> bool:
+        """Whether `validate_create` checks the metadata."""
+        return False
+
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Check a new object."""
         errors = validate_metadata(obj["metadata"], namespaced=self._namespaced, name=dns_subdomain)

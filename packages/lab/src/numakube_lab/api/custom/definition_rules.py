@@ -34,6 +34,11 @@ class DefinitionRules(BuiltinRules):
         fresh = {**with_metadata(obj, generation=1), "status": {}}
         return with_stored_version(fresh)
 
+    @property
+    def checks_metadata(self) -> bool:
+        """Whether `validate_create` checks the metadata."""
+        return False
+
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Check a new definition."""
         return [*_check_name(obj), *check_definition(obj)]

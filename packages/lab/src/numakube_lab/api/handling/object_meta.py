@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.api.wire.refusals import bad_request
@@ -29,8 +30,13 @@ _SYSTEM_FIELDS: Final = (
 
 def timestamp(moment: datetime) -> str:
     """Return *moment* as metadata shows it."""
-    universal = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return f"{universal.isoformat()[:19]}Z"
+    return _text_of(moment.timestamp() // 1)
+
+
+@lru_cache(maxsize=16)
+def _text_of(second: float) -> str:
+    """Many writes fall in one second."""
+    return f"{datetime.fromtimestamp(second, UTC).isoformat()[:19]}Z"
 
 
 def generate_name(prefix: str, rng: Random) -> str:

@@ -25,7 +25,7 @@ from numakube_lab.api.wire.request_info import parse_request
 from numakube_lab.api.wire.request_options import check_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from multidict import CIMultiDictProxy, MultiMapping
 
@@ -92,7 +92,7 @@ class Front:
             reply = _refused(error, asked)
         if not isinstance(reply, Reply):
             raise TypeError(f"{asked.method} {asked.path} has no answer at once")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in _headers(reply, warnings))
+        lines = _header_lines(reply.content_type, tuple(reply.headers.items()), tuple(warnings))
         response = response_of(reply.body, status=reply.status, headers=lines)
         return response if self._state.is_settled() else self._settled(asked, response)
 
@@ -161,13 +161,23 @@ def _refused(error: Exception, asked: Asked) -> Reply:
 
 
 def _response(reply: Reply, warnings: list[str]) -> web.Response:
-    headers = CIMultiDict(_headers(reply, warnings))
+    headers = CIMultiDict(_headers(reply.content_type, reply.headers.items(), warnings))
     return web.Response(status=reply.status, body=reply.body, headers=headers)
 
 
-def _headers(reply: Reply, warnings: list[str]) -> Iterator[tuple[str, str]]:
-    yield "Content-Type", reply.content_type
-    yield from reply.headers.items()
+@lru_cache(maxsize=256)
+def _header_lines(
+    content_type: str, more: tuple[tuple[str, str], ...], warnings: tuple[str, ...]
+) -> str:
+    headers = _headers(content_type, more, warnings)
+    return "".join(f"{name}: {value}\r\n" for name, value in headers)
+
+
+def _headers(
+    content_type: str, more: Iterable[tuple[str, str]], warnings: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    yield "Content-Type", content_type
+    yield from more
     for warning in dict.fromkeys(warnings):
         if _CONTROL.search(warning):
             # It cannot stand in a header; a real server keeps silent too.

@@ -69,7 +69,11 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
     )
     obj = call.rules.prepare_create(obj)
     errors = call.rules.validate_create(obj)
-    errors = errors or validate_any_create(obj["metadata"], namespaced=call.resource.namespaced)
+    errors = errors or validate_any_create(
+        obj["metadata"],
+        namespaced=call.resource.namespaced,
+        checked=call.rules.checks_metadata,
+    )
     if errors:
         kind = call.resource.stored_as
         raise invalid(kind.group, kind.kind, name or "", errors)

@@ -58,18 +58,13 @@ class Mirror(Generic[T]):
     def __init__(self, client: Client, resource: Resource[T]) -> None:
         self.reflector: Reflector[T] = Reflector(client, resource)
         self.store: Store[T] = self.reflector.store
-        self.store.add_index(BY_NAMESPACE, lambda obj: (obj.metadata.namespace,))
-        self.store.add_index(BY_CONTROLLER, _controller_uid)
-        self.store.add_index(ORPHANS, _orphan_namespace)
-        self._more_indexes: set[str] = set()
         self._clock = client.clock
         self._waiters: set[asyncio.Event] = set()
         self.store.subscribe(self._tell)
 
     def indexed(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
         """Have an index of this name; the first caller makes it."""
-        if name not in self._more_indexes:
-            self._more_indexes.add(name)
+        if not self.store.has_index(name):
             self.store.add_index(name, function)
 
     def get(self, key: ObjectKey) -> T | None:
@@ -78,14 +73,17 @@ class Mirror(Generic[T]):
 
     def managed_by(self, uid: str) -> tuple[T, ...]:
         """Return the objects whose controller has this uid."""
+        self.indexed(BY_CONTROLLER, _controller_uid)
         return self.store.select(BY_CONTROLLER, uid)
 
     def orphans_in(self, namespace: str) -> tuple[T, ...]:
         """Return the objects in *namespace* that no controller manages."""
+        self.indexed(ORPHANS, _orphan_namespace)
         return self.store.select(ORPHANS, namespace)
 
     def in_namespace(self, namespace: str) -> tuple[T, ...]:
         """Return all objects in *namespace*."""
+        self.indexed(BY_NAMESPACE, _namespace)
         return self.store.select(BY_NAMESPACE, namespace)
 
     async def shows(self, version: str) -> None:
@@ -99,6 +97,8 @@ class Mirror(Generic[T]):
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Return once *holds*, which is asked whenever something changes here."""
+        if holds():
+            return
         changed = asyncio.Event()
         self._waiters.add(changed)
         try:
@@ -156,6 +156,10 @@ class Cluster:
 def _controller_uid(obj: Owned) -> Iterable[str]:
     controller = obj.metadata.controller
     return () if controller is None else (controller.uid,)
+
+
+def _namespace(obj: Owned) -> Iterable[str]:
+    return (obj.metadata.namespace,)
 
 
 def _orphan_namespace(obj: Owned) -> Iterable[str]:
