@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -15,6 +16,17 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 SmallScores: TypeAlias = npt.NDArray[np.int8]
 """Ratings of nodes from 0 to `MAX_NODE_SCORE`."""
+
+
+@lru_cache(maxsize=64)
+def uniform(value: int, size: int) -> IntArray:
+    """Return *size* times *value*, in the room of one; not to be changed."""
+    return np.broadcast_to(np.int64(value), size)
+
+
+def is_uniform(numbers: IntArray) -> bool:
+    """Tell whether *numbers* were made by `uniform`."""
+    return numbers.strides == (0,)
 
 
 def span(rows: Rows) -> Rows | slice:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from numakube.scheduling.arrays import is_uniform, uniform
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.plugins import (
@@ -55,6 +56,8 @@ Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
 _Judge: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Verdicts | None]"
 _Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], IntArray]"
 _nothing: Final = nullcontext()
+_LEAST, _MOST = np.int64(0), np.int64(MAX_NODE_SCORE)
+"""As NumPy has them: of other numbers it looks up each time whether the array can hold them."""
 
 
 def _untimed(_point: str, _plugin: str) -> AbstractContextManager[object]:
@@ -243,7 +246,7 @@ class Runtime:
             elif not status.ok:
                 return status.by(pre.name)
         by_plugin: dict[str, IntArray] = {}
-        total = np.zeros(len(rows), dtype=np.int64)
+        total, everywhere = np.zeros(len(rows), dtype=np.int64), 0
         for plugin, rate, normalizer in self._scores:
             if plugin.name in state.skipped_scores:
                 continue
@@ -254,15 +257,22 @@ class Runtime:
                     snapshot,
                     rows,
                 )
+            same = is_uniform(scores)
+            if same:
+                scores = scores[:1]
             if normalizer is not None:
                 scores = normalizer.normalize(state, pod, scores)
-            # Several times as fast as `clip`, which looks at the limits of the type.
-            weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE)
+            weighted = scores.clip(_LEAST, _MOST)
             weight = self.profile.weights.get(plugin.name, 1)
             if weight != 1:
                 weighted *= weight
+            if same:
+                everywhere += int(weighted[0])
+                weighted = uniform(int(weighted[0]), len(rows))
+            else:
+                total += weighted
             by_plugin[plugin.name] = weighted
-            total += weighted
+        total += everywhere
         return Scores(rows, total, by_plugin)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:

@@ -56,7 +56,7 @@ class AllocationScorer(ABC):
         """Return the weighted mean."""
         return total // weight
 
-    def mean_all(self, total: IntArray, weight: IntArray) -> IntArray:
+    def mean_all(self, total: IntArray, weight: IntArray | int) -> IntArray:
         """Return the same for many nodes."""
         return total // weight
 
@@ -81,15 +81,17 @@ class AllocationScorer(ABC):
                 continue
             offered, used = usage
             there: Mask | bool = offered != 0
-            if np.all(there):
+            if offered.all():
                 there = True
             else:
                 offered = np.where(there, offered, 1)
             worth = self.worth_all(offered, used)
             counts = share * (there & self.counting(worth))
-            total += worth * counts
+            total += worth if isinstance(counts, int) and counts == 1 else worth * counts
             weight = weight + counts
         # A resource that counts on every node has one number for its weight, which is fast.
+        if isinstance(weight, int):
+            return self.mean_all(total, weight) if weight else total
         return np.where(weight, self.mean_all(total, np.maximum(weight, 1)), 0)
 
 
@@ -151,7 +153,7 @@ class RequestedToCapacityRatio(AllocationScorer):
         """Round half up; nothing here is negative."""
         return (2 * total + weight) // (2 * weight)
 
-    def mean_all(self, total: IntArray, weight: IntArray) -> IntArray:
+    def mean_all(self, total: IntArray, weight: IntArray | int) -> IntArray:
         """Round half up."""
         return (2 * total + weight) // (2 * weight)
 

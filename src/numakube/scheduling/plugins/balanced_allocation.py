@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.node_resources import ResourceTable
@@ -90,14 +90,14 @@ def _rating(usages: Iterable[tuple[int, int]]) -> int:
 
 def _ratings(
     usages: tuple[Usage, ...], table: ResourceTable, rows: Rows | slice, size: int
-) -> IntArray:
+) -> SmallScores:
     """Return the scores of *size* nodes, those at *rows*."""
     both = (one.of_all(table, rows) for one in usages)
     deviation = _deviations([_shares(*one) for one in both if one is not None], size)
-    rating = (1 - deviation) * float(MAX_NODE_SCORE)
+    rating = np.subtract(1, deviation, out=deviation)
+    rating *= float(MAX_NODE_SCORE)
     # A node may offer what adds up to no number; it gets nothing for it.
-    rating[np.isnan(rating)] = 0.0
-    return rating.astype(np.int64)
+    return np.fmax(rating, 0.0, out=rating).astype(np.int8)
 
 
 def _deviation(shares: list[float]) -> float:
@@ -128,8 +128,9 @@ def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray
     if not shares:
         return np.zeros(size)
     if len(shares) == 2:
-        half: npt.NDArray[np.float64] = np.abs((shares[0] - shares[1]) / 2)
-        if not np.isnan(half).any():
+        half: npt.NDArray[np.float64] = shares[0] - shares[1]
+        half /= 2
+        if not np.isnan(np.abs(half, out=half)).any():
             return half
     table = np.stack(shares)
     known = ~np.isnan(table)

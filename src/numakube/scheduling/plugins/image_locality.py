@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE, PreScore, Score, VectorScore
@@ -62,7 +63,7 @@ class ImageLocality(PreScore, Score, VectorScore):
         """Rate all nodes."""
         images = state.read(_IMAGES)
         if not images:
-            return np.zeros(len(rows), dtype=np.int64)
+            return uniform(0, len(rows))
         worth = np.zeros(len(snapshot.by_row), dtype=np.int64)
         for image, value in images:
             worth[image.rows] += value

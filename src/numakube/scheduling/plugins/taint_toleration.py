@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
@@ -76,9 +77,11 @@ class TaintToleration(Filter, VectorFilter, Score, VectorScore, NormalizesScores
         """Count the taints that discourage the pod."""
         column = taint_sets(snapshot)
         if not column.values:
-            return np.zeros(len(rows), dtype=np.int64)
+            return uniform(0, len(rows))
         tolerations = _relevant(pod)
         counts = [_discouraging(taints, tolerations) for taints in column.values]
+        if not any(counts):
+            return uniform(0, len(rows))
         table = np.array([*counts, 0], dtype=np.int64)
         scores: IntArray = table[column.codes[rows]]
         return scores

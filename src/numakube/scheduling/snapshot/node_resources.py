@@ -8,6 +8,7 @@ of pods is worked out again only for nodes that have changed (`ResourceTable.der
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +32,13 @@ MOST: Final = (1 << 62) - 1
 
 A pod may ask for exabytes, and several such pods may be put on one node by name.
 """
+
+
+@lru_cache(maxsize=64)
+def _bounds(dtype: np.dtype[np.integer]) -> tuple[int, int]:
+    """Return what *dtype* holds at least and at most; NumPy takes longer to look it up."""
+    bounds = np.iinfo(dtype)
+    return bounds.min, bounds.max
 
 
 def bounded(amount: int) -> int:
@@ -72,15 +80,15 @@ class ResourceTable:
         to be fetched from the system.
         """
         seen, values = self._derived.get(key) or (0, np.zeros(self.capacity, dtype))
-        bounds = np.iinfo(values.dtype)
+        least, most = _bounds(values.dtype)
         changed = self._changes.since(seen)
         if len(changed) > _FEW:
             at = span(changed)
             found = compute(at, len(changed))
-            values[at] = found if found.dtype == dtype else found.clip(bounds.min, bounds.max)
+            values[at] = found if found.dtype == dtype else found.clip(least, most)
         else:
             for row in changed.tolist():
-                values[row] = max(bounds.min, min(one(row), bounds.max))
+                values[row] = max(least, min(one(row), most))
         self._derived[key] = self._changes.count, values
         self._derived.move_to_end(key)
         if len(self._derived) > _DERIVED_KEPT:

@@ -11,7 +11,7 @@ import numpy as np
 
 from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
-from numakube.scheduling.arrays import picked
+from numakube.scheduling.arrays import picked, uniform
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
@@ -107,7 +107,7 @@ class NativeEngine:
         if seen is not snapshot:
             cache = self._cache_for(pod, snapshot)
         if cache is None:
-            return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
+            return uniform(MAX_NODE_SCORE, len(rows))
         scores, weight = picked(cache.scores, rows), self.options.closeness_weight
         if not cache.wants_pairs:
             return scores.astype(np.int64)

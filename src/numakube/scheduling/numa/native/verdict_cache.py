@@ -174,9 +174,13 @@ class VerdictCache:
         if like is None:
             self._judge(snapshot, rows)
             return
-        self._judge(snapshot, rows[like == rows])
-        for column in (self._group, self._share, self.scores):
-            column[span(rows)] = column.take(like)
+        judged = rows[like == rows]
+        self._judge(snapshot, judged)
+        at = span(rows)
+        self.scores[at] = self.scores.take(like)
+        if self._group[judged].max(initial=0):
+            self._group[at] = self._group.take(like)
+            self._share[at] = self._share.take(like)
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
         self._latest = None

@@ -17,6 +17,7 @@ import numpy as np
 from numakube.api.meta import ObjectReference
 from numakube.api.storage_objects import BOUND_BY_CONTROLLER, SELECTED_NODE
 from numakube.errors import NumakubeError
+from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
@@ -164,7 +165,7 @@ class VolumeBinding(
         """Rate nodes by how much of their storage the claims would use; alike nodes once."""
         known = state.read(_STATE)
         if known is None:
-            return np.zeros(len(rows), dtype=np.int64)
+            return uniform(0, len(rows))
         first, group = alike_rows(known.finder, snapshot, rows)
         rated = [self._rating.of(known.finder, snapshot.at(row)) for row in first.tolist()]
         return np.array(rated, dtype=np.int64)[group]
