@@ -55,6 +55,7 @@ class _Chain:
     check_create: tuple[Step, ...] = ()
 
 
+_NO_STEPS: Final = _Chain()
 _CHAINS: Final = {
     ("", "Pod"): _Chain(
         create=(
@@ -79,13 +80,13 @@ _CHAINS: Final = {
 
 def admit_create(gvk: GVK, obj: Json, view: ClusterView) -> Json | Refused:
     """Return a decoded new object with what admission adds, or why it is refused."""
-    steps = _CHAINS.get((gvk.group, gvk.kind), _Chain()).create
+    steps = _CHAINS.get((gvk.group, gvk.kind), _NO_STEPS).create
     return _run(steps, obj, view) if steps else obj
 
 
 def check_create(gvk: GVK, obj: Json, view: ClusterView) -> Refused | None:
     """Tell why a complete and valid new object may not be stored, if so."""
-    for step in _CHAINS.get((gvk.group, gvk.kind), _Chain()).check_create:
+    for step in _CHAINS.get((gvk.group, gvk.kind), _NO_STEPS).check_create:
         if refused := step(obj, view):
             return refused
     return None

@@ -130,6 +130,8 @@ def track_update(
         manager or _UNKNOWN_MANAGER, UPDATE, endpoint.gvk.api_version, endpoint.subresource
     )
     changes = _changes(endpoint.empty if live is None else live, new, endpoint)
+    if not entries:
+        return encode(_credited({}, changes, actor=actor, endpoint=endpoint, now=now))
     kept = [] if live is None else _unconcerned(live, entries, changes, actor, endpoint)
     shares = decode(entry for entry in entries if not any(entry is one for one in kept))
     shares = _credited(shares, changes, actor=actor, endpoint=endpoint, now=now)

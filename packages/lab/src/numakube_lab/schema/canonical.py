@@ -12,8 +12,8 @@ stored is canonical already, and taken over as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from numakube_lab.schema.jsontext import RepeatedKeys
@@ -35,7 +35,7 @@ from numakube_lab.schema.types import (
 _Writer = Callable[[Any, Any], Any]
 """Writes a value; also gets one in canonical form that it may share parts with, or None."""
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = {}
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
@@ -58,29 +58,31 @@ class _Plan(NamedTuple):
 
 
 def canonical_struct(
-    struct: Struct, value: dict[str, Any], known: Mapping[str, Any] | None = None
+    struct: Struct, value: dict[str, Any] | None, known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return *value*, which decodes into *struct*, as it is printed.
 
     What it shares with *known*, another value of that struct in canonical form, is taken over.
     """
-    plan = _plan(struct)
+    fields, zeroes = _plan(struct)
     if isinstance(value, RepeatedKeys):
         value = _combined(struct, value)
     before = known or _NOTHING
     out: dict[str, Any] = {}
-    for name, item in value.items():
-        field = plan.fields.get(name)
+    for name, item in (value or _NOTHING).items():
+        field = fields.get(name)
         if field is None:
             if struct.unknown is not None:
                 out[name] = canonical(struct.unknown, item)
         elif item is not None:
             write, droppable = field
-            old = before.get(name)
-            written = item if item is old or write is _text else write(item, old)
+            if write is _text or item is (old := before.get(name)):
+                written = item
+            else:
+                written = write(item, old)
             if written or not droppable:
                 out[name] = written
-    for name, make_zero in plan.zeroes.items():
+    for name, make_zero in zeroes.items():
         if name not in out:
             out[name] = make_zero()
     return out
@@ -141,7 +143,7 @@ def _writer(kind: Type) -> _Writer:
         case Scalar():
             return _scalar_writer(kind)
         case Struct():
-            return lambda value, known: canonical_struct(kind, value or {}, known)
+            return partial(canonical_struct, kind)
         case ListType():
             return _list_writer(kind)
         case MapType():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numakube_lab.api.catalogue.served_resources import Served
     from numakube_lab.api.store.store import Stored
     from numakube_lab.api.wire.request_info import RequestInfo
-    from numakube_lab.kinds import Json
+    from numakube_lab.kinds import GVK, Json
 
 
 def _epoch() -> datetime:
@@ -90,7 +91,7 @@ class Call:
     def encoded(self, stored: Stored, *, bare: bool = False) -> bytes:
         """Return the JSON text of `shown`, made once for each stored version of an object."""
         tail = stored.tail(self.form, lambda: self.read(stored))
-        return b"{" + tail if bare else msgspec.json.encode(self.named())[:-1] + b"," + tail
+        return b"{" + tail if bare else _opening(self.resource.kind) + tail
 
     @property
     def form(self) -> object:
@@ -105,6 +106,13 @@ class Call:
     def user_agent_manager(self) -> str:
         """The field manager of a client that names none: its program's name."""
         return self.headers.get("User-Agent", "").split("/", 1)[0][:128]
+
+
+@lru_cache(maxsize=1024)
+def _opening(kind: GVK) -> bytes:
+    """Return how the text of an object of *kind* begins."""
+    named = {"kind": kind.kind, "apiVersion": kind.api_version}
+    return msgspec.json.encode(named)[:-1] + b","
 
 
 @dataclass

@@ -60,7 +60,9 @@ def metadata_of(obj: Json) -> Json:
 def with_metadata(obj: Json, **changes: object) -> Json:
     """Return *obj* with metadata fields set, or removed where the value is None."""
     metadata = {**metadata_of(obj), **changes}
-    return {**obj, "metadata": {k: v for k, v in metadata.items() if v is not None}}
+    if None in metadata.values():
+        metadata = {k: v for k, v in metadata.items() if v is not None}
+    return {**obj, "metadata": metadata}
 
 
 def wiped(obj: Json) -> Json:
