@@ -149,9 +149,16 @@ def test_an_empty_node_is_as_new(case: tuple[KubeletNode, list[Pod | str]]) -> N
     assert not node.topology.hints
 
 
-@given(nodes(), pods())
-def test_tracing_and_copying_change_nothing(node: KubeletNode, pod: Pod) -> None:
-    """A trace only listens, and a copy's decisions leave the original alone."""
+@given(workloads(), pods())
+def test_tracing_and_copying_change_nothing(
+    case: tuple[KubeletNode, list[Pod | str]], pod: Pod
+) -> None:
+    """A trace only listens, and a copy's decisions leave the original alone.
+
+    With a trace all hints are made, without it those that the policy looks at.
+    """
+    node, steps = case
+    run(node, steps)
     untouched = fingerprint(node)
     copy = node.clone()
     trace = AdmissionTrace()

@@ -184,8 +184,10 @@ def test_described_hints_for_devices_are_the_listed_ones(random: Random) -> None
     free, tied = every[: random.randint(0, 5)], every[: random.randint(0, 1)]
     counts = {"every": Counter(every), "free": Counter(free), "tied": Counter(tied)}
     count = random.randint(0, 4)
-    listed = listed_device_hints(nodes, **counts, count=count)
+    listed = listed_device_hints(nodes, **counts, count=count, alone=False)
     assert wide_device_hints(nodes, **counts, count=count).listing() == listed
+    alone = listed_device_hints(nodes, **counts, count=count, alone=True)
+    assert alone == [hint for hint in listed if (hint.mask or 0).bit_count() == 1]
 
 
 def wide_machine(count: int, *, ids: tuple[int, ...] = ()) -> Machine:

@@ -25,6 +25,7 @@ def device_hints(
     free: Counter[NumaMask],
     tied: Counter[NumaMask],
     count: int,
+    alone: bool = False,
 ) -> list[Hint] | WideHints:
     """Return the sets of *nodes* that touch enough devices.
 
@@ -34,11 +35,12 @@ def device_hints(
         free: those that can be given out.
         tied: those that the pod has already and will use again.
         count: how many devices are wanted.
+        alone: whether sets of several nodes may be left out.
     """
     if len(nodes) > MOST_LISTED:
         check_sets(len(nodes))
         return wide_device_hints(nodes, every=every, free=free, tied=tied, count=count)
-    return listed_device_hints(nodes, every=every, free=free, tied=tied, count=count)
+    return listed_device_hints(nodes, every=every, free=free, tied=tied, count=count, alone=alone)
 
 
 def wide_device_hints(
@@ -63,12 +65,13 @@ def listed_device_hints(
     free: Counter[NumaMask],
     tied: Counter[NumaMask],
     count: int,
+    alone: bool = False,
 ) -> list[Hint]:
     """Return the same, one by one."""
     smallest = _smallest_size(every, nodes, count)
     missing = count - sum(tied.values())
-    touching = _touching(free, nodes)
-    fitting = [mask for mask in masks_over(nodes) if touching[mask] >= missing]
+    touching = _touching(free, nodes, alone=alone)
+    fitting = [mask for mask in masks_over(nodes, alone=alone) if touching[mask] >= missing]
     if tied:
         fitting = [mask for mask in fitting if all(mask & one for one in tied)]
     return hints_on(nodes, fitting, smallest)
@@ -83,11 +86,13 @@ def _smallest_size(counts: Counter[NumaMask], nodes: tuple[int, ...], wanted: in
     return next(enough, len(nodes))
 
 
-def _touching(counts: Counter[NumaMask], nodes: tuple[int, ...]) -> Mapping[NumaMask, int]:
+def _touching(
+    counts: Counter[NumaMask], nodes: tuple[int, ...], *, alone: bool = False
+) -> Mapping[NumaMask, int]:
     """Return for every set of *nodes* how many devices sit on any of them."""
     if all(one.bit_count() == 1 for one in counts):
-        return sums_over({node: counts[1 << node] for node in nodes})
+        return sums_over({node: counts[1 << node] for node in nodes}, alone=alone)
     return {
         mask: sum(count for one, count in counts.items() if one & mask)
-        for mask in masks_over(nodes)
+        for mask in masks_over(nodes, alone=alone)
     }

@@ -188,21 +188,27 @@ class DeviceManager:
         remembered = self._remembered.get((resource, device), 0)
         return nodes_of(known.masks.get(device, remembered) if known else remembered)
 
-    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+    def container_hints(
+        self, pod: PodDemand, container: ContainerDemand, *, alone: bool = False
+    ) -> ProviderHints:
         """Return the NUMA nodes whose devices can serve the container."""
         held = self.assignments.get(pod.uid, {}).get(container.name, {})
         return {
-            name: self._hints(name, count, held.get(name, ()), self._reusable_by(pod.uid, name))
+            name: self._hints(
+                name, count, held.get(name, ()), self._reusable_by(pod.uid, name), alone=alone
+            )
             for name, count in self._requests(container.limits).items()
         }
 
-    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+    def pod_hints(self, pod: PodDemand, *, alone: bool = False) -> ProviderHints:
         """Return the NUMA nodes whose devices can serve the whole pod."""
         containers = self.assignments.get(pod.uid, {}).values()
+
+        def held_of(name: str) -> set[str]:
+            return {device for held in containers for device in held.get(name, ())}
+
         return {
-            name: self._hints(
-                name, count, {device for held in containers for device in held.get(name, ())}, set()
-            )
+            name: self._hints(name, count, held_of(name), set(), alone=alone)
             for name, count in self._requests(pod.limits).items()
         }
 
@@ -266,19 +272,27 @@ class DeviceManager:
         return {name: count for name, count in limits.items() if name in self._resources}
 
     def _hints(
-        self, name: str, count: int, held: Iterable[str], reusable: set[str]
+        self, name: str, count: int, held: Iterable[str], reusable: set[str], *, alone: bool
     ) -> list[Hint] | WideHints | None:
         resource = self._resources[name]
         if not resource.aligns:
             return None
         if held := frozenset(held):
-            return self._generate(resource, held, set(), count) if len(held) == count else []
+            if len(held) != count:
+                return []
+            return self._generate(resource, held, set(), count, alone=alone)
         if len(resource.available | reusable) < count:
             return []
-        return self._generate(resource, resource.available, reusable, count)
+        return self._generate(resource, resource.available, reusable, count, alone=alone)
 
     def _generate(
-        self, resource: _Resource, available: Iterable[str], reusable: set[str], count: int
+        self,
+        resource: _Resource,
+        available: Iterable[str],
+        reusable: set[str],
+        count: int,
+        *,
+        alone: bool,
     ) -> list[Hint] | WideHints:
         """Return the sets of nodes that touch enough devices."""
         # Reusable devices tie the pod to their nodes: a mask must touch each of them.
@@ -289,6 +303,7 @@ class DeviceManager:
             free=resource.counts(available),
             tied=tied,
             count=count,
+            alone=alone,
         )
 
     def _candidate_nodes(self, resource: _Resource) -> tuple[int, ...]:

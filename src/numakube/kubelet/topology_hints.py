@@ -94,11 +94,16 @@ class HintProvider(Protocol):
 
     name: ClassVar[str]
 
-    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
-        """Return where the container's demand can be met."""
+    def container_hints(
+        self, pod: PodDemand, container: ContainerDemand, *, alone: bool = False
+    ) -> ProviderHints:
+        """Return where the container's demand can be met.
 
-    def pod_hints(self, pod: PodDemand) -> ProviderHints:
-        """Return where the demand of the whole pod can be met."""
+        Hints of several NUMA nodes may be left out if only those *alone* will be looked at.
+        """
+
+    def pod_hints(self, pod: PodDemand, *, alone: bool = False) -> ProviderHints:
+        """Return where the demand of the whole pod can be met; *alone* as above."""
 
     def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
         """Take the container's resources, close to *hint*; a second call changes nothing."""

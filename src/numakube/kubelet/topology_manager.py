@@ -105,10 +105,12 @@ class TopologyManager:
         trace: AdmissionTrace | None,
     ) -> Rejected | None:
         """Merge the hints for one container, or for the whole pod, and store the result."""
+        # The policy looks at no others; a trace shows all.
+        alone = self.policy is TopologyPolicy.SINGLE_NUMA_NODE and trace is None
         answers: list[ProviderHints] = [
-            provider.pod_hints(pod)
+            provider.pod_hints(pod, alone=alone)
             if container is None
-            else provider.container_hints(pod, container)
+            else provider.container_hints(pod, container, alone=alone)
             for provider in providers
         ]
         decision = decide(self.policy, answers, self.numa)

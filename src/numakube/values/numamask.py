@@ -45,12 +45,11 @@ def narrowness(mask: NumaMask) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def masks_over(nodes: tuple[int, ...]) -> tuple[NumaMask, ...]:
-    """Return every non-empty subset of *nodes*, smallest subsets first."""
+def masks_over(nodes: tuple[int, ...], *, alone: bool = False) -> tuple[NumaMask, ...]:
+    """Return every non-empty subset of *nodes*, or of one of them, smallest subsets first."""
     bits = tuple(mask_of((node,)) for node in nodes)
-    return tuple(
-        sum(subset) for size in range(1, len(bits) + 1) for subset in combinations(bits, size)
-    )
+    sizes = range(1, 2 if alone else len(bits) + 1)
+    return tuple(sum(subset) for size in sizes for subset in combinations(bits, size))
 
 
 @lru_cache(maxsize=1024)
@@ -59,8 +58,10 @@ def masks_of_size(nodes: tuple[int, ...], size: int) -> tuple[NumaMask, ...]:
     return tuple(sum(subset) for subset in combinations([1 << node for node in nodes], size))
 
 
-def sums_over(amounts: Mapping[int, int]) -> dict[NumaMask, int]:
-    """Return for every mask of the nodes in *amounts* the sum over its members."""
+def sums_over(amounts: Mapping[int, int], *, alone: bool = False) -> dict[NumaMask, int]:
+    """Return for every mask of the nodes in *amounts*, or of one of them, the sum over it."""
+    if alone:
+        return {1 << node: amount for node, amount in amounts.items()}
     sums = {0: 0}
     for node, amount in amounts.items():
         bit = 1 << node

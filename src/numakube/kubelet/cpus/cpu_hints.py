@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def cpu_hints(
-    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int, *, alone: bool = False
 ) -> list[Hint] | WideHints:
-    """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
+    """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable.
+
+    Those of several nodes may be left out if only nodes *alone* are asked for.
+    """
     if len(manager.topology.numa) > MOST_LISTED:
         check_sets(len(manager.topology.numa))
         return wide_cpu_hints(manager, available, reusable, wanted)
-    return listed_cpu_hints(manager, available, reusable, wanted)
+    return listed_cpu_hints(manager, available, reusable, wanted, alone=alone)
 
 
 def wide_cpu_hints(
@@ -47,12 +50,13 @@ def wide_cpu_hints(
 
 
 def listed_cpu_hints(
-    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int, *, alone: bool = False
 ) -> list[Hint]:
     """Return the same, one by one."""
     numa = manager.topology.numa
     nodes = tuple(numa)
-    free = sums_over({node: (cpus & available).bit_count() for node, cpus in numa.items()})
+    by_node = {node: (cpus & available).bit_count() for node, cpus in numa.items()}
+    free = sums_over(by_node, alone=alone)
     smallest = smallest_size([cpus.bit_count() for cpus in numa.values()], wanted)
     # Reusable CPUs tie the pod to their nodes: a mask must cover them all.
     tied = 0
@@ -60,7 +64,8 @@ def listed_cpu_hints(
         if cpus & reusable:
             tied |= 1 << node
     missing = wanted - reusable.bit_count()
-    fitting = [m for m in masks_over(nodes) if free[m] >= missing and tied & ~m == 0]
+    masks = masks_over(nodes, alone=alone)
+    fitting = [mask for mask in masks if free[mask] >= missing and tied & ~mask == 0]
     if not manager.options.align_by_socket:
         return hints_on(nodes, fitting, smallest)
     return [Hint(mask, _preferred(manager, mask, smallest)) for mask in fitting]

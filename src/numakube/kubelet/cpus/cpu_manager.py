@@ -72,7 +72,9 @@ class CpuManager:
         """CPUs that could be exclusive on an empty node (GetAllocatableResources)."""
         return self.topology.all_cpus & ~self.reserved
 
-    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+    def container_hints(
+        self, pod: PodDemand, container: ContainerDemand, *, alone: bool = False
+    ) -> ProviderHints:
         """Return the NUMA nodes whose CPUs can serve the container."""
         wanted = container.exclusive_cpus
         if not wanted or not pod.managed:
@@ -80,12 +82,12 @@ class CpuManager:
         held = self.assignments.get(pod.uid, {}).get(container.name)
         if held is None:
             reusable = self._reusable_by(pod.uid)
-            return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
+            return {"cpu": cpu_hints(self, self.available, reusable, wanted, alone=alone)}
         if held.bit_count() != wanted:
             return {"cpu": ()}
-        return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
+        return {"cpu": cpu_hints(self, held, NO_CPUS, wanted, alone=alone)}
 
-    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+    def pod_hints(self, pod: PodDemand, *, alone: bool = False) -> ProviderHints:
         """Return the NUMA nodes whose CPUs can serve the whole pod."""
         wanted = pod.exclusive_cpus
         if not wanted or not pod.managed:
@@ -101,9 +103,9 @@ class CpuManager:
                     return {"cpu": ()}
                 held |= cpus
         if held.bit_count() == wanted:
-            return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
+            return {"cpu": cpu_hints(self, held, NO_CPUS, wanted, alone=alone)}
         reusable = self._reusable_by(pod.uid) | held
-        return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
+        return {"cpu": cpu_hints(self, self.available, reusable, wanted, alone=alone)}
 
     def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
         """Give the container its exclusive CPUs."""

@@ -25,12 +25,15 @@ Reusable: TypeAlias = "Mapping[tuple[NumaMask, str], int]"
 
 
 def memory_hints(
-    books: MemoryBooks, request: Mapping[str, int], reusable: Reusable
+    books: MemoryBooks, request: Mapping[str, int], reusable: Reusable, *, alone: bool = False
 ) -> list[Hint] | WideHints:
-    """Return the groups of nodes that can hold *request*; the same hints serve every type."""
+    """Return the groups of nodes that can hold *request*; the same hints serve every type.
+
+    Those of several nodes may be left out if only nodes *alone* are asked for.
+    """
     wraps = any(memory.wraps(kind) for memory in books.values() for kind in request)
     if len(books) <= MOST_LISTED or (wraps and len(books) <= MOST_LISTABLE):
-        return listed_memory_hints(books, request, reusable)
+        return listed_memory_hints(books, request, reusable, alone=alone)
     check_sets(len(books))
     if wraps:
         raise NoAnswer(
@@ -78,18 +81,18 @@ def _is_hint(
 
 
 def listed_memory_hints(
-    books: MemoryBooks, request: Mapping[str, int], reusable: Reusable
+    books: MemoryBooks, request: Mapping[str, int], reusable: Reusable, *, alone: bool = False
 ) -> list[Hint]:
     """Return the same, one by one."""
     nodes = tuple(sorted(books))
-    large_enough = masks_over(nodes)
+    large_enough = masks_over(nodes, alone=alone)
     for kind, size in request.items():
-        sums = sums_over({node: books[node].allocatable(kind) for node in nodes})
+        sums = sums_over({node: books[node].allocatable(kind) for node in nodes}, alone=alone)
         large_enough = tuple([mask for mask in large_enough if sums[mask] & UINT64 >= size])
     smallest = large_enough[0].bit_count() if large_enough else len(nodes)
     fitting = _usable(books, large_enough)
     for kind, size in request.items():
-        free = sums_over({node: books[node].free(kind) for node in nodes})
+        free = sums_over({node: books[node].free(kind) for node in nodes}, alone=alone)
         fitting = [m for m in fitting if (free[m] + reusable.get((m, kind), 0)) & UINT64 >= size]
     return hints_on(nodes, fitting, smallest)
 

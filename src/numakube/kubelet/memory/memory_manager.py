@@ -65,17 +65,21 @@ class MemoryManager:
         copy._reusable = (self._reusable[0], dict(self._reusable[1]))
         return copy
 
-    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+    def container_hints(
+        self, pod: PodDemand, container: ContainerDemand, *, alone: bool = False
+    ) -> ProviderHints:
         """Return the NUMA nodes whose memory can serve the container."""
-        return self._hints(pod, container.memory, self._blocks_of(pod.uid, container.name))
+        held = self._blocks_of(pod.uid, container.name)
+        return self._hints(pod, container.memory, held, alone=alone)
 
-    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+    def pod_hints(self, pod: PodDemand, *, alone: bool = False) -> ProviderHints:
         """Return the NUMA nodes whose memory can serve the whole pod."""
         if pod.pod_level is not None and pod_level_memory.shared_pool_problem(pod):
             return dict.fromkeys(pod.memory or (), ())
         # After a restart the kubelet compares the first container it finds with the whole pod.
-        held = (self._blocks_of(pod.uid, container.name) for container in pod.containers)
-        return self._hints(pod, pod.memory, next((one for one in held if one is not None), None))
+        blocks = (self._blocks_of(pod.uid, container.name) for container in pod.containers)
+        held = next((one for one in blocks if one is not None), None)
+        return self._hints(pod, pod.memory, held, alone=alone)
 
     def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
         """Give the container its memory."""
@@ -167,13 +171,22 @@ class MemoryManager:
         return {node: memory.free(resource) for node, memory in self.books.items()}
 
     def _hints(
-        self, pod: PodDemand, request: Mapping[str, int] | None, held: Blocks | None
+        self,
+        pod: PodDemand,
+        request: Mapping[str, int] | None,
+        held: Blocks | None,
+        *,
+        alone: bool,
     ) -> ProviderHints:
         if not pod.guaranteed or not pod.managed or not request:
             return None
         if held is not None:
             return _regenerated(held, request)
-        hints = memory_hints(self.books, request, self._reusable_by(pod.uid))
+        reusable = self._reusable_by(pod.uid)
+        hints = memory_hints(self.books, request, reusable, alone=alone)
+        if alone and not hints:
+            # Having no hint at all means no preference; having some elsewhere does not.
+            hints = memory_hints(self.books, request, reusable)
         return dict.fromkeys(request, hints) if hints else {}
 
     def _settle(self, pod: PodDemand, request: Mapping[str, int], hint: Hint) -> NumaMask | Failure:

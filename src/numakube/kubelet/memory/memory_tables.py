@@ -7,7 +7,7 @@ memory make a node look almost infinite, and so they do here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numakube.values.resources import MEMORY, hugepage_name
@@ -31,6 +31,12 @@ class MemoryTable:
     allocatable: int
     reserved: int = 0
     free: int = 0
+
+    def copy(self) -> MemoryTable:
+        """Return an independent copy, in less time than `dataclasses.replace` takes."""
+        return MemoryTable(
+            self.total, self.system_reserved, self.allocatable, self.reserved, self.free
+        )
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ def copy_books(books: MemoryBooks) -> MemoryBooks:
         node: NodeMemory(
             memory.cells,
             memory.assignments,
-            {kind: replace(table) for kind, table in memory.tables.items()},
+            {kind: table.copy() for kind, table in memory.tables.items()},
         )
         for node, memory in books.items()
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
-from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.scheduling.snapshot.zone_belief import foresees
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
@@ -100,7 +100,7 @@ class ModelCheck:
 
 def ask_model(pod: PodInfo, model: KubeletNode) -> Admitted | Rejection:
     """Return the placement, or the refusal with what the trace tells about it."""
-    demand = model.demand_of(pod.pod)
+    demand = kubelet_demand(pod, model)
     # A copy, because a refusal leaves behind what was given out before it.
     outcome = model.clone().admit(demand)
     if isinstance(outcome, Admitted):
