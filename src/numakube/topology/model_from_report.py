@@ -159,6 +159,14 @@ def node_of(report: ExactReport) -> KubeletNode | Unusable:
         return Unusable(f"the kubelet model cannot be built: {reason_of(error)}")
 
 
+def frame_of(report: ExactReport) -> KubeletNode | None:
+    """Return a model without pods and devices, not to be changed; ``None`` if it does not start."""
+    try:
+        return _started(_Frame(report.machine, report.settings, report.kubernetes))
+    except Exception:
+        return None
+
+
 def _rebuilt(report: ExactReport) -> KubeletNode:
     node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
     if report.tree:

@@ -94,6 +94,10 @@ class ForeseesOutcomes(NumaBelief, Protocol):
         """Return what the kubelet will do with *pod*; ``None`` without exact data."""
         ...
 
+    def frame(self) -> KubeletNode | None:
+        """Return a model without pods and devices, for what never changes; nobody may change it."""
+        ...
+
 
 def is_extensible(belief: object) -> TypeGuard[Extensible]:
     """Tell whether *belief* is one; a runtime protocol would take a hundred times as long."""

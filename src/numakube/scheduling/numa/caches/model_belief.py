@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.numa.caches.counts_belief import reduced
+from numakube.scheduling.numa.caches.kubelet_states import Arrival, KubeletState, KubeletStates
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.since_report import Admission, Placement, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.foreseen_holdings import foreseen_text, overlap
-from numakube.topology.model_from_report import holding_of, node_of, place, remove_pod
+from numakube.topology.model_from_report import frame_of, holding_of, node_of, place, remove_pod
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.zone_amounts import moved, zones_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.admission_outcome import Admitted
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.scheduling.numa.caches.kubelet_states import PerId
     from numakube.scheduling.numa.caches.latest_reports import Report
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -35,12 +37,7 @@ if TYPE_CHECKING:
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
-    PerId = Mapping[int, Amounts]
-    """Amounts by NUMA id."""
-
 _MODELS_KEPT: Final = 256
-_OUTCOMES_KEPT: Final = 16
-"""Kinds of pods whose outcome a belief remembers; few are asked about between two changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +54,23 @@ class Outlook:
 
 
 class ModelShelf:
-    """Keeps the models of the beliefs that were asked last."""
+    """Keeps the models of the beliefs that were asked last.
+
+    Attributes:
+        states: what is known of states that nodes have in common.
+    """
 
     def __init__(self, size: int = _MODELS_KEPT) -> None:
+        self.states = KubeletStates()
         self._size = size
         self._beliefs: dict[str, ExactBelief] = {}
 
     def keep(self, belief: ExactBelief) -> None:
-        """Keep the model of *belief* and drop the one that was kept longest."""
+        """Keep the model of *belief*, if it has one, and drop the one that was kept longest."""
         node = belief.topology.node
         self._beliefs.pop(node, None)
-        self._beliefs[node] = belief
+        if belief.has_model:
+            self._beliefs[node] = belief
         if len(self._beliefs) > self._size:
             self._beliefs.pop(next(iter(self._beliefs))).drop_model()
 
@@ -110,16 +113,11 @@ class Basis:
 
 @dataclass(slots=True)
 class _Tried:
-    """A pod that was admitted to a model, or refused.
-
-    Attributes:
-        after: what is believed if it comes, once it was asked for; it owns the model then.
-    """
+    """A pod that was admitted to a model, or refused."""
 
     pod: PodInfo
     model: KubeletNode
     outcome: Admitted | Rejected
-    after: ExactBelief | None = None
 
     @property
     def use(self) -> ZoneUse | Refusal:
@@ -133,12 +131,13 @@ class ExactBelief:
     """What the kubelet model says."""
 
     __slots__ = (
+        "_imagined",
         "_model",
         "_nrt",
-        "_outcomes",
         "_outlook",
         "_reference",
         "_shelf",
+        "_state",
         "_tried",
         "basis",
         "blocked",
@@ -153,7 +152,8 @@ class ExactBelief:
         self._outlook: Outlook | None = None
         self._reference: PerId = {}
         self._tried: tuple[_Tried, ...] = ()
-        self._outcomes: dict[bytes, Admitted | Rejected] = {}
+        self._imagined: tuple[tuple[PodInfo, ExactBelief], ...] = ()
+        self._state: KubeletState | None = None
 
     @property
     def topology(self) -> NodeTopology:
@@ -187,6 +187,13 @@ class ExactBelief:
             self.model()
         # A model that cannot be built foresees nothing; `Predict` uses counts then.
         return self._outlook or Outlook(tuple(zone.available for zone in self.topology.zones), {})
+
+    def frame(self) -> KubeletNode | None:
+        """Return a model without pods and devices, for what never changes; ``None`` if none can be.
+
+        It is shared: nobody may change it.
+        """
+        return frame_of(self.basis.exact)
 
     def model(self) -> KubeletNode | None:
         """Return the model in the believed state; clone it before changing it."""
@@ -239,34 +246,59 @@ class ExactBelief:
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
-        self._model, self._tried = None, ()
+        self._model, self._tried, self._imagined = None, (), ()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a model already."""
+        return self._model is not None
+
+    @property
+    def state(self) -> KubeletState:
+        """The state that the kubelet is in."""
+        if self._state is None:
+            self._state = self._shelf.states.after(self.basis.exact, self.basis.steps)
+        return self._state
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
         """Return what the kubelet will do with *pod* if it comes next; ``None`` without a model."""
         key = kubelet_key(pod)
-        known = self._outcomes.get(key)
+        known = self.state.outcome(key)
         if known is not None:
             return known
         tried = self._try(pod)
         if tried is None:
             return None
-        if len(self._outcomes) >= _OUTCOMES_KEPT:
-            self._outcomes.clear()
-        self._outcomes[key] = tried.outcome
+        self.state.learn_outcome(key, tried.outcome)
         return tried.outcome
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
         """Return what is believed when *pod* comes after all others; ``None`` without a model."""
-        tried = self._try(pod)
-        if tried is None:
-            return None
-        if tried.after is None:
-            basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
-            belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
-            belief._reference = self._reference
-            belief._settle(tried.model, {**self.foreseen, pod.uid: tried.use})
-            tried.after = belief
-        return tried.after
+        for known, belief in self._imagined:
+            if _same_pod(known, pod):
+                return belief
+        after = self._after(pod)
+        if after is not None:
+            # Another may be asked about between the two.
+            self._imagined = ((pod, after), *self._imagined[:1])
+        return after
+
+    def _after(self, pod: PodInfo) -> ExactBelief | None:
+        basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        key = kubelet_key(pod)
+        arrival = self.state.arrival(key)
+        if arrival is None:
+            tried = self._try(pod)
+            if tried is None:
+                return None
+            use, belief._model = tried.use, tried.model
+            tried.model.collect_garbage()
+            arrival = Arrival(use, self._reference, _free(tried.model), KubeletState())
+            self._shelf.states.learn(self.state, key, arrival)
+        belief._state, belief._reference = arrival.after, arrival.reported
+        belief._conclude(arrival.free, {**self.foreseen, pod.uid: arrival.use})
+        return belief
 
     def _try(self, pod: PodInfo) -> _Tried | None:
         """Admit *pod* to a copy of the model; a confirmed pod is usually reserved next."""
@@ -311,12 +343,15 @@ class ExactBelief:
         model.collect_garbage()
         self._model = model
         if self._outlook is None:
-            now = _free(model)
-            available = tuple(
-                moved(zone, self._reference.get(zone.id, {}), now.get(zone.id, {}))
-                for zone in self.topology.zones
-            )
-            self._outlook = Outlook(available, uses)
+            self._conclude(_free(model), uses)
+
+    def _conclude(self, free: PerId, uses: Mapping[str, ZoneUse | Refusal]) -> None:
+        """Note what follows if the model has so much *free*."""
+        available = tuple(
+            moved(zone, self._reference.get(zone.id, {}), free.get(zone.id, {}))
+            for zone in self.topology.zones
+        )
+        self._outlook = Outlook(available, uses)
 
 
 def annotations_for(belief: object, uid: str) -> Mapping[str, str]:

@@ -137,10 +137,13 @@ class ClaimAlignment:
 
     def _given(self) -> tuple[Functions, ...]:
         """Return the PCI functions that device plugins will give the pod, as far as certain."""
-        model, outcome = self._foreseen
-        if model is None or outcome is None:
+        belief, outcome = self._node.numa, self._foreseen
+        if belief is None or outcome is None:
             return ()
         if not any(one.devices for one in outcome.containers.values()):
+            return ()
+        model = belief.model()
+        if model is None:
             return ()
         return certain_functions(model, model.demand_of(self._pod.pod), outcome)
 
@@ -189,23 +192,26 @@ class ClaimAlignment:
     @cached_property
     def _expected(self) -> dict[str, Nodes]:
         """Return the NUMA nodes on which the kubelet will put each container, where it does."""
-        model, outcome = self._foreseen
-        if model is None or outcome is None:
+        belief, outcome = self._node.numa, self._foreseen
+        if belief is None or outcome is None:
             return {}
-        return {name: _nodes_of(one, model) for name, one in outcome.containers.items()}
+        kubelet = belief.frame() if foresees(belief) else belief.model()
+        if kubelet is None:
+            return {}
+        return {name: _nodes_of(one, kubelet) for name, one in outcome.containers.items()}
 
     @cached_property
-    def _foreseen(self) -> tuple[KubeletNode | None, Admitted | None]:
-        """Return the kubelet model and what it will give the pod, as far as that is known."""
+    def _foreseen(self) -> Admitted | None:
+        """What the kubelet will give the pod, as far as that is known."""
         belief = self._node.numa
-        model = belief.model() if belief is not None else None
-        if belief is None or model is None:
-            return None, None
+        if belief is None:
+            return None
         if foresees(belief):
             outcome = belief.outcome_of(self._pod)
         else:
-            outcome = model.clone().admit(self._pod.pod)
-        return model, outcome if isinstance(outcome, Admitted) else None
+            model = belief.model()
+            outcome = None if model is None else model.clone().admit(self._pod.pod)
+        return outcome if isinstance(outcome, Admitted) else None
 
     def _trouble(self, near: Near, *, is_missing: bool, is_ours: bool) -> str:
         """Say which devices are not near; empty if all are."""
