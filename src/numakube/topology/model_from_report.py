@@ -286,7 +286,7 @@ def _device_id(position: int) -> str:
     return f"{position:05d}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Frame:
     """What a model starts from, compared by identity: the codec has one object for equal texts."""
 

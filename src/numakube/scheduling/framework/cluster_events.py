@@ -6,9 +6,10 @@ event, whether it could for this pod (`Plugin.wakes`). The queue asks only the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from numakube.api.resource_claims import ResourceClaim
@@ -56,8 +57,7 @@ class EventKind(Flag):
         return ~cls(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterEvent:
+class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event.
 
     Attributes:

@@ -13,10 +13,11 @@ that the exact allocator has made, among fewer devices (`numa_allocation`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_pairs import certain_functions

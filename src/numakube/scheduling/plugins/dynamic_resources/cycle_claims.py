@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.pod_claims import is_for
 from numakube.scheduling.framework.cycle_state import StateKey
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAllocation:
+class NodeAllocation(msgspec.Struct, frozen=True):
     """What was found for a pod on one node.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from numakube.dra import binding_conditions as conditions
 from numakube.dra.alike_nodes import OWN, has_shares, moved
@@ -124,10 +125,10 @@ class NodeSearch:
             return Verdicts.each(rows, lambda row: self.judge(pod, snapshot.at(row)))
         known = self._verdicts.for_pods_like(asker)
         verdicts = known.read(snapshot, rows, self._kinds, self._kind_verdict)
-        self.recalls = bool((verdicts.choice >= FAILED).any())
-        alone = verdicts.choice == ALONE
-        if not alone.any():
+        self.recalls = int(verdicts.choice.max(initial=FITS)) >= FAILED
+        if int(verdicts.choice.min(initial=FITS)) != ALONE:
             return verdicts
+        alone = verdicts.choice == ALONE
         judged = Verdicts.each(rows[alone], lambda row: self.judge(pod, snapshot.at(row)))
         return verdicts.replaced(alone, judged)
 

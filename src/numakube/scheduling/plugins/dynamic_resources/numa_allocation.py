@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
 
 from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import AllocationError, DeviceId
