@@ -7,7 +7,7 @@ table of tests. What does not pass is looked at again there, to word what is wro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from numakube_lab.schema.scalars import Mismatch, Unreadable, reader_of
 from numakube_lab.schema.types import (
@@ -52,8 +52,10 @@ def _struct_test(struct: Struct) -> _Test:
         # Not isinstance: an object with repeated keys is a dict of another class.
         if type(value) is not dict:
             return False
-        tests = _tests(struct)
+        classes, tests = _tests(struct)
         for name, item in value.items():
+            if type(item) is classes.get(name):
+                continue
             found = tests.get(name)
             if found is None or (item is not None and not found(item)):
                 return False
@@ -62,11 +64,28 @@ def _struct_test(struct: Struct) -> _Test:
     return test
 
 
-def _tests(struct: Struct) -> dict[str, _Test]:
+class _Tests(NamedTuple):
+    """What fits the fields of a struct.
+
+    Attributes:
+        classes: by name, of what class any value fits.
+        tests: by name, what tells whether a value fits.
+    """
+
+    classes: dict[str, type]
+    tests: dict[str, _Test]
+
+
+def _tests(struct: Struct) -> _Tests:
     """Return the tests of the fields; made when first needed, as types may contain themselves."""
-    made: dict[str, _Test] | None = struct.__dict__.get("_tests")
+    made: _Tests | None = struct.__dict__.get("_tests")
     if made is None:
-        made = {field.name: _test_of(field.type) for field in struct.fields.values()}
+        fields = struct.fields.values()
+        kinds = {f.name: f.type.kind for f in fields if isinstance(f.type, Scalar)}
+        made = _Tests(
+            {name: _CLASSES[kind] for name, kind in kinds.items() if kind in _CLASSES},
+            {field.name: _test_of(field.type) for field in fields},
+        )
         struct.__dict__["_tests"] = made
     return made
 

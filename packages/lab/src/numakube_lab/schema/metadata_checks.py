@@ -184,21 +184,28 @@ def validate_finalizer_name(finalizer: str, path: str) -> list[FieldError]:
 
 
 def _validate_managed_fields(meta: Json, old: Mapping[str, Any], path: str) -> list[FieldError]:
+    entries = _new(meta, old, "managedFields")
+    if not entries:
+        return []
     errors: list[FieldError] = []
     checked = {id(entry) for entry in old.get("managedFields") or ()}
-    for index, entry in enumerate(_new(meta, old, "managedFields") or ()):
-        if id(entry) in checked:
-            continue
-        place = f"{path}[{index}]"
-        operation = entry.get("operation") or ""
-        if operation not in {"Apply", "Update"}:
-            errors.append(invalid(f"{place}.operation", operation, "must be `Apply` or `Update`"))
-        fields_type = entry.get("fieldsType") or ""
-        if fields_type not in {"", "FieldsV1"}:
-            errors.append(invalid(f"{place}.fieldsType", fields_type, "must be `FieldsV1`"))
-        errors += validate_field_manager(entry.get("manager") or "", f"{place}.manager")
-        if len((entry.get("subresource") or "").encode()) > MAX_SUBRESOURCE_BYTES:
-            errors.append(too_long(f"{place}.subresource", MAX_SUBRESOURCE_BYTES))
+    for index, entry in enumerate(entries):
+        if id(entry) not in checked:
+            errors += _validate_entry(entry, f"{path}[{index}]")
+    return errors
+
+
+def _validate_entry(entry: Json, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    operation = entry.get("operation") or ""
+    if operation not in {"Apply", "Update"}:
+        errors.append(invalid(f"{path}.operation", operation, "must be `Apply` or `Update`"))
+    fields_type = entry.get("fieldsType") or ""
+    if fields_type not in {"", "FieldsV1"}:
+        errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
+    errors += validate_field_manager(entry.get("manager") or "", f"{path}.manager")
+    if len((entry.get("subresource") or "").encode()) > MAX_SUBRESOURCE_BYTES:
+        errors.append(too_long(f"{path}.subresource", MAX_SUBRESOURCE_BYTES))
     return errors
 
 
@@ -230,7 +237,9 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
     if generation < (old.get("generation") or 0):
         errors.append(invalid(f"{path}.generation", generation, "must not be decremented"))
     for key, empty in _FIXED_FIELDS:
-        errors += immutable(new.get(key, empty), old.get(key, empty), f"{path}.{key}")
+        value = new.get(key, empty)
+        if value != old.get(key, empty):
+            errors.append(invalid(f"{path}.{key}", value, names.IMMUTABLE))
     errors += _validate_labels_and_owners(new, old, path)
     return errors + _validate_managed_fields(new, old, f"{path}.managedFields")
 
