@@ -103,7 +103,7 @@ def server_tls(authority: Authority, folder: Path, identity: Identity) -> ssl.SS
     """Return the TLS context of a server that asks for client certificates."""
     both = folder / "server.pem"
     both.write_bytes(identity.certificate + identity.key)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(both)
     context.load_verify_locations(cadata=authority.pem.decode())
     context.verify_mode = ssl.CERT_OPTIONAL

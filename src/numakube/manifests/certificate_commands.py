@@ -12,9 +12,14 @@ _KEY: Final = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
 def authority(name: str) -> str:
-    """Return how an authority is made, in ``ca.crt`` and ``ca.key``."""
+    """Return how an authority is made, in ``ca.crt`` and ``ca.key``.
+
+    Strict clients, such as Python's from 3.13 on, want it to say what its key is for.
+    """
     return (
-        f"openssl req -x509 {_KEY} -days 3650 \\\n  -subj /CN={name} -keyout ca.key -out ca.crt\n"
+        f"openssl req -x509 {_KEY} -days 3650 \\\n"
+        "  -addext keyUsage=critical,keyCertSign,cRLSign \\\n"
+        f"  -subj /CN={name} -keyout ca.key -out ca.crt\n"
     )
 
 

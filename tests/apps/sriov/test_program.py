@@ -62,7 +62,8 @@ async def test_it_offers_512_functions_in_60_megabytes_and_ends_when_told(bed: B
             _, text = await fetch(f"{url}/metrics")
             line = 'numakube_sriov_devices{health="healthy",numa_node="1",resource="intel.com/nic"}'
             assert f"{line} 256.0" in text
-            assert peak_of(process.pid) < 66 * MEGABYTE
+            # Python 3.13 takes some more than 3.11.
+            assert peak_of(process.pid) < 70 * MEGABYTE
         await client.aclose()
         process.send_signal(signal.SIGTERM)
         await logged(process, "sriov_ended")

@@ -231,8 +231,8 @@ def test_what_kai_observed_counts_before_what_it_predicted() -> None:
     ("annotations", "place"),
     [
         ({STATUS: "{"}, f"[{STATUS}]: not JSON"),
-        ({STATUS: "[" * 5000}, f"[{STATUS}]: lists and maps are nested deeper than"),
-        ({OBSERVED: "[" * 5000}, f"[{OBSERVED}]: lists and maps are nested deeper than"),
+        ({STATUS: "[" * 100_000}, f"[{STATUS}]: lists and maps are nested deeper than"),
+        ({OBSERVED: "[" * 100_000}, f"[{OBSERVED}]: lists and maps are nested deeper than"),
         ({STATUS: {"cpuset": "x"}}, f"[{STATUS}].cpuset: "),
         ({STATUS: {"cpuset": 3}}, f"[{STATUS}].cpuset: "),
         (
