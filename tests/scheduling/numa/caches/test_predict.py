@@ -164,6 +164,20 @@ def test_who_came_beside_a_pod_that_is_gone_without_a_report_stays_where_it_came
     assert free(cache) == site.free
 
 
+def test_a_pod_deleted_by_force_holds_what_a_later_report_says(
+    site: ReportedNode, cache: Predict
+) -> None:
+    """It still runs, though nobody saw it in a report before its object was gone."""
+    site.admit(pod("a", cpus=4))
+    cache.pod_seen(PodInfo(taken(bound(pod("a", cpus=4), "n1"))))
+    cache.pod_gone("a")
+    cache.set_report(site.report())
+    assert free(cache) == site.free
+    site.remove("a")
+    cache.set_report(site.report())
+    assert free(cache) == site.free
+
+
 def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
     site: ReportedNode, cache: Predict
 ) -> None:

@@ -56,7 +56,7 @@ Step: TypeAlias = Admission | Release
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A pod that has ended.
+    """A pod that has ended, or was deleted before any report named it.
 
     Attributes:
         pod: as it was last known.
@@ -94,11 +94,14 @@ class Departures:
             self._by_node.setdefault(pod.node, {}).setdefault(pod.uid, Departure(pod, frozenset()))
 
     def reported(self, node: str, exact: ExactReport) -> None:
-        """Forget those whom a new report of *node* does not name any more."""
+        """Forget those whom a new report of *node* does not name any more.
+
+        A pod that was deleted by force may still run: if the report names it, it has not left.
+        """
         left = {
             uid: one
             for uid, one in self._by_node.pop(node, {}).items()
-            if is_named(one.pod.info, exact)
+            if one.pod.stage is PodStage.ENDED and is_named(one.pod.info, exact)
         }
         if left:
             self._by_node[node] = left
