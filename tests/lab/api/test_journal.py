@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ KEY = Key("configmaps", "default", "a")
 
 def stored_names(path: Path) -> set[str]:
     """Read the file behind the journal's back."""
-    with sqlite3.connect(path) as database:
+    with contextlib.closing(sqlite3.connect(path)) as database:
         return {name for (name,) in database.execute("select name from object")}
 
 
