@@ -80,10 +80,9 @@ class AllocationScorer(ABC):
             if usage is None:
                 continue
             offered, used = usage
-            there: Mask | bool = offered != 0
-            if offered.all():
-                there = True
-            else:
+            there: Mask | bool = True
+            if not offered.all():
+                there = offered != 0
                 offered = np.where(there, offered, 1)
             worth = self.worth_all(offered, used)
             counts = share * (there & self.counting(worth))
@@ -104,8 +103,11 @@ class LeastAllocated(AllocationScorer):
 
     def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the free share."""
-        free: IntArray = np.maximum(offered - used, 0)
-        return free * MAX_NODE_SCORE // offered
+        free = offered - used
+        np.maximum(free, 0, out=free)
+        free *= MAX_NODE_SCORE
+        free //= offered
+        return free
 
 
 class MostAllocated(AllocationScorer):

@@ -39,8 +39,10 @@ class EqualNodes:
         self._changes = -1
         self._pause = 0
 
-    def like(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> Rows | None:
-        """Return for each of *rows* one of them in the same state, the same for all of a state.
+    def like(
+        self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows
+    ) -> tuple[Rows, Rows] | None:
+        """Return one of *rows* for each state, and for each of *rows* the one in its state.
 
         ``None`` if most have a state of their own. What *kind* of node is at each row must be up to
         date.
@@ -48,33 +50,34 @@ class EqualNodes:
         if self._pause:
             self._pause -= 1
             return None
-        self._update(zones, kind, rows)
+        unknown = self._update(zones, kind, rows)
         state = picked(self._state, rows)
         # The last place is that of unknown states, which nobody shares.
         member = np.zeros(len(self._numbers) + 1, dtype=np.intp)
         member[state] = rows
         like = member[state]
-        unknown = np.flatnonzero(state == _UNKNOWN)
         like[unknown] = rows[unknown]
-        if 2 * np.count_nonzero(like == rows) > len(rows):
+        chosen = rows[(like == rows).nonzero()[0]]
+        if 2 * len(chosen) > len(rows):
             self._pause = _PAUSE
             return None
-        return like
+        return chosen, like
 
-    def _update(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> None:
+    def _update(self, zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> Rows:
+        """Find the states of nodes that have changed; return the positions of those left over."""
         if len(self._state) != zones.room or len(self._numbers) > 2 * zones.room:
             # Otherwise states that no node is in any more would add up.
             self._state, self._numbers = np.full(zones.room, _UNKNOWN, dtype=np.intp), {}
         self._state[zones.changes.since(self._changes)] = _UNKNOWN
         self._changes = zones.changes.count
-        unknown = rows[picked(self._state, rows) == _UNKNOWN]
-        if self._numbers:
-            unknown = unknown[:_AT_ONCE]
-        for start in range(0, len(unknown), _AT_ONCE):
-            some = unknown[start : start + _AT_ONCE]
+        unknown: Rows = (picked(self._state, rows) == _UNKNOWN).nonzero()[0]
+        most = _AT_ONCE if self._numbers else len(unknown)
+        for start in range(0, min(most, len(unknown)), _AT_ONCE):
+            some = rows[unknown[start : start + _AT_ONCE]]
             for row, line in zip(some.tolist(), _lines(zones, kind, some), strict=True):
                 digest = blake2b(line, digest_size=_DIGEST_BYTES).digest()
                 self._state[row] = self._numbers.setdefault(digest, len(self._numbers))
+        return unknown[most:]
 
 
 def _lines(zones: ZoneTable, kind: npt.NDArray[np.int32], rows: Rows) -> Iterator[memoryview]:

@@ -55,8 +55,8 @@ class RuleColumns:
             self.kind[row] = self._kind_at(snapshot, row)
         self._seen[changed] = revision[changed]
 
-    def like(self, zones: ZoneTable, rows: Rows) -> Rows | None:
-        """Return for each of *rows* one in the same state; see `EqualNodes`."""
+    def like(self, zones: ZoneTable, rows: Rows) -> tuple[Rows, Rows] | None:
+        """Return one of *rows* for each state, and which; see `EqualNodes`."""
         return self._equal.like(zones, self.kind, rows)
 
     def connected(self, rows: Rows) -> Rows:

@@ -170,11 +170,11 @@ class VerdictCache:
 
     def _judge_one_of_each(self, snapshot: Snapshot, rows: Rows) -> None:
         """Judge one node of each state, and note the same of all others in that state."""
-        like = self.columns.like(snapshot.zones, rows)
-        if like is None:
+        found = self.columns.like(snapshot.zones, rows)
+        if found is None:
             self._judge(snapshot, rows)
             return
-        judged = rows[like == rows]
+        judged, like = found
         self._judge(snapshot, judged)
         at = span(rows)
         self.scores[at] = self.scores.take(like)
