@@ -235,6 +235,29 @@ def test_devices_near_cpus_are_chosen_as_if_no_other_node_were_known(policy: str
             assert _far(decision) == _far(expected)
 
 
+def test_a_node_that_is_as_one_that_failed_is_refused_without_the_final_check() -> None:
+    """It has the same devices, and the kubelet will take the same CPUs; a third one differs."""
+    world = World()
+    for name, at in {"n0": 1, "n1": 1, "n2": 0}.items():
+        world.add_node(name, machine=SHAPE)
+        offer(world, name, device("a", at))
+    claim(world, "gpu")
+    lasting = scheduler(world)
+    decisions = [
+        lasting.decide(claiming("p", "gpu", node_selector={"kubernetes.io/hostname": name}))
+        for name in world.nodes
+    ]
+    assert [_confirmed(one) for one in decisions[:2]] == [[True], [False]]
+    assert isinstance(decisions[2], Chosen)
+
+
+def _confirmed(decision: Chosen | Refused) -> list[bool]:
+    """Whether DynamicResources refused in the final check, each time it did."""
+    assert isinstance(decision, Refused)
+    runs = decision.diagnosis.runs
+    return [one.confirmed for one in runs if one.plugin == DynamicResources.name]
+
+
 def _far(decision: Chosen | Refused) -> dict[str, str]:
     assert isinstance(decision, Chosen)
     known = decision.state.read(CYCLE_CLAIMS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.admission_outcome import Admitted, Rejected
@@ -92,6 +92,11 @@ class ForeseesOutcomes(NumaBelief, Protocol):
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
         """Return what the kubelet will do with *pod*; ``None`` without exact data."""
+        ...
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for nodes whose kubelets do the same with pods that are alike."""
         ...
 
     def frame(self) -> KubeletNode | None:

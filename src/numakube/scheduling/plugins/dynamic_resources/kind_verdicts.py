@@ -1,8 +1,8 @@
 """What was found for claims on each kind of nodes, remembered for the pods that ask for the same.
 
 Pods of one workload have claims that say the same. What one of them got on a node, the next one
-gets on every node of that kind (`numakube.dra.alike_nodes`). Nodes that failed the final check are
-remembered one by one, for as long as nothing changes there.
+gets on every node of that kind (`numakube.dra.alike_nodes`). A node that failed the final check is
+remembered with the state that it was in, and others that come to be in that state fail, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 _REMEMBERED_SHAPES: Final = 64
 _REMEMBERED_ASKERS: Final = 1000
@@ -75,15 +74,20 @@ class NodeVerdicts:
     def __init__(self) -> None:
         self._choice: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._statuses: dict[Status, int] = {SUCCESS: FITS, NO_DEVICES: LACKS_DEVICES}
-        self._failed: dict[int, tuple[int, NumaBelief | None, int]] = {}
+        self._failed: dict[Hashable, int] = {}
         self._lately_failed: list[int] = []
         self._seen: tuple[object, int, int] = (None, 0, 0)
 
-    def fail(self, node: NodeInfo, kind: int, status: Status) -> None:
-        """Remember why *node*, which is of that *kind*, has failed the final check."""
-        why = self._statuses.setdefault(status, len(self._statuses))
-        self._failed[node.row] = kind, node.numa, why
+    def fail(self, node: NodeInfo, state: Hashable, status: Status) -> None:
+        """Remember why *node* has failed the final check, and all that are in the same *state*."""
+        if len(self._failed) >= _REMEMBERED_CHOICES:
+            self._failed.clear()
+        self._failed[state] = self._statuses.setdefault(status, len(self._statuses))
         self._lately_failed.append(node.row)
+
+    def failure(self, state: Hashable) -> int | None:
+        """Return why nodes in that *state* have failed the final check, if any has."""
+        return self._failed.get(state)
 
     def read(
         self, snapshot: Snapshot, rows: Rows, kinds: NodeKinds, judge: Callable[[NodeInfo], int]
@@ -93,7 +97,7 @@ class NodeVerdicts:
         choice = self._choice.take(rows)
         for position in np.flatnonzero(choice == _UNKNOWN).tolist():
             node = snapshot.at(int(rows[position]))
-            choice[position] = self._choice[node.row] = self._judged(node, kinds, judge)
+            choice[position] = self._choice[node.row] = judge(node)
         return Verdicts(choice, tuple(self._statuses))
 
     def _forget_changed(self, snapshot: Snapshot, kinds: NodeKinds) -> None:
@@ -108,14 +112,6 @@ class NodeVerdicts:
             self._choice[changed + self._lately_failed] = _UNKNOWN
             self._choice[changes.since(seen[2])] = _UNKNOWN
         self._lately_failed.clear()
-
-    def _judged(self, node: NodeInfo, kinds: NodeKinds, judge: Callable[[NodeInfo], int]) -> int:
-        failed = self._failed.get(node.row)
-        if failed is not None:
-            if failed[0] == kinds.of(node.node) and failed[1] is node.numa:
-                return failed[2]
-            del self._failed[node.row]
-        return judge(node)
 
 
 class ShapeVerdicts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     NO_DEVICES,
     Found,
 )
+from numakube.scheduling.snapshot.zone_belief import foresees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -41,7 +43,10 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
-    from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import ShapeVerdicts
+    from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
+        NodeVerdicts,
+        ShapeVerdicts,
+    )
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -124,7 +129,7 @@ class NodeSearch:
         if not self._by_kind:
             return Verdicts.each(rows, lambda row: self.judge(pod, snapshot.at(row)))
         known = self._verdicts.for_pods_like(asker)
-        verdicts = known.read(snapshot, rows, self._kinds, self._kind_verdict)
+        verdicts = known.read(snapshot, rows, self._kinds, partial(self._verdict, known))
         self.recalls = int(verdicts.choice.max(initial=FITS)) >= FAILED
         if int(verdicts.choice.min(initial=FITS)) != ALONE:
             return verdicts
@@ -132,11 +137,14 @@ class NodeSearch:
         judged = Verdicts.each(rows[alone], lambda row: self.judge(pod, snapshot.at(row)))
         return verdicts.replaced(alone, judged)
 
-    def _kind_verdict(self, node: NodeInfo) -> int:
-        """Say what was found for nodes like *node*, if that can be said of each of them."""
+    def _verdict(self, known: NodeVerdicts, node: NodeInfo) -> int:
+        """Say what is *known* of nodes like *node*, if that can be said of each of them."""
         kind = self._kinds.of(node.node)
         if kind == OWN:
             return ALONE
+        failure = known.failure(self._state(kind, node))
+        if failure is not None:
+            return failure
         status = self._of_kind(kind, node).status
         if status is NO_DEVICES:
             return LACKS_DEVICES
@@ -181,7 +189,17 @@ class NodeSearch:
         """Remember that *node* failed the final check for pods like *asker*."""
         kind = self._kinds.of(node.node)
         if self._by_kind and kind != OWN:
-            self._verdicts.for_pods_like(asker).fail(node, kind, status)
+            state = self._state(kind, node)
+            self._verdicts.for_pods_like(asker).fail(node, state, status)
+
+    def _state(self, kind: int, node: NodeInfo) -> Hashable:
+        """Return all that the final check of claims depends on, besides claims and pod."""
+        belief = node.numa
+        if belief is None or not foresees(belief):
+            return kind, belief
+        topology = belief.topology
+        insists = topology is not None and topology.policy.insists
+        return kind, belief.state, insists, self._known.trees.told_by(node)
 
     def _extended(
         self, pod: PodInfo, node: NodeInfo
