@@ -164,6 +164,7 @@ def frame_of(report: ExactReport) -> KubeletNode | None:
     try:
         return _started(_Frame(report.machine, report.settings, report.kubernetes))
     except Exception:
+        # `node_of` says why.
         return None
 
 

@@ -187,6 +187,7 @@ class Connection(asyncio.Protocol):
         try:
             response = answer(head, self._pending[start:stop])
         except Exception:
+            # The web framework answers then: it fails in the same way, and says so in the log.
             response = None
         if response is None or isinstance(response, bytes):
             self._answer(response, stop)
