@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.arrays import span
+from numakube.scheduling.snapshot.equal_rows import EqualRows
 from numakube.scheduling.snapshot.row_changes import RowChanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.snapshot.equal_rows import EqualRowsFound
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _FIRST_CAPACITY: Final = 64
@@ -62,6 +64,9 @@ class ResourceTable:
         self.nonzero_memory_bytes = self._zeros()
         self._none = self._zeros()
         self._changes = RowChanges(self.capacity)
+        self._equal = EqualRows()
+        self._reserved = 0
+        self._rows: Rows = np.zeros(0, dtype=np.intp)
         self._derived: OrderedDict[Hashable, tuple[int, npt.NDArray[np.integer]]] = OrderedDict()
 
     def derived(
@@ -79,9 +84,11 @@ class ResourceTable:
         hundred. *dtype* holds the answers, the nearest it can: the fewer bytes, the less memory has
         to be fetched from the system.
         """
-        seen, values = self._derived.get(key) or (0, np.zeros(self.capacity, dtype))
+        known = self._derived.get(key)
+        seen, values = known or (0, np.zeros(self.capacity, dtype))
         least, most = _bounds(values.dtype)
-        changed = self._changes.since(seen)
+        equal = None if known else self._equal_rows()
+        changed = self._changes.since(seen) if equal is None else equal.judged
         if len(changed) > _FEW:
             at = span(changed)
             found = compute(at, len(changed))
@@ -89,11 +96,18 @@ class ResourceTable:
         else:
             for row in changed.tolist():
                 values[row] = max(least, min(one(row), most))
+        if equal is not None:
+            equal.spread(values)
         self._derived[key] = self._changes.count, values
         self._derived.move_to_end(key)
         if len(self._derived) > _DERIVED_KEPT:
             self._derived.popitem(last=False)
         return values
+
+    def _equal_rows(self) -> EqualRowsFound | None:
+        if len(self._rows) != self._reserved:
+            self._rows = np.arange(self._reserved)
+        return self._equal.find(self._changes, self._rows, self._numbers_at)
 
     def allocatable(self, resource: str) -> IntArray:
         """Return what each node offers of *resource*; not to be changed."""
@@ -105,6 +119,7 @@ class ResourceTable:
 
     def reserve(self, rows: int) -> None:
         """Make room for nodes at rows below *rows*."""
+        self._reserved = rows
         while self.capacity < rows:
             self.capacity *= 2
         if len(self._none) == self.capacity:
@@ -154,6 +169,15 @@ class ResourceTable:
         ):  # fmt: skip
             array[row] = 0
         self._changes.note(row)
+
+    def _numbers_at(self, rows: Rows) -> IntArray:
+        """Return for each of *rows* a column of all its amounts."""
+        at = span(rows)
+        arrays = (
+            *self._allocatable.values(), *self._requested.values(), self.pod_count,
+            self.allowed_pods, self.nonzero_cpu_milli, self.nonzero_memory_bytes,
+        )  # fmt: skip
+        return np.stack([array[at] for array in arrays])
 
     def _add(self, arrays: dict[str, IntArray], name: str) -> IntArray:
         arrays[name] = self._zeros()

@@ -9,7 +9,6 @@
     alignment_score             the same for a batch of nodes at once
     refusal_groups              why nodes of a batch were refused
     node_batch, rule_columns    the arrays that batches are made of
-    equal_nodes                 which nodes are in the same state
     verdict_cache               answers for pods of one kind, kept until a node changes
     model_check                 the kubelet model's word on the best candidates
     native_engine               all of it behind `NumaEngine`

@@ -7,13 +7,14 @@ report has changed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numakube.scheduling.arrays import picked
-from numakube.scheduling.numa.native.equal_nodes import EqualNodes
+from numakube.scheduling.arrays import picked, span
 from numakube.scheduling.numa.native.node_counts import Rules, rules_of
+from numakube.scheduling.snapshot.equal_rows import EqualRows
 from numakube.values.resources import is_memory
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.equal_rows import EqualRowsFound
     from numakube.scheduling.snapshot.zone_table import ZoneTable
 
 NO_DATA = 0
@@ -38,7 +40,7 @@ class RuleColumns:
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
         self._revisions = -1
         self._totals: dict[str, _Totals] = {}
-        self._equal = EqualNodes()
+        self._equal = EqualRows()
 
     def update(self, snapshot: Snapshot) -> None:
         """Read the reports that have changed."""
@@ -55,9 +57,9 @@ class RuleColumns:
             self.kind[row] = self._kind_at(snapshot, row)
         self._seen[changed] = revision[changed]
 
-    def like(self, zones: ZoneTable, rows: Rows) -> tuple[Rows, Rows] | None:
-        """Return one of *rows* for each state, and which; see `EqualNodes`."""
-        return self._equal.like(zones, self.kind, rows)
+    def equal(self, zones: ZoneTable, rows: Rows) -> EqualRowsFound | None:
+        """Return which of *rows* are in the same state; see `EqualRows`."""
+        return self._equal.find(zones.changes, rows, partial(self._numbers_at, zones))
 
     def connected(self, rows: Rows) -> Rows:
         """Return the positions of those of *rows* that say how their devices are connected."""
@@ -89,6 +91,19 @@ class RuleColumns:
             least, most = members.min(axis=1).tolist(), int(members.max())
             known.least[kind] = least, most if min(least) == most else 0
         return known.least[kind]
+
+    def _numbers_at(self, zones: ZoneTable, rows: Rows) -> IntArray:
+        """Return for each of *rows* a column of all numbers that decisions about it depend on."""
+        at = span(rows)
+        # A blocked node is refused for a reason of its own, which is not a number.
+        apart = np.where(zones.blocked[at], rows, -1)
+        by_zone = [
+            amounts(name)[:, at]
+            for name in zones.resources()
+            for amounts in (zones.available, zones.allocatable, zones.capacity)
+        ]
+        distance = zones.distance.reshape(-1, zones.room)[:, at]
+        return np.concatenate([*by_zone, distance, self.kind[np.newaxis, at], apart[np.newaxis]])
 
     def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
         known = self._totals.get(name)

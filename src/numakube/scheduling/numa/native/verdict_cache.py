@@ -112,7 +112,6 @@ class VerdictCache:
         room = len(changes.at)
         if len(self._group) != room:
             self._group = _grown(self._group, room)
-            self._share = _grown(self._share, room)
             self.scores = _grown(self.scores, room)
         if self._rows is None:
             return rows
@@ -170,17 +169,15 @@ class VerdictCache:
 
     def _judge_one_of_each(self, snapshot: Snapshot, rows: Rows) -> None:
         """Judge one node of each state, and note the same of all others in that state."""
-        found = self.columns.like(snapshot.zones, rows)
-        if found is None:
+        equal = self.columns.equal(snapshot.zones, rows)
+        if equal is None:
             self._judge(snapshot, rows)
             return
-        judged, like = found
-        self._judge(snapshot, judged)
-        at = span(rows)
-        self.scores[at] = self.scores.take(like)
-        if self._group[judged].max(initial=0):
-            self._group[at] = self._group.take(like)
-            self._share[at] = self._share.take(like)
+        self._judge(snapshot, equal.judged)
+        equal.spread(self.scores)
+        if self._group[equal.judged].max(initial=0):
+            equal.spread(self._group)
+            equal.spread(self._share)
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
         self._latest = None
@@ -229,28 +226,29 @@ class VerdictCache:
         broken = broken_promise(asked, rules)
         if broken is None:
             return False
-        key = RefusalKey(broken.kind, detail=(broken.reason,), hopeless=True)
-        self._group[rows] = self._number_of(key)
-        self._share[rows] = 1.0
+        self._note(rows, RefusalKey(broken.kind, detail=(broken.reason,), hopeless=True), 1.0)
         return True
 
     def _refuse(self, rows: Rows, refusals: Iterator[RefusedNodes]) -> None:
         for refused in refusals:
-            chosen = rows[refused.positions]
-            self._group[chosen] = self._number_of(refused.key)
-            self._share[chosen] = refused.share
+            self._note(rows[refused.positions], refused.key, refused.share)
 
     def _refuse_blocked(self, snapshot: Snapshot, rows: Rows) -> None:
         for row in rows.tolist():
             reason = blocked_rejection(snapshot.at(row)).reason
-            self._group[row] = self._number_of(RefusalKey(Kind.BLOCKED, detail=(reason,)))
-            self._share[row] = 1.0
+            self._note(row, RefusalKey(Kind.BLOCKED, detail=(reason,)), 1.0)
 
-    def _number_of(self, key: RefusalKey) -> int:
+    def _note(
+        self, rows: Rows | int, key: RefusalKey, share: npt.NDArray[np.float64] | float
+    ) -> None:
+        """Note that *rows* are refused, and how far they are from being accepted."""
         number = self._numbers.setdefault(key, len(self._numbers) + 1)
         if number > np.iinfo(self._group.dtype).max:
             self._group = self._group.astype(np.int32)
-        return number
+        if len(self._share) != len(self._group):
+            self._share = _grown(self._share, len(self._group))
+        self._group[rows] = number
+        self._share[rows] = share
 
     def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
         """Return what is said of the closest node of a group; remembered, since it rarely moves."""

@@ -16,6 +16,7 @@ from numakube.dra.node_allocatable import has_mapping
 from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_claims
 from numakube.dra.request_scores import preference_score
 from numakube.errors import InvalidValue, NumakubeError
+from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.bind_annotations import add_claimed
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
@@ -306,7 +307,7 @@ class DynamicResources(
     ) -> IntArray:
         """Rate nodes; pods without alternatives in their claims have 0 on every node."""
         if (known := state.read(CYCLE_CLAIMS)) is None or not known.has_alternatives:
-            return np.zeros(len(rows), dtype=np.int64)
+            return uniform(0, len(rows))
         scores = [self.score(state, pod, snapshot.at(int(row))) for row in rows]
         return np.array(scores, dtype=np.int64)
 
