@@ -84,14 +84,12 @@ def decide(world: World, one: Pod, **args: str) -> Chosen | Refused:
     return scheduler(world, **args).decide(one)
 
 
-def scheduler(world: World, **args: str) -> Scheduler:
+def scheduler(world: World, api: type[ReplayedApi] = ReplayedApi, /, **args: str) -> Scheduler:
     """Return a scheduler that may change claims."""
 
     def make(given: Any, handle: Any) -> DynamicResources:
         objects = handle.cluster.objects
-        return DynamicResources.from_args(
-            {**given, **args}, objects=objects, actions=ReplayedApi(objects)
-        )
+        return DynamicResources.from_args({**given, **args}, objects=objects, actions=api(objects))
 
     return world.scheduler(plugins={"DynamicResources": make})
 

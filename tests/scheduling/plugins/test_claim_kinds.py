@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from tests.scheduling.plugins.mixed_pods import (
     claiming,
     decide,
     device,
+    names,
     offer,
     scheduler,
 )
@@ -249,6 +251,31 @@ def test_a_node_that_is_as_one_that_failed_is_refused_without_the_final_check() 
     ]
     assert [_confirmed(one) for one in decisions[:2]] == [[True], [False]]
     assert isinstance(decisions[2], Chosen)
+
+
+def test_a_search_that_had_to_stop_is_tried_again() -> None:
+    """Of a node that failed for lack of time nothing is remembered."""
+
+    class Clock(ReplayedApi):
+        """Each look takes an hour while it is slow."""
+
+        slow = False
+        time = datetime(2026, 1, 1, tzinfo=UTC)
+
+        def now(self) -> datetime:
+            Clock.time += timedelta(hours=Clock.slow)
+            return Clock.time
+
+    world = World()
+    world.add_node("n0", machine=SHAPE)
+    offer(world, "n0", device("a", 1), device("b", 0))
+    claim(world, "gpu")
+    lasting = scheduler(world, Clock)
+    assert isinstance(lasting.decide(claiming("first", "gpu", cpu="2")), Chosen)
+    Clock.slow = True
+    assert isinstance(lasting.decide(claiming("p", "gpu")), Refused)
+    Clock.slow = False
+    assert names(lasting.decide(claiming("p", "gpu"))) == ["b"]
 
 
 def _confirmed(decision: Chosen | Refused) -> list[bool]:

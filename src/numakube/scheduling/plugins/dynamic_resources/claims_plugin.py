@@ -322,7 +322,7 @@ class DynamicResources(
         if known is None or search is None:
             return SUCCESS
         found, allots = search.found(node), state.read(ALLOTS)
-        chosen, status = found or NodeAllocation(), SUCCESS
+        chosen, status, lasts = found or NodeAllocation(), SUCCESS, False
         if self._aligns:
             alignment = ClaimAlignment(known, pod, node, allots)
             chosen, status = (
@@ -332,9 +332,11 @@ class DynamicResources(
             )
             if status.ok and status.reasons:
                 known.far[node.name] = status.message
+            # With more time, a search that had to stop may find devices.
+            lasts = allots is None and alignment.is_complete
         if not status.ok:
             self._refuse_place(state, pod)
-            if allots is None:
+            if lasts:
                 search.fail(asker_of(pod), node, status)
         elif found is not None:
             chosen, exact = search.exact(node, chosen)
