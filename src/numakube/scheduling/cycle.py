@@ -244,10 +244,9 @@ class Attempt:
     def refuse(self) -> Refused:
         """Return why the pod fits nowhere, and where room can be made for it."""
         self.diagnosis.names = self.snapshot.derived("names", _names)
-        nomination, status = self.runtime.post_filter(
+        nomination, self.diagnosis.post_filter = self.runtime.post_filter(
             self.state, self.pod, self.snapshot, self.diagnosis
         )
-        self.diagnosis.post_filter = status.message
         return Refused(self.diagnosis, nomination, unfinished=self.unfinished)
 
     def _beside_nominated(self, rows: Rows) -> Rows:

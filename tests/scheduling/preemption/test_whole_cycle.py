@@ -93,6 +93,18 @@ def test_a_pod_that_no_eviction_helps_is_told_so() -> None:
     assert "preemption: 0/1 nodes are available" in refused.diagnosis.message()
 
 
+def test_who_refuses_a_pod_even_after_an_eviction_is_known() -> None:
+    """The pod waits for a report too: when zones are free, an eviction may help."""
+    scheduler = Scheduler(ReportedNode.make("n1"))
+    scheduler.run(pod("stays-0", cpus=4, priority=9), "n1")
+    scheduler.run(pod("stays-1", cpus=4, priority=9), "n1")
+    scheduler.run(pod("leaves", cpus=4, priority=1), "n1")
+    refused = scheduler.decide(pod("new", cpus=5, priority=9))
+    assert isinstance(refused, Refused)
+    assert refused.nomination is None
+    assert refused.diagnosis.plugins() == {"NodeResourcesFit", "NodeResourceTopologyMatch"}
+
+
 def test_of_two_nodes_the_one_with_the_lesser_victim_is_nominated() -> None:
     """As in kube-scheduler."""
     first, second = ReportedNode.make("n1"), ReportedNode.make("n2")

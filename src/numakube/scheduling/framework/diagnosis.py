@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from numakube.scheduling.framework.status import SUCCESS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -53,6 +55,7 @@ class Diagnosis:
         names: name of the node at each row, as it was in the cycle.
         pre_filter: set if the pod was refused before any node was looked at.
         excluded: nodes that a pre-filter had ruled out together, and the status that says so.
+        post_filter: why no eviction helps.
         digest: what a reader has made of it, for those who read the same later.
     """
 
@@ -61,7 +64,7 @@ class Diagnosis:
     pre_filter: Status | None = None
     excluded: list[tuple[Rows, Status]] = field(default_factory=list)
     runs: list[FilterRun] = field(default_factory=list)
-    post_filter: str = ""
+    post_filter: Status = SUCCESS
     digest: object = None
     _known: tuple[int, Sequence[tuple[FilterRun, tuple[Rows, Status]]]] = (0, ())
 
@@ -79,10 +82,16 @@ class Diagnosis:
         return self._known[1]
 
     def plugins(self) -> frozenset[str]:
-        """Return who refused the pod on any node: their events may let it fit."""
+        """Return who refused the pod on any node: their events may let it fit.
+
+        Who refuses it on nodes that others would have to leave is among them: if that changes, room
+        can be made.
+        """
         if self.pre_filter is not None:
             return frozenset({self.pre_filter.plugin})
-        return frozenset(status.plugin for _, status in self.groups() if status.plugin)
+        told = self.post_filter.detail
+        beside = told if isinstance(told, frozenset) else frozenset()
+        return beside | {status.plugin for _, status in self.groups() if status.plugin}
 
     def statuses(self) -> dict[str, Status]:
         """Return the refusal of every refused node by its name."""
@@ -101,4 +110,4 @@ class Diagnosis:
                 counts.update(dict.fromkeys(status.reasons, len(rows)))
             reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
         text = f"0/{self.total} nodes are available:" + (f" {reasons}." if reasons else "")
-        return f"{text} {self.post_filter}" if self.post_filter else text
+        return f"{text} {why}" if (why := self.post_filter.message) else text

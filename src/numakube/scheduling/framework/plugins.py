@@ -132,7 +132,10 @@ class PostFilter(Plugin):
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
     ) -> tuple[Nomination | None, Status]:
-        """Return where the pod will fit once the victims are gone; nothing is evicted here."""
+        """Return where the pod will fit once the victims are gone; nothing is evicted here.
+
+        The detail of a refusal may be a set of the plugins that would refuse the pod all the same.
+        """
 
 
 class PreScore(Plugin):

@@ -98,7 +98,8 @@ class DefaultPreemption(PostFilter):
         enough = min(_MOST_CANDIDATES, self._args.candidates_among(len(nodes)))
         best = search.run(nodes, enough=enough)
         if best is None:
-            return None, unschedulable(f"preemption: {search.message(len(snapshot.rows))}")
+            why = f"preemption: {search.message(len(snapshot.rows))}"
+            return None, unschedulable(why, detail=frozenset(search.refused_by))
         nomination = Nomination(best.node, best.victims.pods)
         self._aftermath.note(pod, nomination)
         return nomination, SUCCESS
@@ -127,7 +128,11 @@ class DefaultPreemption(PostFilter):
 
 
 class _Search:
-    """The search for the best node for one pod."""
+    """The search for the best node for one pod.
+
+    Attributes:
+        refused_by: plugins that refuse the pod even if others were evicted.
+    """
 
     def __init__(
         self,
@@ -144,6 +149,7 @@ class _Search:
         self._state = state
         self._pod = pod
         self._reasons: Counter[str] = Counter()
+        self.refused_by: set[str] = set()
 
     def run(
         self, nodes: Sequence[tuple[Cost | None, NodeInfo]], *, enough: int
@@ -186,7 +192,11 @@ class _Search:
         found = find_victims(self._pod, node, self._budgets, trial)
         if isinstance(found, Victims) and found.pods:
             return found
-        self._reasons.update(found.reasons if isinstance(found, Status) else (_NOT_HELPFUL,))
+        if isinstance(found, Status):
+            self._reasons.update(found.reasons)
+            self.refused_by |= {found.plugin} - {""}
+        else:
+            self._reasons[_NOT_HELPFUL] += 1
         return None
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     Numbers = Callable[[Rows], npt.NDArray[np.integer]]
 
 _AT_ONCE: Final = 128
-"""Rows whose states are looked at for one pod; a cycle must not hold up everybody else."""
+"""Rows whose states are looked at each time; a cycle must not hold up everybody else."""
 _PAUSE: Final = 32
-"""Kinds of pods that are judged on every row after hardly any two were found to be equal."""
+"""How often every row is judged without a look after hardly any two were found to be equal."""
 _DIGEST_BYTES: Final = 16
 _UNKNOWN: Final = -1
 
