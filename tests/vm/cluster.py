@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 import aiohttp
+import msgspec
 from tests.real.api_server import free_ports
 from tests.vm.control_plane import ControlPlane, control_plane
 from tests.vm.kubelets import Choice
@@ -25,7 +26,7 @@ from tests.vm.reports import Settled, Watcher, report_differences
 from tests.vm.truth import Truth, listing_differences, truth_of
 
 from numakube.api.kubelet_config import read_kubelet_config
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, PodStatus
 from numakube.api.yaml_text import dump_yaml
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
@@ -71,6 +72,8 @@ class Cluster:
     live: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     _reserved: frozenset[int] = frozenset()
+    _pods: dict[str, Pod] = field(default_factory=dict)
+    """All that there were, by uid; those that are gone have ended."""
 
     @property
     def client(self) -> Client:
@@ -114,6 +117,7 @@ class Cluster:
             if version is None:
                 return "there is no report"
             others = await self._look_at_pods()
+            version = version.completed(self._pods.values())
             truth = truth_of(await self.node.state_files())
             live = self.live | others
             wrong = report_differences(version, truth, live, self._reserved)
@@ -134,6 +138,8 @@ class Cluster:
         instance; that is its own business. Pods that waited may get what those leave.
         """
         pods = (await self.client.list(PODS)).items
+        gone = {uid: _ended(pod) for uid, pod in self._pods.items()}
+        self._pods = gone | {pod.metadata.uid: pod for pod in pods}
         for uid in {pod.metadata.uid for pod in pods if _has_failed(pod)} & self.live.keys():
             self.failed.append(self.live.pop(uid))
         admitted = [pod for pod in pods if verdict_of(pod)[0] == "admitted"]
@@ -162,7 +168,9 @@ class Cluster:
 
     async def create(self, document: dict[str, Any]) -> Pod:
         """Create a pod."""
-        return await self.client.create(PODS, document)
+        pod = await self.client.create(PODS, document)
+        self._pods[pod.metadata.uid] = pod
+        return pod
 
     async def pods(self) -> dict[str, Pod]:
         """Return all pods of the campaign by name."""
@@ -310,6 +318,10 @@ def _has_failed(pod: Pod) -> bool:
     return pod.status is not None and pod.status.phase == "Failed"
 
 
+def _ended(pod: Pod) -> Pod:
+    return msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded"))
+
+
 async def _said(differ: Callable[[], Awaitable[str]]) -> str:
     """Return what *differ* says; a server that is away for a moment is something to say too."""
     try:
@@ -320,14 +332,25 @@ async def _said(differ: Callable[[], Awaitable[str]]) -> str:
 
 @contextlib.asynccontextmanager
 async def cluster(
-    folder: Path, opener: NodeOpener, *, numakube: Path | None = None
+    folder: Path,
+    opener: NodeOpener,
+    *,
+    numakube: Path | None = None,
+    exporter: Sequence[str] = (),
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster in *folder*; its kubelet starts with the first configuration."""
+    """Run a cluster in *folder*; its kubelet starts with the first configuration.
+
+    Args:
+        folder: where its files are.
+        opener: opens its node.
+        numakube: the command that is tried.
+        exporter: further arguments of the exporter.
+    """
     command = numakube or Path(sys.executable).with_name("numakube")
     async with contextlib.AsyncExitStack() as stack:
         plane = await stack.enter_async_context(control_plane(folder / "plane"))
         node = await stack.enter_async_context(opener(folder / "node", plane.kubeconfig))
-        await node.start("exporter")
+        await node.start("exporter", exporter)
         (port,) = free_ports(1)
         arguments: list[str | Path] = [command, "scheduler", f"--kubeconfig={plane.kubeconfig}"]
         arguments += ["--no-leader-elect", f"--bind-address=127.0.0.1:{port}"]

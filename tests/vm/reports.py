@@ -14,22 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from tests.vm.truth import Block, Held, Truth
 
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube.testing import elapse
 from numakube.topology.exact_report import ExactReport, Holding, uid_hash
+from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.nrt_names import EXACT_ANNOTATION, STALE
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones
 from numakube.topology.report_codec import decode_report
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 _RETRY_SECONDS: Final = 0.2
@@ -37,7 +40,12 @@ _RETRY_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of the object."""
+    """One version of the object.
+
+    Attributes:
+        view: what programs read in it; ``None`` if they cannot use it.
+        foreseen: whether it is completed by what a scheduler foresaw.
+    """
 
     name: str
     time: float
@@ -45,6 +53,16 @@ class Version:
     exact: ExactReport | None
     zones: Mapping[int, ZoneView]
     attributes: Mapping[str, str]
+    view: NodeTopology | None = None
+    foreseen: bool = False
+
+    def completed(self, pods: Iterable[Pod]) -> Version:
+        """Return what those read who saw *pods*, if the exporter reports only surprises."""
+        if self.view is None or self.view.heartbeat is None:
+            return self
+        view = current_view(self.view, pods)
+        zones = {zone.id: zone for zone in view.zones}
+        return replace(self, exact=view.report, zones=zones, foreseen=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +92,7 @@ def read_version(nrt: NodeResourceTopology, at: float) -> Version:
     text = (nrt.metadata.annotations or {}).get(EXACT_ANNOTATION)
     report = decode_report(text) if text else None
     attributes = {one.name: one.value for one in nrt.attributes}
-    zones = numa_zones(nrt.zones, [])
+    zones, view = numa_zones(nrt.zones, []), view_of(nrt)
     return Version(
         name=nrt.metadata.resource_version or "",
         time=at,
@@ -82,6 +100,7 @@ def read_version(nrt: NodeResourceTopology, at: float) -> Version:
         exact=report if isinstance(report, ExactReport) else None,
         zones={} if isinstance(zones, Unusable) else {zone.id: zone for zone in zones},
         attributes=attributes,
+        view=view if isinstance(view, NodeTopology) else None,
     )
 
 
@@ -253,11 +272,13 @@ def report_differences(
     for uid, name in live.items():
         holding = report.holding(uid)
         if holding is not None:
-            wrong += [f"{name}: {text}" for text in _holding_differences(holding, truth, uid)]
+            differences = _holding_differences(holding, truth, uid, which=not version.foreseen)
+            wrong += [f"{name}: {text}" for text in differences]
     return wrong + list(_zone_differences(version, report, truth, live, reserved))
 
 
-def _holding_differences(holding: Holding, truth: Truth, uid: str) -> Iterator[str]:
+def _holding_differences(holding: Holding, truth: Truth, uid: str, *, which: bool) -> Iterator[str]:
+    """Say what a pod holds otherwise; kubelets choose among devices, so *which* may be open."""
     held = truth.of(uid)
     if holding.cpus != held.cpus:
         yield f"CPUs {holding.cpus}, state file {held.cpus}"
@@ -266,7 +287,8 @@ def _holding_differences(holding: Holding, truth: Truth, uid: str) -> Iterator[s
     for name in {*holding.devices, *held.devices}:
         ids = truth.registered.get(name, ())
         said = {ids[place] for place in holding.devices.get(name, ()) if place < len(ids)}
-        if said != held.devices.get(name, frozenset()):
+        true = held.devices.get(name, frozenset())
+        if said != true if which else len(said) != len(true):
             yield f"{name} {sorted(said)}, checkpoint {sorted(held.devices.get(name, ()))}"
 
 

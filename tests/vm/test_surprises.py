@@ -1,0 +1,65 @@
+"""A real kubelet whose exporter reports only surprises: readers know as much, from fewer writes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import pytest_asyncio
+from tests.vm import namespace
+from tests.vm.campaign import Campaign
+from tests.vm.cluster import Cluster, cluster
+from tests.vm.conftest import Settings
+from tests.vm.kubelets import every_choice
+from tests.vm.machines import opener_of
+from tests.vm.plan import run_plan
+from tests.vm.programs import Missing
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.timeout(3600),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(not namespace.can_be_had(), reason=namespace.NEEDS),
+]
+MOST_WRITES = 0.1
+"""Reports for each pod that the kubelet has admitted."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
+    """A cluster whose node has four NUMA nodes; its exporter has no heartbeat during the tests."""
+    try:
+        opener = opener_of("namespace", "four", numakube=settings.numakube)
+        silent = ["--max-silence=10h"]
+        async with cluster(
+            short_folder / "c", opener, numakube=settings.numakube, exporter=silent
+        ) as one:
+            yield one
+    except Missing as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+async def test_what_was_foreseen_is_not_written(running: Cluster, settings: Settings) -> None:
+    """Last report and predictions together are the kubelet's books, from few reports."""
+    campaign = Campaign(running, Random(settings.seed))
+    await _run(campaign, settings.pods)
+    written, admitted = campaign.counts["versions"], campaign.counts["pods admitted"]
+    print(f"{written} reports for {admitted} pods")
+    # Device plugins may be a moment late when a kubelet starts with another configuration.
+    assert written <= MOST_WRITES * admitted + campaign.counts["configurations"]
+
+
+async def test_nothing_is_misread_after_restarts(running: Cluster, settings: Settings) -> None:
+    """Of the kubelet, its device plugins, the exporter and the API server."""
+    campaign = Campaign(running, Random(settings.seed + 1))
+    await _run(campaign, settings.pods, restarts=settings.restarts)
+
+
+async def _run(campaign: Campaign, pods: int, *, restarts: int = 0) -> None:
+    try:
+        await run_plan(campaign, list(every_choice()), pods=pods, restarts=restarts)
+    finally:
+        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
+    assert not campaign.mistakes, "\n".join(campaign.details)
