@@ -121,3 +121,17 @@ def test_of_thousands_of_changes_some_are_left_for_later() -> None:
     assert table.judged(rows) == (1 + 3 + 272, table.sums(rows).tolist())
     assert table.looked_at == list(range(128))
     assert table.judged(rows) == (1 + 3 + 144, table.sums(rows).tolist())
+
+
+def test_when_every_row_has_changed_it_takes_some_kinds_to_know_them_again() -> None:
+    """Until then rows are judged one by one, and nobody waits for long."""
+    table = Table(1000)
+    rows = all_of(table)
+    table.judged(rows)
+    for row in rows.tolist():
+        table.write(row, row % 3, 1)
+    table.looked_at.clear()
+    answers = [table.judged(rows) for _ in range(8)]
+    assert answers[:3] == [None] * 3
+    assert answers[-1] == (3, table.sums(rows).tolist())
+    assert table.looked_at == rows.tolist()

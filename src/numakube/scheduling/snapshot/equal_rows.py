@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Numbers = Callable[[Rows], npt.NDArray[np.integer]]
 
 _AT_ONCE: Final = 128
-"""Rows whose states are looked at each time; a cycle must not hold up everybody else."""
+"""Rows whose states are looked at each time but the first; a cycle must not hold up the others."""
 _PAUSE: Final = 32
 """How often every row is judged without a look after hardly any two were found to be equal."""
 _DIGEST_BYTES: Final = 16
@@ -80,9 +80,9 @@ class EqualRows:
             return None
         known = self._found
         if known is None or len(known.unknown) or self._is_old(changes, rows):
+            most = len(rows) if self._rows is None else _AT_ONCE
             self._forget_changed(changes, rows)
-            self._found = self._judged_for(rows, self._look_at(rows, numbers))
-            self._pause = 0 if self._found else _PAUSE
+            self._found = self._judged_for(rows, self._look_at(rows, numbers, most))
         return self._found
 
     def _is_old(self, changes: RowChanges, rows: Rows) -> bool:
@@ -115,10 +115,9 @@ class EqualRows:
             del self._numbers[self._digests[number]]
             self._unused.append(number)
 
-    def _look_at(self, rows: Rows, numbers: Numbers) -> Rows:
-        """Find the states of rows that have changed; return those that are left for later."""
+    def _look_at(self, rows: Rows, numbers: Numbers, most: int) -> Rows:
+        """Find the states of *most* rows that have changed; return those that are left."""
         unknown: Rows = rows[(picked(self._state, rows) == _UNKNOWN).nonzero()[0]]
-        most = _AT_ONCE if self._numbers else len(unknown)
         for start in range(0, min(most, len(unknown)), _AT_ONCE):
             some = unknown[start : start + _AT_ONCE]
             for row, line in zip(some.tolist(), _lines(numbers(some)), strict=True):
@@ -144,7 +143,10 @@ class EqualRows:
 
     def _judged_for(self, rows: Rows, unknown: Rows) -> EqualRowsFound | None:
         members = self._member[: len(self._digests)]
-        judged = np.concatenate([members[members != _UNKNOWN], unknown])
+        judged = members[members != _UNKNOWN]
+        if 2 * len(judged) > len(rows):
+            self._pause = _PAUSE
+        judged = np.concatenate([judged, unknown])
         if 2 * len(judged) > len(rows):
             return None
         judged.sort()
