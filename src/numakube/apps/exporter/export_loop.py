@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 10.0
-SECOND_LOOKS_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
+SECOND_LOOKS_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before another look if the kubelet's list and its files are of different moments."""
 
 LOOK_AGAIN_SECONDS: Final = 0.5
