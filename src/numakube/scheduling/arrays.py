@@ -16,6 +16,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 SmallScores: TypeAlias = npt.NDArray[np.int8]
 """Ratings of nodes from 0 to `MAX_NODE_SCORE`."""
+Ratings: TypeAlias = npt.NDArray[np.integer]
+"""Ratings of any size; of small ones not even the sum of two can be kept."""
 
 
 @lru_cache(maxsize=64)
@@ -24,7 +26,7 @@ def uniform(value: int, size: int) -> IntArray:
     return np.broadcast_to(np.int64(value), size)
 
 
-def is_uniform(numbers: IntArray) -> bool:
+def is_uniform(numbers: Ratings) -> bool:
     """Tell whether *numbers* were made by `uniform`."""
     return numbers.strides == (0,)
 

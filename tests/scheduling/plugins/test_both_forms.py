@@ -108,5 +108,5 @@ def test_scores_agree(plugin: Plugin, scene: Scene) -> None:
     alone = [plugin.score(state, scene.pod, snapshot.at(int(row))) for row in rows]
     assert together.tolist() == alone
     if isinstance(plugin, NormalizesScores):
-        together = plugin.normalize(state, scene.pod, together)
+        together = plugin.normalize(state, scene.pod, together.astype(np.int64))
     assert np.all((together >= 0) & (together <= 100))

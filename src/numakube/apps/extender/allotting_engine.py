@@ -18,7 +18,7 @@ from numakube.scheduling.framework.verdicts import Verdicts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
     from numakube.scheduling.numa.numa_engine import NumaEngine
@@ -62,16 +62,15 @@ class AllottingEngine:
         score = self._engine.score(state, pod, node)
         return (score + self._plugin.score(state, pod, node)) // 2 if state.read(_RATES) else score
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate the nodes at *rows*; both opinions count the same, as in the default profile."""
         scores = self._engine.score_all(state, pod, snapshot, rows)
         rates = self._wish(state, pod).ok and self._plugin.pre_score(state, pod, snapshot, rows).ok
         state.write(_RATES, rates)
         if not rates:
             return scores
-        return (scores + self._plugin.score_all(state, pod, snapshot, rows)) // 2
+        others = self._plugin.score_all(state, pod, snapshot, rows)
+        return np.add(scores, others, dtype=np.int64) // 2
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the kubelet model."""

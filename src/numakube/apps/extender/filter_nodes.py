@@ -324,12 +324,13 @@ class Judge:
         return self._remember(pod, snapshot, rows, scores)
 
     def _scores(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> IntArray:
-        return rated(
+        scores = rated(
             partial(self.engine.score_all, state, pod, snapshot, rows),
             partial(self.engine.score, state, pod),
             snapshot,
             rows,
         )
+        return scores.astype(np.int64, copy=False)
 
     def _remember(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray) -> _Ratings:
         by_row = np.full(len(snapshot.by_row) + 1, -1, dtype=np.int64)

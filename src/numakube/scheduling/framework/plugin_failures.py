@@ -20,7 +20,7 @@ from numakube.values.safe_text import reason_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -67,8 +67,8 @@ def judged(
 
 
 def rated(
-    ask_all: Callable[[], IntArray], ask: Callable[[NodeInfo], int], snapshot: Snapshot, rows: Rows
-) -> IntArray:
+    ask_all: Callable[[], Ratings], ask: Callable[[NodeInfo], int], snapshot: Snapshot, rows: Rows
+) -> Ratings:
     """Return how a plugin rates *rows*; a node on which it raises gets nothing."""
     try:
         return ask_all()

@@ -21,7 +21,7 @@ from numakube.scheduling.framework.status import SUCCESS, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.verdicts import Verdicts
@@ -166,9 +166,7 @@ class VectorScore(Plugin):
     """Says for many nodes at once how good they are."""
 
     @abstractmethod
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate the nodes at *rows*; larger is better."""
 
 

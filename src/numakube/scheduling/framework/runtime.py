@@ -42,7 +42,7 @@ from numakube.values.safe_text import reason_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination, Plugin
     from numakube.scheduling.framework.profile import Profile
@@ -54,9 +54,9 @@ Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
 """Given an extension point and a plugin, returns a context that measures how long it lasts."""
 
 _Judge: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Verdicts | None]"
-_Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], IntArray]"
+_Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Ratings]"
 _nothing: Final = nullcontext()
-_LEAST, _MOST = np.int64(0), np.int64(MAX_NODE_SCORE)
+_LEAST, _MOST = np.int8(0), np.int8(MAX_NODE_SCORE)
 """As NumPy has them: of other numbers it looks up each time whether the array can hold them."""
 
 
@@ -75,7 +75,7 @@ class Scores:
 
     rows: Rows
     total: IntArray
-    by_plugin: dict[str, IntArray]
+    by_plugin: dict[str, Ratings]
 
 
 class Runtime:
@@ -245,7 +245,7 @@ class Runtime:
                 state.skipped_scores.add(pre.name)
             elif not status.ok:
                 return status.by(pre.name)
-        by_plugin: dict[str, IntArray] = {}
+        by_plugin: dict[str, Ratings] = {}
         total, everywhere = np.zeros(len(rows), dtype=np.int64), 0
         for plugin, rate, normalizer in self._scores:
             if plugin.name in state.skipped_scores:
@@ -261,11 +261,11 @@ class Runtime:
             if same:
                 scores = scores[:1]
             if normalizer is not None:
-                scores = normalizer.normalize(state, pod, scores)
-            weighted = scores.clip(_LEAST, _MOST)
+                scores = normalizer.normalize(state, pod, scores.astype(np.int64, copy=False))
+            weighted: Ratings = scores.clip(_LEAST, _MOST)
             weight = self.profile.weights.get(plugin.name, 1)
             if weight != 1:
-                weighted *= weight
+                weighted = np.multiply(weighted, weight, dtype=np.int64)
             if same:
                 everywhere += int(weighted[0])
                 weighted = uniform(int(weighted[0]), len(rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
@@ -41,9 +41,7 @@ class NumaEngine(Protocol):
         """Rate *node* from 0 to `MAX_NODE_SCORE`."""
         ...
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate the nodes at *rows* from 0 to `MAX_NODE_SCORE`."""
         ...
 

@@ -41,7 +41,7 @@ from numakube.scheduling.snapshot.zone_belief import is_extensible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle, Registry, Services
     from numakube.scheduling.framework.status import Status
@@ -139,9 +139,7 @@ class NodeResourceTopologyMatch(
         """Rate *node* for *pod*."""
         return self.engine.score(state, pod, node)
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate the nodes at *rows* for *pod*."""
         return self.engine.score_all(state, pod, snapshot, rows)
 

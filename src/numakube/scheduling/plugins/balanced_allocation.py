@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
+    from numakube.scheduling.arrays import IntArray, Ratings, Rows, SmallScores
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.node_resources import ResourceTable
@@ -67,9 +67,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
         """Rate one node."""
         return _rating(one.of_node(node) for one in state.read(_USAGES) or ())
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate all nodes."""
         usages, table = state.read(_USAGES) or (), snapshot.resources
         key = self.name, tuple((one.resource, one.request) for one in usages)
@@ -79,7 +77,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
             lambda row: _rating(one.of_row(table, row) for one in usages),
             np.int8,
         )
-        return picked(scores, rows).astype(np.int64)
+        return picked(scores, rows)
 
 
 def _rating(usages: Iterable[tuple[int, int]]) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -140,9 +140,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         """Rate one node."""
         return self._scorer.score([one.of_node(node) for one in state.read(_USAGES) or ()])
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate all nodes."""
         usages, table, scorer = state.read(_USAGES) or (), snapshot.resources, self._scorer
 
@@ -154,7 +152,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
 
         key = scorer, tuple((one.resource, one.request) for one in usages)
         scores = table.derived(key, rated, rated_at, np.int8)
-        return picked(scores, rows).astype(np.int64)
+        return picked(scores, rows)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""

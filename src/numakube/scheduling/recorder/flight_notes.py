@@ -86,7 +86,7 @@ class Candidates(Struct, frozen=True, gc=False):
     nodes: tuple[str, ...]
     totals: npt.NDArray[np.int64]
     plugins: tuple[str, ...]
-    scores: Sequence[npt.NDArray[np.int64]]
+    scores: Sequence[npt.NDArray[np.integer]]
 
     @property
     def size(self) -> int:

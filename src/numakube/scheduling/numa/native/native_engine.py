@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from numakube.api.pod_resources import has_pod_level_resources
 from numakube.api.strictness import Strictness, strictness_of
 from numakube.scheduling.arrays import picked, uniform
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kubelet.device_pairs import Prospect
     from numakube.kubelet.pod_demand import DemandRules
-    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
@@ -99,9 +97,7 @@ class NativeEngine:
             return score
         return self._forecasts.rated(pod, node, score, self.options.closeness_weight)
 
-    def score_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate the nodes at *rows*, all of which passed the filter."""
         seen, cache = state.read(_CACHE) or (None, None)
         if seen is not snapshot:
@@ -110,7 +106,7 @@ class NativeEngine:
             return uniform(MAX_NODE_SCORE, len(rows))
         scores, weight = picked(cache.scores, rows), self.options.closeness_weight
         if not cache.wants_pairs:
-            return scores.astype(np.int64)
+            return scores
         mixed = blended_unknown(weight).take(scores)
         connected = cache.columns.connected(rows)
         if connected.size:
