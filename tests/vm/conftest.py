@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.vm.cluster import Cluster, cluster
+from tests.vm.machines import opener_of
+from tests.vm.node import NodeFailed
+from tests.vm.programs import Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +54,18 @@ def short_folder() -> Iterator[Path]:
     """A folder whose name is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="nk-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+@contextlib.asynccontextmanager
+async def real_cluster(
+    kind: str, shape: str, folder: Path, settings: Settings, *, exporter: Sequence[str] = ()
+) -> AsyncIterator[Cluster]:
+    """Run a cluster for the tests of a module, which fail if something is missing for it."""
+    try:
+        opener = opener_of(kind, shape, numakube=settings.numakube)
+        async with cluster(
+            folder / "c", opener, numakube=settings.numakube, exporter=exporter
+        ) as running:
+            yield running
+    except (Missing, NodeFailed) as error:
+        pytest.fail(str(error), pytrace=False)

@@ -26,6 +26,17 @@ async def run_plan(
             await _happen(campaign, *next(happenings))
 
 
+async def check_plan(
+    campaign: Campaign, choices: Sequence[Choice], *, pods: int, restarts: int = 0
+) -> None:
+    """Run the plan, print what was counted, and fail if there were mistakes."""
+    try:
+        await run_plan(campaign, choices, pods=pods, restarts=restarts)
+    finally:
+        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
+    assert not campaign.mistakes, "\n".join(campaign.details)
+
+
 def _share(total: int, number: int, parts: int) -> int:
     """Return what the part with that number gets, so that all together get *total*."""
     return total * (number + 1) // parts - total * number // parts

@@ -10,12 +10,10 @@ import pytest
 import pytest_asyncio
 from tests.vm import namespace
 from tests.vm.campaign import Campaign
-from tests.vm.cluster import Cluster, cluster
-from tests.vm.conftest import Settings
+from tests.vm.cluster import Cluster
+from tests.vm.conftest import Settings, real_cluster
 from tests.vm.kubelets import Choice, every_choice
-from tests.vm.machines import opener_of
-from tests.vm.plan import run_plan
-from tests.vm.programs import Missing
+from tests.vm.plan import check_plan
 
 from numakube.testing import elapse
 
@@ -34,24 +32,15 @@ REST_SECONDS = 60
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node has four NUMA nodes."""
-    try:
-        opener = opener_of("namespace", "four", numakube=settings.numakube)
-        async with cluster(short_folder / "c", opener, numakube=settings.numakube) as one:
-            yield one
-    except Missing as error:
-        pytest.fail(str(error), pytrace=False)
+    async with real_cluster("namespace", "four", short_folder, settings) as one:
+        yield one
 
 
 async def test_no_pod_is_misread(running: Cluster, settings: Settings) -> None:
     """Scheduler, model and report agree with the kubelet at all times."""
     campaign = Campaign(running, Random(settings.seed))
-    try:
-        await run_plan(
-            campaign, list(every_choice()), pods=settings.pods, restarts=settings.restarts
-        )
-    finally:
-        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
-    assert not campaign.mistakes, "\n".join(campaign.details)
+    choices = list(every_choice())
+    await check_plan(campaign, choices, pods=settings.pods, restarts=settings.restarts)
 
 
 async def test_an_exporter_at_rest_uses_next_to_nothing(running: Cluster) -> None:

@@ -10,12 +10,10 @@ import pytest
 import pytest_asyncio
 from tests.vm import namespace
 from tests.vm.campaign import Campaign
-from tests.vm.cluster import Cluster, cluster
-from tests.vm.conftest import Settings
+from tests.vm.cluster import Cluster
+from tests.vm.conftest import Settings, real_cluster
 from tests.vm.kubelets import every_choice
-from tests.vm.machines import opener_of
-from tests.vm.plan import run_plan
-from tests.vm.programs import Missing
+from tests.vm.plan import check_plan
 
 pytestmark = [
     pytest.mark.vm,
@@ -30,21 +28,15 @@ MOST_WRITES = 0.1
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node has four NUMA nodes; its exporter has no heartbeat during the tests."""
-    try:
-        opener = opener_of("namespace", "four", numakube=settings.numakube)
-        silent = ["--max-silence=10h"]
-        async with cluster(
-            short_folder / "c", opener, numakube=settings.numakube, exporter=silent
-        ) as one:
-            yield one
-    except Missing as error:
-        pytest.fail(str(error), pytrace=False)
+    silent = ["--max-silence=10h"]
+    async with real_cluster("namespace", "four", short_folder, settings, exporter=silent) as one:
+        yield one
 
 
 async def test_what_was_foreseen_is_not_written(running: Cluster, settings: Settings) -> None:
     """Last report and predictions together are the kubelet's books, from few reports."""
     campaign = Campaign(running, Random(settings.seed))
-    await _run(campaign, settings.pods)
+    await check_plan(campaign, list(every_choice()), pods=settings.pods)
     written, admitted = campaign.counts["versions"], campaign.counts["pods admitted"]
     print(f"{written} reports for {admitted} pods")
     # Device plugins may be a moment late when a kubelet starts with another configuration.
@@ -54,12 +46,5 @@ async def test_what_was_foreseen_is_not_written(running: Cluster, settings: Sett
 async def test_nothing_is_misread_after_restarts(running: Cluster, settings: Settings) -> None:
     """Of the kubelet, its device plugins, the exporter and the API server."""
     campaign = Campaign(running, Random(settings.seed + 1))
-    await _run(campaign, settings.pods, restarts=settings.restarts)
-
-
-async def _run(campaign: Campaign, pods: int, *, restarts: int = 0) -> None:
-    try:
-        await run_plan(campaign, list(every_choice()), pods=pods, restarts=restarts)
-    finally:
-        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
-    assert not campaign.mistakes, "\n".join(campaign.details)
+    choices = list(every_choice())
+    await check_plan(campaign, choices, pods=settings.pods, restarts=settings.restarts)

@@ -10,15 +10,12 @@ from random import Random
 import pytest
 import pytest_asyncio
 from tests.vm.campaign import Campaign
-from tests.vm.cluster import Cluster, cluster
-from tests.vm.conftest import Settings
+from tests.vm.cluster import Cluster
+from tests.vm.conftest import Settings, real_cluster
 from tests.vm.containers import NUMAKUBE
 from tests.vm.enforcing import NOTHING_ALIGNED, drift, running_pod, until_allowed
 from tests.vm.kubelets import Choice
-from tests.vm.machines import opener_of
-from tests.vm.node import NodeFailed
-from tests.vm.plan import run_plan
-from tests.vm.programs import Missing
+from tests.vm.plan import check_plan
 from tests.vm.virtual import VirtualNode
 
 from numakube.testing import elapse
@@ -41,22 +38,15 @@ CHOICES = (Choice(), Choice(policy="restricted", scope="pod"))
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node is a virtual machine."""
-    try:
-        opener = opener_of("vm", settings.shape, numakube=settings.numakube)
-        async with cluster(short_folder / "c", opener, numakube=settings.numakube) as one:
-            yield one
-    except (Missing, NodeFailed) as error:
-        pytest.fail(str(error), pytrace=False)
+    async with real_cluster("vm", settings.shape, short_folder, settings) as one:
+        yield one
 
 
 async def test_no_pod_is_misread(running: Cluster, settings: Settings) -> None:
     """Scheduler, model and report agree with the kubelet at all times."""
     campaign = Campaign(running, Random(settings.seed), stuck=True)
-    try:
-        await run_plan(campaign, CHOICES, pods=settings.pods // 5, restarts=settings.restarts // 5)
-    finally:
-        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
-    assert not campaign.mistakes, "\n".join(campaign.details)
+    pods, restarts = settings.pods // 5, settings.restarts // 5
+    await check_plan(campaign, CHOICES, pods=pods, restarts=restarts)
 
 
 async def test_an_exporter_at_rest_stays_small(running: Cluster) -> None:
