@@ -19,7 +19,7 @@ from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY, is_pod_level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numakube.api.containers import Container, ContainerStatus, ResourceRequirements
     from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod, PodCondition
@@ -83,7 +83,9 @@ def compute_qos_class(
     return _qos_class(parts, limits_all=not bare and all(map(_limits_all, parts)))
 
 
-def _qos_class(parts: Iterable[ResourceRequirements], *, limits_all: bool) -> str:
+def _qos_class(parts: Sequence[ResourceRequirements], *, limits_all: bool) -> str:
+    if parts and limits_all and all(p.limits and p.requests == p.limits for p in parts):
+        return GUARANTEED
     requests: Quantities = {}
     limits: Quantities = {}
     for part in parts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import (
@@ -18,7 +18,7 @@ from numakube.api.pod_resources import (
     qos_class,
     resources_by_claim,
 )
-from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.quantity import Quantity, milli_value, parse_quantity, value
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _container(
         role=role,
         exclusive_cpus=_whole_cpus(requests.get("cpu")) if exclusive else 0,
         memory=_memory(requests, as_written=as_written) if exclusive or not in_bubble else {},
-        limits={name: parse_quantity(text).value() for name, text in limits.items()},
+        limits={name: value(text) for name, text in limits.items()},
         by_claim=by_claim,
     )
 
@@ -252,9 +252,8 @@ def _whole_cpus(request: QuantityText | None) -> int:
     """Return the CPUs of an integral request; a fraction runs in the shared pool."""
     if request is None:
         return 0
-    quantity = parse_quantity(request)
-    cpus = quantity.value()
-    return cpus if cpus * MILLI_PER_CPU == quantity.milli_value() else 0
+    cpus = value(request)
+    return cpus if cpus * MILLI_PER_CPU == milli_value(request) else 0
 
 
 def _memory(requests: ResourceList, *, as_written: bool = False) -> Mapping[str, int] | None:
@@ -265,12 +264,18 @@ def _memory(requests: ResourceList, *, as_written: bool = False) -> Mapping[str,
     memory = {}
     for name, text in requests.items():
         if is_memory(name):
-            quantity = parse_quantity(text)
-            count = quantity.as_int64() if as_written else quantity.value()
-            if count is None or Quantity.of_count(count) != quantity:
+            count = _whole_bytes(text, as_written=as_written)
+            if count is None:
                 return None
             memory[name] = count
     return memory
+
+
+@lru_cache(maxsize=16384, typed=True)
+def _whole_bytes(text: QuantityText, *, as_written: bool) -> int | None:
+    quantity = parse_quantity(text)
+    count = quantity.as_int64() if as_written else quantity.value()
+    return None if count is None or Quantity.of_count(count) != quantity else count
 
 
 def _pod_level(resources: ResourceRequirements | None, *, guaranteed: bool) -> PodLevelDemand:

@@ -56,10 +56,11 @@ class Belief:
 
 @st.composite
 def amounts(draw: st.DrawFn, largest: int, unit: int) -> tuple[int, int, int]:
-    """Capacity, allocatable and available, each at most the one before."""
+    """Capacity, allocatable and available, each at most the one before; the last rarely more."""
     capacity = draw(st.sampled_from((largest, largest, draw(st.integers(0, largest)))))
     allocatable = draw(st.sampled_from((capacity, max(0, capacity - 1))))
-    available = draw(st.sampled_from((allocatable, draw(st.integers(0, allocatable)))))
+    some = draw(st.integers(0, allocatable))
+    available = draw(st.sampled_from((allocatable, allocatable, some, some, allocatable + 1)))
     return capacity * unit, allocatable * unit, available * unit
 
 
@@ -74,7 +75,7 @@ def zones(draw: st.DrawFn, ids: tuple[int, ...], names: tuple[str, ...]) -> tupl
                     CPU: amounts(6, 1000),
                     MEMORY: amounts(10, GIB),
                     HUGE: amounts(3, 300 << 20),
-                }.get(name, amounts(3, 1))
+                }.get(name, amounts(draw(st.sampled_from((3, 3, 11, 7000))), 1))
             )
             for name in names
             if draw(st.integers(0, 7))

@@ -14,7 +14,7 @@ import numpy as np
 
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.numa.native.node_batch import lowest
-from numakube.scheduling.numa.native.zone_sets import needs_one_zone, place_in_sets
+from numakube.scheduling.numa.native.zone_sets import have_together, needs_one_zone, place_in_sets
 from numakube.values.resources import is_memory
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -33,14 +33,16 @@ class BatchVerdict:
     Attributes:
         ok: the nodes that may take the pod.
         places: for each stage the position of the zone that it goes to, where it is one zone.
-        wide: the nodes on which some stage needs several zones.
-        sets: for each stage the bits of the positions of its zones, for each of ``wide``.
+        wide: positions of the nodes on which some stage needs several zones.
+        wide_nodes: those nodes.
+        sets: ``(stages, wide)``: the bits of the positions of its zones.
     """
 
     ok: Mask
     places: list[Rows] = field(default_factory=list)
     wide: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    sets: list[IntArray] = field(default_factory=list)
+    wide_nodes: NodeBatch | None = None
+    sets: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
 
 def judge_batch(checks: PodChecks, batch: NodeBatch) -> BatchVerdict:
@@ -60,14 +62,6 @@ def _judge_without_policy(checks: PodChecks, batch: NodeBatch) -> BatchVerdict:
     if batch.zones == 1:
         verdict.places = [np.zeros(batch.size, dtype=np.intp) for _ in checks.stages]
     return verdict
-
-
-def have_together(parts: Sequence[tuple[str, int]], batch: NodeBatch) -> Mask:
-    """Return whether all zones together have *parts*."""
-    ok = np.ones(batch.size, dtype=np.bool_)
-    for name, wanted in parts:
-        ok &= batch.free(name).sum(axis=0) >= wanted
-    return ok
 
 
 def _judge_one_zone_each(checks: PodChecks, batch: NodeBatch) -> BatchVerdict:
@@ -90,7 +84,7 @@ def _judge_best_effort(checks: PodChecks, batch: NodeBatch, verdict: BatchVerdic
         part = batch.part(open_)
         verdict.ok[open_] = have_together(checks.together, part)
         if batch.zones > 1:
-            verdict.wide = open_[~fits_alone(checks.stages, part)]
+            verdict.wide = open_[~fits_alone(checks.stages, batch)[open_]]
 
 
 def fits_alone(stages: Sequence[Stage], batch: NodeBatch) -> Mask:
@@ -113,8 +107,8 @@ def place_in_order(checks: PodChecks, batch: NodeBatch) -> tuple[Mask, list[Rows
         if index >= checks.certain:
             found, place = lowest(batch.holding(stage.want.parts))
         else:
-            found, place = lowest(room.fitting(stage))
-            if not checks.rules.refuses_unaligned:
+            found, place = room.lowest(stage)
+            if index and not checks.rules.refuses_unaligned:
                 place = _or_alone(stage, batch, found & ok, place)
             if index + 1 < checks.certain:
                 room.book(stage, place)
@@ -133,7 +127,8 @@ def _or_alone(stage: Stage, batch: NodeBatch, found: Mask, place: Rows) -> Rows:
 class BatchRoom:
     """What is left in each zone of each node while stages are placed; see `reference.Room`.
 
-    Only one zone a stage has less than at the start, so that it is enough to look at those again.
+    Only one zone a stage has less than at the start, so that it is enough to look at a zone again
+    if it would be taken.
     What an init container took stays with the pod, so that it is not taken off what later stages
     find; but CPUs and devices tie them to its zone, as long as some of it has not been used again.
     """
@@ -144,17 +139,23 @@ class BatchRoom:
         self._spare: dict[str, int] = {}
         self._tied_to: dict[str, Rows] = {}
 
-    def fitting(self, stage: Stage) -> Mask:
-        """Return ``(zones, nodes)``: where *stage* fits."""
+    def lowest(self, stage: Stage) -> tuple[Mask, Rows]:
+        """Return where *stage* fits, and the position of the lowest zone with room (else 0)."""
         ok = self._batch.holding(stage.want.parts)
-        if self._taken or self._spare:
-            ok = ok.copy()
-        for number, (_, place) in enumerate(self._taken):
-            self._look_again(stage, ok, place, number)
         for name, _ in stage.want.parts:
             if self._spare.get(name):
-                ok &= self._untied(name)
-        return ok
+                ok = ok & self._untied(name)
+        found, place = lowest(ok)
+        at: Rows | slice = slice(None)
+        for _ in self._taken:
+            lacking = (found[at] & self._lacks(stage, place[at], at)).nonzero()[0]
+            if not lacking.size:
+                break
+            ok = ok[:, lacking]
+            ok[place[at][lacking], np.arange(len(lacking))] = False
+            at = lacking if isinstance(at, slice) else at[lacking]
+            found[at], place[at] = lowest(ok)
+        return found, place
 
     def offer(self, name: str) -> IntArray:
         """Return what the next stage is offered of a resource, nothing where it may not go."""
@@ -175,24 +176,20 @@ class BatchRoom:
                 self._tied_to[name] = self._tied_to[name] if spare else place
                 self._spare[name] = max(spare, wanted)
 
-    def _look_again(self, stage: Stage, ok: Mask, place: Rows, number: int) -> None:
-        """Correct *ok* at the zones that an earlier stage took something from."""
-        cells = self._batch.cells(place)
-        enough: Mask | None = None
+    def _lacks(self, stage: Stage, place: Rows, at: Rows | slice) -> Mask:
+        """Return whether stages so far took too much from the zones at *place*, of nodes *at*."""
+        cells = self._batch.cells(place, at)
+        same = [(taken, place == where[at]) for taken, where in self._taken]
+        lacks = np.zeros(len(place), dtype=np.bool_)
         for name, wanted in stage.want.parts:
-            needed = self._taken_from(name, place, number) + wanted
-            holds = self._batch.free_at(name, cells) >= needed
-            enough = holds if enough is None else enough & holds
-        ok[place, self._batch.index] = enough
-
-    def _taken_from(self, name: str, place: Rows, number: int) -> int | IntArray:
-        """Return what all stages so far took from the zones at *place*."""
-        total: int | IntArray = 0
-        for other, (taken, where) in enumerate(self._taken):
-            if name in taken:
-                same = 1 if other == number else place == where
-                total = total + taken[name] * same
-        return total
+            gone = [(taken[name], there) for taken, there in same if name in taken]
+            if len(gone) == 1:
+                (amount, there), *_ = gone
+                lacks |= there & (self._batch.free_at(name, cells) < wanted + amount)
+            elif gone:
+                needed = sum([amount * there for amount, there in gone], start=wanted)
+                lacks |= self._batch.free_at(name, cells) < needed
+        return lacks
 
     def _untied(self, name: str) -> Mask:
         positions = np.arange(self._batch.zones)[:, np.newaxis]
@@ -201,10 +198,10 @@ class BatchRoom:
 
 def _judge_wide(checks: PodChecks, batch: NodeBatch, verdict: BatchVerdict) -> None:
     """Decide for the nodes on which some stage needs several zones."""
-    part = batch.part(verdict.wide)
+    part = verdict.wide_nodes = batch.part(verdict.wide)
     ok = have_together(checks.together, part)
-    for stage in checks.stages:
-        chosen = place_in_sets(checks.rules, stage, part)
-        verdict.sets.append(chosen)
-        ok &= chosen != 0
+    verdict.sets = np.empty((len(checks.stages), part.size), dtype=np.int64)
+    for index, stage in enumerate(checks.stages):
+        verdict.sets[index] = place_in_sets(checks.rules, stage, part)
+        ok &= verdict.sets[index] != 0
     verdict.ok[verdict.wide] = ok

@@ -1,35 +1,43 @@
-"""The measures of `reference_alignment_score` for all nodes of one kind at once."""
+"""The measures of `reference_alignment_score` for all nodes of one kind at once.
+
+Arrays are ``(stages, nodes)``: each stage has a zone on each node, or a set of zones that is taken
+as one. Fractions of zones are small whole numbers, which cost a third of what amounts do.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.reference_alignment_score import (
-    PLACEABLE,
     PLAIN,
+    QUARTER,
     ROUNDING,
+    WHOLE,
+    WHOLE_ROOM,
     alignment,
+    fraction_wanted,
     lasting,
 )
 from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from numakube.scheduling.arrays import IntArray, Rows, SmallScores
+    from numakube.scheduling.arrays import IntArray, Mask, Rows, SmallScores
     from numakube.scheduling.numa.native.alignment import BatchVerdict
     from numakube.scheduling.numa.native.alignment_stages import PodChecks
     from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_batch import NodeBatch
+    from numakube.values.resources import Amounts
 
+Fractions: TypeAlias = npt.NDArray[np.int16]
 Share: TypeAlias = npt.NDArray[np.float64]
-
-_TABLE = np.array(PLACEABLE)
 
 
 def score_batch(
@@ -40,241 +48,237 @@ def score_batch(
         return np.ones(batch.size, dtype=np.int8)
     chosen = lasting(checks.stages)
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
-    places = [verdict.places[index] for index in chosen]
-    packing, balance = _rate_single(checks, batch, wants, places, options)
-    scores = _total(1.0, packing, balance, options)
-    if verdict.wide.size:
-        part = batch.part(verdict.wide)
-        sets = [verdict.sets[index] for index in chosen]
-        scores[verdict.wide] = _score_wide(checks, part, wants, sets, options)
+    single = SingleZones(batch, [verdict.places[index] for index in chosen], wants)
+    scores = _score(single, checks, wants, options)
+    if verdict.wide_nodes is not None:
+        sets = ZoneSets(verdict.wide_nodes, verdict.sets[chosen])
+        scores[verdict.wide] = _score(sets, checks, wants, options)
     return scores
 
 
-def _total(
-    aligned: Share | float, packing: Share, balance: Share, options: NativeOptions
+def _score(
+    zones: Zones, checks: PodChecks, wants: Sequence[Amounts], options: NativeOptions
 ) -> SmallScores:
-    weights = options.alignment_weight, options.packing_weight, options.balance_weight
-    share = np.multiply(weights[1], packing)
-    share += weights[0] * aligned
-    share += weights[2] * balance
-    share /= sum(weights)
-    share *= MAX_NODE_SCORE - 1
-    share += ROUNDING
-    return share.clip(0.0, MAX_NODE_SCORE - 1, out=share).astype(np.int8) + np.int8(1)
-
-
-def _rate_single(
-    checks: PodChecks,
-    batch: NodeBatch,
-    wants: Sequence[Mapping[str, int]],
-    places: Sequence[Rows],
-    options: NativeOptions,
-) -> tuple[Share, Share]:
-    """Return packing and balance where each stage has one zone."""
-    where = places[0][np.newaxis] if len(places) == 1 else np.stack(places)
-    cells = batch.cells(where)
-    before = [
-        (later, earlier, np.equal(where[later], where[earlier]).astype(np.float64))
-        for later, earlier in combinations(range(len(wants) - 1, -1, -1), 2)
-    ]
-    state = BatchState(checks.rules.devices, wants)
-    frees: dict[str, Share] = {}
-    for name in {*state.names, *(options.typical.names if options.typical else ())}:
-        free = frees[name] = batch.free_at(name, cells).astype(np.float64)
-        for later, earlier, same in before:
-            if wants[earlier].get(name):
-                free[later] -= wants[earlier][name] * same
-        if name in state.names:
-            state.set(name, free, batch.inverse_at(name, cells))
-    return _packing(state, checks, frees, wants, options), state.balance()
-
-
-def _packing(
-    state: BatchState,
-    checks: PodChecks,
-    frees: Mapping[str, Share],
-    wants: Sequence[Mapping[str, int]],
-    options: NativeOptions,
-) -> Share:
-    """Rate the packing: by typical pods if those are known, or by parts of a zone."""
+    plain = [Resource.of(name, zones, wants) for name in PLAIN]
+    devices = [Resource.of(name, zones, wants) for name in checks.rules.devices]
     if options.typical is None:
-        return state.packing()
-    return _mean(kept_whole_all(frees, wants, options.typical, checks.rules.reported))
+        packing = _packing(plain, devices)
+    else:
+        names = {*PLAIN, *checks.rules.devices, *options.typical.names}
+        free = {name: zones.free(name).astype(np.float64) for name in names}
+        kept = kept_whole_all(free, wants, options.typical, checks.rules.reported)
+        packing = (kept * WHOLE + ROUNDING).astype(np.int32)
+    by_alignment, by_packing, by_balance = options.points
+    each = len(wants) * WHOLE
+    points = packing.sum(axis=0) * (by_packing / each)
+    points += _balance(plain, devices).sum(axis=0) * (by_balance / each)
+    points += zones.aligned() * by_alignment + ROUNDING
+    scores: SmallScores = points.astype(np.int8) + np.int8(1)
+    return scores
 
 
-def _score_wide(
-    checks: PodChecks,
-    batch: NodeBatch,
-    wants: Sequence[Mapping[str, int]],
-    sets: Sequence[IntArray],
-    options: NativeOptions,
-) -> SmallScores:
-    members = [_members(batch, chosen) for chosen in sets]
-    aligned = np.minimum.reduce([batch.rated(chosen, alignment) for chosen in sets])
-    state = BatchState(checks.rules.devices, wants)
-    frees: dict[str, Share] = {}
-    for name in {*state.names, *(options.typical.names if options.typical else ())}:
-        free = np.stack([(batch.free(name) * one).sum(axis=0) for one in members])
-        frees[name] = free.astype(np.float64)
-        if name in state.names:
-            caps = np.stack([(batch.allocatable(name) * one).sum(axis=0) for one in members])
-            inverse = np.divide(1, caps, out=np.zeros(caps.shape), where=caps > 0)
-            state.set(name, frees[name], inverse)
-    packing = _packing(state, checks, frees, wants, options)
-    return _total(aligned, packing, state.balance(), options)
+class Zones(Protocol):
+    """The zones that stages go to."""
+
+    def aligned(self) -> Share | float:
+        """Rate how few zones each node needs, and how close they are."""
+
+    def free(self, name: str) -> IntArray:
+        """Return what is free of a resource."""
+
+    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
+        """Return what pods may use of a resource, and where that is anything.
+
+        It is a number if all that have any have the same; ``None`` stands for everywhere.
+        """
 
 
-def _members(batch: NodeBatch, chosen: IntArray) -> npt.NDArray[np.bool_]:
-    """Return ``(zones, nodes)``: which zones are in the sets."""
-    positions = np.arange(batch.zones)[:, np.newaxis]
-    return (chosen >> positions & 1).astype(np.bool_)
+class SingleZones:
+    """One zone for each stage, which has lost what stages before took from it."""
+
+    def __init__(self, batch: NodeBatch, places: Sequence[Rows], wants: Sequence[Amounts]) -> None:
+        self._batch = batch
+        self._wants = wants
+        where = places[0][np.newaxis] if len(places) == 1 else np.stack(places)
+        self._cells = batch.cells(where)
+        self._same = [
+            (earlier, later, np.equal(places[later], places[earlier]).astype(np.int64))
+            for earlier, later in combinations(range(len(places)), 2)
+        ]
+
+    def aligned(self) -> Share | float:
+        """Nothing is better than one zone."""
+        return 1.0
+
+    def free(self, name: str) -> IntArray:
+        """Return what is free of a resource."""
+        free = self._batch.free_at(name, self._cells)
+        for earlier, later, same in self._same:
+            if name in self._wants[earlier]:
+                free[later] -= self._wants[earlier][name] * same
+        return free
+
+    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
+        """Return what pods may use of a resource, and where that is anything."""
+        return self._batch.allocatable_at(name, self._cells)
 
 
-class BatchState:
-    """Zones of each node, or sets of zones taken as one, before and after a placement.
+class ZoneSets:
+    """A set of zones for each stage; all stages find what is free at first."""
 
-    Arrays are ``(stages, nodes)``: each stage has its zone. One over what a zone has of a resource
-    is a plain number where all zones have the same, as machines of one kind do.
+    def __init__(self, batch: NodeBatch, sets: IntArray) -> None:
+        self._batch = batch
+        self._sets = sets
+        positions = np.arange(batch.zones)[:, np.newaxis]
+        self._members = (sets[:, np.newaxis] >> positions & 1).astype(np.bool_)
+        self._sizes = self._members.sum(axis=1)
+
+    def aligned(self) -> Share | float:
+        """Rate how few zones each node needs, and how close they are."""
+        aligned: Share = self._batch.rated(self._sets, alignment).min(axis=0)
+        return aligned
+
+    def free(self, name: str) -> IntArray:
+        """Return what is free of a resource."""
+        return self._together(self._batch.free(name))
+
+    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
+        """Return what pods may use of a resource, and where that is anything."""
+        if common := self._batch.common(name):
+            return common * self._sizes, None
+        amounts = self._together(self._batch.allocatable(name))
+        return amounts, amounts > 0
+
+    def _together(self, amounts: IntArray) -> IntArray:
+        total: IntArray = (self._members * amounts).sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the zones, in fractions of what pods may use of it.
+
+    Attributes:
+        before: what is free; all of it where there is none of the resource.
+        left: what is free after the placement.
+        wanted: what each stage wants; ``(stages, 1)`` if all zones have the same.
+        asked: the stages that want any.
+        there: what pods may use, in whole amounts; a number if all that have any have the same.
+        exists: where there is any; ``None`` for everywhere.
     """
 
-    def __init__(self, devices: Sequence[str], wants: Sequence[Mapping[str, int]]) -> None:
-        self.names = (*PLAIN, *devices)
-        self._devices = devices
-        self._wants = wants
-        self._before: dict[str, Share] = {}
-        self._left: dict[str, Share] = {}
-        self._free: dict[str, Share] = {}
-        self._inverse: dict[str, Share | float] = {}
-        self._exists: dict[str, npt.NDArray[np.bool_] | None] = {}
+    before: Fractions
+    left: Fractions
+    wanted: Fractions
+    asked: Sequence[int]
+    there: IntArray | int
+    exists: Mask | None
 
-    def set(self, name: str, free: Share, inverse: Share | float) -> None:
-        """Note what is free of a resource, and one over what there is (0 if nothing)."""
-        self._exists[name] = _existing(inverse)
-        self._inverse[name] = inverse
-        if name in PLAIN:
-            self._before[name] = free * inverse
-        else:
-            self._free[name] = free
-        if any(name in wanted for wanted in self._wants):
-            left = free - self._wanted(name)
-            np.maximum(left, 0.0, out=left)
-            self._left[name] = np.multiply(left, inverse, out=left)
-        elif name in PLAIN:
-            self._left[name] = self._before[name]
+    @classmethod
+    def of(cls, name: str, zones: Zones, wants: Sequence[Amounts]) -> Resource:
+        """Return what *zones* have of a resource, and what stages want of it."""
+        there, exists = zones.allocatable(name)
+        inverse = 1 / there if isinstance(there, int) else 1 / np.maximum(there, 1)
+        before = _before(zones.free(name), inverse)
+        wanted = _wanted([wanted.get(name, 0) for wanted in wants], inverse)
+        if exists is not None:
+            before[~exists] = WHOLE
+            wanted = np.where(exists, wanted, 0)
+        left = _not_negative(before - wanted)
+        asked = [stage for stage, wanted in enumerate(wants) if name in wanted]
+        return cls(before, left, wanted, asked, there, exists)
 
-    def packing(self) -> Share:
-        """Rate what the placement leaves for large pods, on average over the stages."""
-        before, after = self._least(self._before), self._least(self._left)
-        lost = _placeable(before)
-        lost -= _placeable(after)
-        kept = self._own() + 1 - lost
-        kept /= 2
-        kept.clip(0.0, 1.0, out=kept)
-        stranded = [self._stranded(name, before, after) for name in self._devices]
-        if stranded:
-            lost = _added(stranded)
-            kept *= np.subtract(1, lost.clip(0.0, 1.0, out=lost), out=lost)
-        return _mean(kept)
+    def left_or(self, otherwise: int) -> Fractions:
+        """Return what is left, or *otherwise* where there is none of the resource."""
+        return self.left if self.exists is None else np.where(self.exists, self.left, otherwise)
 
-    def balance(self) -> Share:
-        """Rate how evenly the zones are used after the placement, on average over the stages."""
-        one, other = PLAIN
-        most = np.maximum(self._or(one, -np.inf), self._or(other, -np.inf))
-        least = np.minimum(self._or(one, np.inf), self._or(other, np.inf))
-        for name in self._devices:
-            self._widen(most, least, name)
-        even = np.subtract(1, np.subtract(most, least, out=most), out=most)
-        if any(self._exists[name] is not None for name in PLAIN):
-            even[~np.isfinite(even)] = 1.0
-        return _mean(even)
-
-    def _widen(self, most: Share, least: Share, name: str) -> None:
-        """Let what is left of a device count for the stages that want it."""
-        stages = [stage for stage, wanted in enumerate(self._wants) if name in wanted]
-        if stages:
-            high, low = self._or(name, -np.inf), self._or(name, np.inf)
-        for stage in stages:
-            np.maximum(most[stage], high[stage], out=most[stage])
-            np.minimum(least[stage], low[stage], out=least[stage])
-
-    def _wanted(self, name: str) -> Share | float:
-        """Return ``(stages, 1)``: what each wants of a resource; a number if there is one stage."""
-        if len(self._wants) == 1:
-            return float(self._wants[0].get(name, 0))
-        return np.array([[float(wanted.get(name, 0))] for wanted in self._wants])
-
-    def _or(self, name: str, otherwise: float) -> Share:
-        """Return what is left of a resource, or *otherwise* where there is none of it."""
-        exists = self._exists[name]
-        return self._left[name] if exists is None else np.where(exists, self._left[name], otherwise)
-
-    def _least(self, shares: Mapping[str, Share]) -> Share:
-        """Return the part of CPUs and memory that is left, whichever is less; 1 if neither is."""
-        one, other = (self._known(name, shares[name]) for name in PLAIN)
-        least = np.minimum(one, other)
-        if all(self._exists[name] is not None for name in PLAIN):
-            least[np.isinf(least)] = 1.0
-        return least
-
-    def _known(self, name: str, share: Share) -> Share:
-        exists = self._exists[name]
-        return share if exists is None else np.where(exists, share, np.inf)
-
-    def _own(self) -> Share | float:
-        """Return the part of CPUs or memory that is wanted, whichever is more."""
-        one, other = (self._wanted(name) * self._inverse[name] for name in PLAIN)
-        return np.maximum(one, other)
-
-    def _stranded(self, name: str, before: Share, after: Share) -> Share:
-        """Return the part of the devices that loses the CPUs and memory beside them."""
-        free, inverse, taken = self._free[name], self._inverse[name], self._wanted(name)
-        cap = self._cap(name)
-        lost = _usable(free, before * cap)
-        if not any(name in wanted for wanted in self._wants):
-            lost -= _usable(free, after * cap)
-        else:
-            lost -= _usable(free - taken, after * cap)
-            lost -= taken
-        np.maximum(lost, 0.0, out=lost)
-        lost *= inverse
-        return lost
-
-    def _cap(self, name: str) -> Share | float:
-        inverse, exists = self._inverse[name], self._exists[name]
-        if isinstance(inverse, float):
-            return float(round(1 / inverse))
-        known = inverse if exists is None else np.where(exists, inverse, 1.0)
-        return np.rint(np.divide(1, known))
+    def whole(self, fractions: Fractions) -> Fractions:
+        """Return the part of *fractions* that makes whole devices."""
+        there = self.there
+        if isinstance(there, int) and there < WHOLE and WHOLE % there == 0:
+            each = np.int16(WHOLE // there)
+            return fractions // each * each
+        there = np.maximum(there, 1)
+        whole = (fractions * there + (there - 1)) // WHOLE * WHOLE // there
+        return np.where(there < WHOLE, whole, fractions).astype(np.int16)
 
 
-def _existing(inverse: Share | float) -> npt.NDArray[np.bool_] | None:
-    """Return where there is any of a resource; ``None`` for everywhere."""
+def _before(free: IntArray, inverse: Share | float) -> Fractions:
+    share = free.astype(np.float64)
+    share *= inverse * WHOLE
+    share += ROUNDING
+    if share.max(initial=0.0) >= WHOLE + 1:
+        np.minimum(share, WHOLE, out=share)
+    return _not_negative(share.astype(np.int16))
+
+
+def _wanted(amounts: Sequence[int], inverse: Share | float) -> Fractions:
     if isinstance(inverse, float):
-        return None
-    # Nothing is below 0, and the minimum is found faster than whether all are true.
-    return None if inverse.min(initial=1.0) > 0 else inverse > 0
+        each = [[fraction_wanted(amount, inverse)] for amount in amounts]
+        return np.array(each, dtype=np.int16)
+    wanted = np.ceil(np.array(amounts)[:, np.newaxis] * (inverse * WHOLE) - ROUNDING)
+    return np.minimum(wanted, WHOLE).astype(np.int16)
 
 
-def _usable(free: Share, beside: Share) -> Share:
-    """Return the whole devices that have enough *beside* them."""
-    np.minimum(free, beside, out=beside)
-    beside += ROUNDING
-    return np.floor(beside, out=beside)
+def _packing(plain: Sequence[Resource], devices: Sequence[Resource]) -> npt.NDArray[np.integer]:
+    """Rate what the placement leaves for large pods."""
+    cpu, memory = plain
+    before, after = np.minimum(cpu.before, memory.before), np.minimum(cpu.left, memory.left)
+    kept = _room(after)
+    kept -= _room(before)
+    kept *= WHOLE // (2 * WHOLE_ROOM)
+    kept += (WHOLE + np.maximum(cpu.wanted, memory.wanted)) // 2
+    if not devices:
+        return kept
+    of_use = np.subtract(WHOLE, _stranded(devices[0], before, after))
+    for device in devices[1:]:
+        of_use -= _stranded(device, before, after)
+        _not_negative(of_use)
+    whole = kept.astype(np.int32)
+    whole *= of_use
+    whole //= WHOLE
+    return whole
 
 
-def _mean(shares: Share) -> Share:
-    mean: Share = shares[0] if len(shares) == 1 else shares.sum(axis=0) / len(shares)
-    return mean
+def _room(free: Fractions) -> Fractions:
+    """Return how much room for shapes there is where so much of a zone is *free*."""
+    quarters = free // np.int16(QUARTER)
+    room: Fractions = quarters & np.int16(6)
+    room += quarters & np.int16(4)
+    room += quarters
+    return room
 
 
-def _added(shares: Sequence[Share]) -> Share:
-    total, *others = shares
-    for share in others:
-        total = total + share
-    return total
+def _stranded(device: Resource, before: Fractions, after: Fractions) -> Fractions:
+    """Return the fraction of the devices that loses the CPUs and memory beside them."""
+    lost = np.minimum(device.before, device.whole(before))
+    lost -= device.whole(after)
+    lost -= device.wanted
+    if device.exists is not None:
+        lost[~device.exists] = 0
+    return _not_negative(lost)
 
 
-def _placeable(fraction: Share) -> Share:
-    quarters = 4 * fraction
-    quarters += ROUNDING
-    return _TABLE.take(quarters.astype(np.intp), mode="clip")
+def _balance(plain: Sequence[Resource], devices: Sequence[Resource]) -> Fractions:
+    """Rate how evenly the zones are used after the placement."""
+    most = np.maximum(*(one.left_or(-1) for one in plain))
+    least = np.minimum(*(one.left_or(WHOLE + 1) for one in plain))
+    for device in devices:
+        for stage in device.asked:
+            np.maximum(most[stage], device.left_or(-1)[stage], out=most[stage])
+            np.minimum(least[stage], device.left_or(WHOLE + 1)[stage], out=least[stage])
+    even: Fractions = np.subtract(WHOLE, np.subtract(most, least, out=most), out=most)
+    if any(one.exists is not None for one in plain):
+        np.minimum(even, WHOLE, out=even)
+    return even
+
+
+def _not_negative(fractions: Fractions) -> Fractions:
+    """Make negative ones 0."""
+    return np.maximum(fractions, _nothing(fractions.shape), out=fractions)
+
+
+@lru_cache(maxsize=8)
+def _nothing(shape: tuple[int, ...]) -> Fractions:
+    """Return zeros; comparing with them is many times as fast as with one number."""
+    return np.zeros(shape, dtype=np.int16)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import DEFAULT, Strictness
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 
 if TYPE_CHECKING:
     from numakube.scheduling.numa.native.zone_fragments import TypicalPods
@@ -55,3 +56,10 @@ class NativeOptions:
             raise ValueError(f"weights must not be negative, nor all zero: {weights}")
         if not 0 <= self.closeness_weight <= _PER_CENT:
             raise ValueError(f"closeness_weight must be 0 to 100: {self.closeness_weight}")
+
+    @property
+    def points(self) -> tuple[float, float, float]:
+        """What full alignment, packing and balance add to the score of a node with data."""
+        weights = self.alignment_weight, self.packing_weight, self.balance_weight
+        each = (MAX_NODE_SCORE - 1) / sum(weights)
+        return weights[0] * each, weights[1] * each, weights[2] * each

@@ -42,6 +42,7 @@ class NodeBatch:
         self._columns = columns
         self._at = span(rows)
         self._free: dict[str, IntArray] = {}
+        self._together: dict[str, IntArray] = {}
         self._totals: dict[str, IntArray] = {}
         self._allocatable: dict[str, IntArray] = {}
         self._holding: dict[Parts, Mask] = {}
@@ -70,6 +71,12 @@ class NodeBatch:
             self._free[name] = self._pick(amounts)
         return self._free[name]
 
+    def together(self, name: str) -> IntArray:
+        """Return what is free in all zones of each node together."""
+        if name not in self._together:
+            self._together[name] = self.free(name).sum(axis=0)
+        return self._together[name]
+
     def holding(self, parts: Parts) -> Mask:
         """Return ``(zones, nodes)``: whether a zone has all of *parts* free; not to be changed."""
         if parts not in self._holding:
@@ -97,23 +104,36 @@ class NodeBatch:
         """Return what pods may use at least of each zone, whichever node of the kind it is."""
         return self._columns.least(self._table, name, self._kind, self.zones)[0]
 
-    def cells(self, place: Rows) -> Rows:
-        """Return where in the table the zones at *place* are, for `free_at` and its like."""
-        return place * self._table.room + self.rows
+    def cells(self, place: Rows, at: Rows | slice = slice(None)) -> Rows:
+        """Return where in the table the zones at *place* are, of the nodes *at* some positions.
+
+        For `free_at` and its like.
+        """
+        cells: Rows = place * self._table.room
+        cells += self.rows[at]
+        return cells
 
     def free_at(self, name: str, cells: Rows) -> IntArray:
         """Return what is free in one zone of each node."""
         return self._table.available(name).reshape(-1).take(cells)
 
-    def inverse_at(self, name: str, cells: Rows) -> npt.NDArray[np.float64] | float:
-        """Return one over what pods may use in one zone of each node; 0 if nothing.
+    def common(self, name: str) -> int:
+        """Return what pods may use of every zone of such nodes; 0 if it differs."""
+        least, common = self._columns.least(self._table, name, self._kind, self.zones)
+        return common if min(least) == common else 0
 
-        It is one number if all zones of such nodes have the same.
+    def allocatable_at(self, name: str, cells: Rows) -> tuple[IntArray | int, Mask | None]:
+        """Return what pods may use in one zone of each node, and where that is anything.
+
+        It is one number if all zones that have any have the same; nothing is said of where there is
+        some if there is everywhere.
         """
-        _, common = self._columns.least(self._table, name, self._kind, self.zones)
-        if common > 0:
-            return 1 / common
-        return self._columns.inverse(self._table, name).reshape(-1).take(cells)
+        least, common = self._columns.least(self._table, name, self._kind, self.zones)
+        if common and min(least) == common:
+            return common, None
+        amounts = self._table.allocatable(name).reshape(-1).take(cells)
+        exists = amounts > 0
+        return common or amounts, None if exists.all() else exists
 
     def distance(self, one: int, other: int) -> IntArray:
         """Return how far two zones are apart on each node."""
@@ -123,19 +143,18 @@ class NodeBatch:
     def rated(
         self, sets: IntArray, rate: Callable[[tuple[int, ...], Distances], float]
     ) -> npt.NDArray[np.float64]:
-        """Rate the set of zones of each node; sets that are alike are rated once."""
-        shapes = self._table.shape.take(self.rows).astype(np.int64)
-        masks, mask = np.unique(sets, return_inverse=True)
-        kinds, which = np.unique(shapes * len(masks) + mask, return_inverse=True)
-        rates = [
-            rate(
-                # Sixty-four zones fill the number, sign included.
-                nodes_of(int(masks[kind % len(masks)]) & ((1 << self.zones) - 1)),
-                self._table.shape_at(kind // len(masks)).distances,
-            )
-            for kind in kinds.tolist()
-        ]
-        return np.array(rates)[which]
+        """Rate the sets of zones of each node; sets that are alike are rated once."""
+        rates = np.empty(sets.shape)
+        shapes = self._table.shape.take(self.rows)
+        for shape in set(shapes.tolist()):
+            distances = self._table.shape_at(shape).distances
+            alike = shapes == shape
+            masks, which = np.unique(sets[:, alike], return_inverse=True)
+            # Sixty-four zones fill the number, sign included.
+            positions = [nodes_of(mask & ((1 << self.zones) - 1)) for mask in masks.tolist()]
+            rated = np.array([rate(one, distances) for one in positions])
+            rates[:, alike] = rated[which].reshape(len(sets), -1)
+        return rates
 
     def _pick(self, array: IntArray) -> IntArray:
         if isinstance(self._at, slice):

@@ -100,24 +100,29 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
         for container in demand.containers
         if (want := _want_of(demand, container))
     )
+    peak = _peak(steps)
+    run_together = demand.pod_level is None and _run_together(demand)
     return PodWants(
         steps=steps,
-        whole=_whole(demand, steps),
-        peak=_peak(steps),
+        whole=peak if run_together else _whole(demand),
+        peak=peak,
         certain_steps=_certain(steps),
         is_bubble=demand.pod_level is not None,
         has_several=len(demand.containers) > 1,
     )
 
 
-def _whole(demand: PodDemand, steps: tuple[Step, ...]) -> Want:
-    if len(demand.containers) == len(steps) == 1 and demand.pod_level is None:
-        return steps[0].want
+def _whole(demand: PodDemand) -> Want:
     return _want(
         cpus=demand.exclusive_cpus if demand.managed else 0,
         memory=demand.memory if demand.managed and demand.guaranteed else None,
         limits=demand.limits,
     )
+
+
+def _run_together(demand: PodDemand) -> bool:
+    """Tell whether no container starts before others, and the memory of each is known."""
+    return all(one.role is Role.APP and one.memory is not None for one in demand.containers)
 
 
 def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
@@ -155,23 +160,17 @@ def _peak(steps: tuple[Step, ...]) -> Want:
 
 
 def _peaks(steps: tuple[Step, ...], part: Callable[[Want], Parts]) -> Parts:
-    names = dict.fromkeys(name for step in steps for name, _ in part(step.want))
-    return _parts(
-        (name, _peak_of([(step.role, dict(part(step.want)).get(name, 0)) for step in steps]))
-        for name in names
-    )
-
-
-def _peak_of(amounts: list[tuple[Role, int]]) -> int:
-    sidecars = starting = apps = 0
-    for role, amount in amounts:
-        if role is Role.SIDECAR:
-            sidecars += amount
-        elif role is Role.INIT:
-            starting = max(starting, sidecars + amount)
-        else:
-            apps += amount
-    return max(starting, sidecars + apps)
+    lasting: dict[str, int] = {}
+    starting: dict[str, int] = {}
+    for step in steps:
+        for name, amount in part(step.want):
+            together = lasting.get(name, 0) + amount
+            if step.role is Role.INIT:
+                starting[name] = max(starting.get(name, 0), together)
+            else:
+                lasting[name] = together
+    names = lasting.keys() | starting.keys()
+    return _parts((name, max(lasting.get(name, 0), starting.get(name, 0))) for name in names)
 
 
 def _certain(steps: tuple[Step, ...]) -> int:

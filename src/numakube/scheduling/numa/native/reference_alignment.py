@@ -69,21 +69,27 @@ def judge(wants: PodWants, node: NodeCounts) -> Fit | Rejection:
     return judge_by(checks_of(wants, node.rules), node)
 
 
-def judge_by(checks: PodChecks, node: NodeCounts) -> Fit | Rejection:
-    """Decide the same, given what to check on nodes with its rules."""
-    verdict = _judge(checks, node)
+def judge_by(
+    checks: PodChecks, node: NodeCounts, *, may_be_hopeless: bool = True
+) -> Fit | Rejection:
+    """Decide the same, given what to check on nodes with its rules.
+
+    Whether a node would refuse even when nothing ran on it need not be asked if it is known that
+    it would not.
+    """
+    verdict = _judge(checks, node, may_be_hopeless=may_be_hopeless)
     if isinstance(verdict, Rejection) and verdict.container:
         return replace(verdict, one_of_several=checks.has_several)
     return verdict
 
 
-def _judge(checks: PodChecks, node: NodeCounts) -> Fit | Rejection:
+def _judge(checks: PodChecks, node: NodeCounts, *, may_be_hopeless: bool) -> Fit | Rejection:
     if checks.unreported:
         return _refusal(node, Kind.UNREPORTED, resource=checks.unreported)
     if checks.uneven is not None:
         return _uneven(node, checks.uneven)
     verdict = _judge_amounts(checks, node)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, Rejection) and may_be_hopeless:
         return _hopeless(checks, node) or verdict
     return verdict
 

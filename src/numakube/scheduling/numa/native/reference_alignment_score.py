@@ -19,7 +19,8 @@ puts a pod on several zones, so that it gets no more than that 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor
+from functools import lru_cache
+from math import ceil, floor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.kubelet.pod_demand import Role
@@ -41,12 +42,16 @@ if TYPE_CHECKING:
 
 PLAIN: Final = (CPU, MEMORY)
 """What every pod needs; shapes are made of it."""
-PLACEABLE: Final = tuple((free // 4 + free // 2 / 2 + free / 4) / 3 for free in range(5))
-"""Room for shapes of one, half and a quarter of a zone, by how many quarters of it are free."""
 CLOSENESS_PART: Final = 0.2
 """What distances count for beside the number of zones."""
 ROUNDING: Final = 1e-9
 """Makes a quotient that should be whole, whole."""
+WHOLE: Final = 5040
+"""What is free or wanted of a zone is a fraction of what pods may use of it, in 5040ths: most
+numbers of devices divide that."""
+QUARTER: Final = WHOLE // 4
+WHOLE_ROOM: Final = 12
+"""Room for shapes in an empty zone: 4 for one of a whole zone, 4 for two halves, 4 for quarters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,9 @@ class ScoreParts:
 
     def total(self, options: NativeOptions) -> int:
         """Return the score of a node with data, from 1 to `MAX_NODE_SCORE`."""
-        weights = options.alignment_weight, options.packing_weight, options.balance_weight
-        share = weights[0] * self.alignment + weights[1] * self.packing + weights[2] * self.balance
-        share /= sum(weights)
-        score = 1 + floor((MAX_NODE_SCORE - 1) * share + ROUNDING)
+        by_alignment, by_packing, by_balance = options.points
+        points = self.packing * by_packing + self.balance * by_balance
+        score = 1 + floor(points + (self.alignment * by_alignment + ROUNDING))
         # Where zones have more free than pods may use, shares are above 1.
         return max(1, min(score, MAX_NODE_SCORE))
 
@@ -78,10 +82,11 @@ def score_node(
     places = [fit.places[index] for index in chosen]
     one_each = all(len(one) == 1 for one in fit.places)
     ratings = list(_ratings(node, stages, places, typical, one_each=one_each))
+    each = len(ratings) * WHOLE
     return ScoreParts(
         alignment=1.0 if one_each else min(alignment(one, node.distances) for one in places),
-        packing=sum([packing for packing, _ in ratings]) / len(ratings),
-        balance=sum([balance for _, balance in ratings]) / len(ratings),
+        packing=sum([packing for packing, _ in ratings]) / each,
+        balance=sum([balance for _, balance in ratings]) / each,
     )
 
 
@@ -91,6 +96,7 @@ def lasting(stages: Sequence[Stage]) -> list[int]:
     return chosen or list(range(len(stages)))
 
 
+@lru_cache(maxsize=4096)
 def alignment(places: Places, distances: Distances) -> float:
     """Rate a set of zones: fewest first, then closest."""
     count = len(places)
@@ -119,7 +125,7 @@ def _ratings(
     typical: TypicalPods | None,
     *,
     one_each: bool,
-) -> Iterable[tuple[float, float]]:
+) -> Iterable[tuple[int, int]]:
     """Yield packing and balance of each stage; single zones see what stages before took."""
     used: dict[Places, dict[str, int]] = {}
     for stage, where in zip(stages, places, strict=True):
@@ -129,7 +135,8 @@ def _ratings(
         if typical is None:
             packed = packing(zone, wanted)
         else:
-            packed = kept_whole(zone.free, wanted, typical, node.rules.reported)
+            kept = kept_whole(zone.free, wanted, typical, node.rules.reported)
+            packed = floor(kept * WHOLE + ROUNDING)
         yield packed, balance(zone, wanted)
         if one_each:
             used[where] = add_amounts(used.get(where, {}), wanted)
@@ -156,51 +163,68 @@ class ZoneState(NamedTuple):
     free: Amounts
     devices: tuple[str, ...]
 
-    def left(self, name: str, wanted: Mapping[str, int]) -> float:
-        """Return the part of a resource that is left after *wanted*."""
+    def before(self, name: str) -> int:
+        """Return the fraction of a resource that is free; all of it if there is none."""
+        if not (cap := self.caps.get(name)):
+            return WHOLE
         # Times the inverse, as the vectorised path has it: the same to the last bit.
-        left = self.free.get(name, 0) - wanted.get(name, 0)
-        return left * (1 / self.caps[name]) if left > 0 else 0.0
+        free = self.free.get(name, 0) * (1 / cap * WHOLE) + ROUNDING
+        return max(0, int(min(free, WHOLE)))
 
-    def parts_left(self, names: Iterable[str], wanted: Mapping[str, int]) -> list[float]:
-        """Return the parts that are left of those resources that it has."""
-        return [self.left(name, wanted) for name in names if self.caps.get(name)]
+    def wanted(self, name: str, wanted: Mapping[str, int]) -> int:
+        """Return the fraction of a resource that is wanted."""
+        cap = self.caps.get(name)
+        return fraction_wanted(wanted.get(name, 0), 1 / cap) if cap else 0
 
-    def own(self, wanted: Mapping[str, int]) -> float:
-        """Return the part of its CPUs or memory that is wanted, whichever is more."""
-        parts = [wanted.get(n, 0) * (1 / self.caps[n]) for n in PLAIN if self.caps.get(n)]
-        return max(parts, default=0.0)
+    def left(self, name: str, wanted: Mapping[str, int]) -> int:
+        """Return the fraction of a resource that is free after *wanted*."""
+        return max(0, self.before(name) - self.wanted(name, wanted))
 
 
-def packing(zone: ZoneState, wanted: Mapping[str, int]) -> float:
+def fraction_wanted(amount: int, inverse: float) -> int:
+    """Return the fraction of a resource that *amount* is; *inverse* is one over what there is."""
+    return min(WHOLE, ceil(amount * (inverse * WHOLE) - ROUNDING))
+
+
+def packing(zone: ZoneState, wanted: Mapping[str, int]) -> int:
     """Rate what the placement leaves for large pods."""
-    before = min(zone.parts_left(PLAIN, {}), default=1.0)
-    after = min(zone.parts_left(PLAIN, wanted), default=1.0)
-    loss = placeable(before) - placeable(after)
-    kept = min(1.0, max(0.0, (1 + zone.own(wanted) - loss) / 2))
-    stranded = sum(
-        [_stranded(zone, name, wanted.get(name, 0), before, after) for name in zone.devices]
-    )
-    return kept * (1 - min(1.0, stranded))
+    before = min(zone.before(name) for name in PLAIN)
+    after = min(zone.left(name, wanted) for name in PLAIN)
+    own = max(zone.wanted(name, wanted) for name in PLAIN)
+    lost = (room(before) - room(after)) * (WHOLE // (2 * WHOLE_ROOM))
+    kept = (WHOLE + own) // 2 - lost
+    stranded = sum([_stranded(zone, name, wanted, before, after) for name in zone.devices])
+    return kept * max(0, WHOLE - stranded) // WHOLE
 
 
-def placeable(fraction: float) -> float:
-    """Return how much room for shapes there is in a zone of which *fraction* is free, up to 1."""
-    return PLACEABLE[min(4, floor(4 * fraction + ROUNDING))]
+def room(free: int) -> int:
+    """Return how much room for shapes there is in a zone of which the fraction *free* is free."""
+    quarters = free // QUARTER
+    return quarters + quarters // 2 * 2 + quarters // 4 * 4
 
 
-def _stranded(zone: ZoneState, name: str, taken: int, before: float, after: float) -> float:
-    """Return the part of the devices that loses the CPUs and memory beside them."""
-    cap, free = zone.caps.get(name, 0), zone.free.get(name, 0)
-    if not cap:
-        return 0.0
-    usable_before = floor(min(free, before * cap) + ROUNDING)
-    usable_after = floor(min(free - taken, after * cap) + ROUNDING)
-    return max(0, usable_before - usable_after - taken) * (1 / cap)
+def _stranded(
+    zone: ZoneState, name: str, wanted: Mapping[str, int], before: int, after: int
+) -> int:
+    """Return the fraction of the devices that loses the CPUs and memory beside them."""
+    count = zone.caps.get(name)
+    if not count:
+        return 0
+    usable = min(zone.before(name), whole_devices(before, count))
+    kept = whole_devices(after, count) + zone.wanted(name, wanted)
+    return max(0, usable - kept)
 
 
-def balance(zone: ZoneState, wanted: Mapping[str, int]) -> float:
+def whole_devices(fraction: int, count: int) -> int:
+    """Return the part of *fraction* that makes whole ones of *count* devices."""
+    if count >= WHOLE:
+        return fraction
+    # Fractions are rounded down, so that a little less than a device is enough for it.
+    return (fraction * count + count - 1) // WHOLE * WHOLE // count
+
+
+def balance(zone: ZoneState, wanted: Mapping[str, int]) -> int:
     """Rate how evenly the zone is used after the placement."""
-    asked = [name for name in wanted if name in zone.devices]
-    left = zone.parts_left((*PLAIN, *asked), wanted)
-    return 1 - (max(left) - min(left)) if left else 1.0
+    asked = [name for name in zone.devices if name in wanted]
+    left = [zone.left(name, wanted) for name in (*PLAIN, *asked) if zone.caps.get(name)]
+    return WHOLE - (max(left) - min(left)) if left else WHOLE

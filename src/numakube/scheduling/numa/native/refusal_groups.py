@@ -78,25 +78,27 @@ def refusals_of(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
             return
         for found in finder(checks, state.part(left)):
             open_[left[found.positions]] = False
-            key = found.key._replace(hopeless=state is not batch)
+            key = found.key if state is batch else found.key._replace(hopeless=True)
             yield RefusedNodes(key, left[found.positions], found.share)
 
 
 def _fits_when_idle(checks: PodChecks, batch: NodeBatch) -> bool:
     """Tell whether each stage fits into a zone that is large enough on every node of the kind."""
+    names = {name for stage in checks.stages for name, _ in stage.want.parts}
+    least = {name: batch.least(name) for name in names.union(name for name, _ in checks.together)}
     for stage in checks.stages:
-        parts = [(batch.least(name), wanted) for name, wanted in stage.want.parts]
+        parts = [(least[name], wanted) for name, wanted in stage.want.parts]
         zones = range(batch.zones)
-        if not any(all(least[zone] >= wanted for least, wanted in parts) for zone in zones):
+        if not any(all(has[zone] >= wanted for has, wanted in parts) for zone in zones):
             return False
-    return all(sum(batch.least(name)) >= wanted for name, wanted in checks.together)
+    return all(sum(least[name]) >= wanted for name, wanted in checks.together)
 
 
 def _short_together(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
     """Yield the nodes whose zones together have too little, by resource."""
     open_ = np.ones(batch.size, dtype=np.bool_)
     for name, wanted in checks.together:
-        free = batch.free(name).sum(axis=0)
+        free = batch.together(name)
         short = (open_ & (free < wanted)).nonzero()[0]
         if short.size:
             open_[short] = False
@@ -157,7 +159,7 @@ def _crowded(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
     room = BatchRoom(batch)
     open_ = np.ones(batch.size, dtype=np.bool_)
     for stage in checks.stages[: checks.certain]:
-        found, place = lowest(room.fitting(stage))
+        found, place = room.lowest(stage)
         stuck = np.flatnonzero(open_ & ~found)
         open_ &= found
         if stuck.size:

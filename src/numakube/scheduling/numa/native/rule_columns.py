@@ -76,20 +76,17 @@ class RuleColumns:
         """Return ``(count - 1, nodes)``: what the *count* largest zones have together."""
         return self._totals_of(zones, name).largest
 
-    def inverse(self, zones: ZoneTable, name: str) -> npt.NDArray[np.float64]:
-        """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
-        return self._totals_of(zones, name).inverse
-
     def least(self, zones: ZoneTable, name: str, kind: int, count: int) -> tuple[list[int], int]:
         """Return what pods may use at least of each of *count* zones on any node of a kind.
 
-        Along with it comes what they may use of every zone of every such node, 0 if it differs.
+        Along with it comes what they may use of every such zone that has any; 0 if that differs.
         """
         known = self._totals_of(zones, name)
         if kind not in known.least:
             members = zones.allocatable(name)[:count, np.flatnonzero(self.kind == kind)]
             least, most = members.min(axis=1).tolist(), int(members.max())
-            known.least[kind] = least, most if min(least) == most else 0
+            is_common = min(least) == most or not np.any((members != most) & (members != 0))
+            known.least[kind] = least, most if is_common else 0
         return known.least[kind]
 
     def _numbers_at(self, zones: ZoneTable, rows: Rows) -> IntArray:
@@ -135,7 +132,6 @@ class _Totals:
     def __init__(self) -> None:
         self.amounts: IntArray = np.zeros((0, 0), dtype=np.int64)
         self.largest: IntArray = self.amounts
-        self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
         self.least: dict[int, tuple[list[int], int]] = {}
         self._seen: IntArray = np.zeros(0, dtype=np.int64)
         self._revisions = -1
@@ -148,14 +144,12 @@ class _Totals:
         if self.amounts.shape != allocatable.shape:
             self.amounts = np.zeros(allocatable.shape, dtype=np.int64)
             self.largest = np.zeros(allocatable.shape, dtype=np.int64)
-            self.inverse = np.zeros(allocatable.shape)
             self._seen = np.full(allocatable.shape[1], -1, dtype=np.int64)
         rows: Rows = np.flatnonzero(self._seen != zones.revision)
         if not rows.size:
             return
         self.least.clear()
         fresh = allocatable[:, rows]
-        self.inverse[:, rows] = np.divide(1, fresh, out=np.zeros(fresh.shape), where=fresh > 0)
         if not is_memory(name):
             fresh = np.maximum(fresh, zones.capacity(name)[:, rows])
         self.amounts[:, rows] = fresh

@@ -17,7 +17,7 @@ from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
 from numakube.scheduling.numa.native.alignment import judge_batch
 from numakube.scheduling.numa.native.alignment_score import score_batch
-from numakube.scheduling.numa.native.alignment_stages import checks_of
+from numakube.scheduling.numa.native.alignment_stages import new_checks
 from numakube.scheduling.numa.native.device_closeness import Worths
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
@@ -47,6 +47,9 @@ _FEW: Final = 4
 """Rows that are judged one by one: below that arrays cost more than they save."""
 _MANY: Final = 64
 """Rows that a cluster has at least for each of the few."""
+
+_MOST_SMALL: Final = 255
+"""Groups of refusals that a byte can number."""
 
 T = TypeVar("T", bound=np.generic)
 
@@ -84,6 +87,7 @@ class VerdictCache:
         self._share: npt.NDArray[np.float64] = np.zeros(0)
         self.scores: SmallScores = np.zeros(0, dtype=np.int8)
         self.worths = Worths()
+        self._keys: list[RefusalKey] = []
         self._numbers: dict[RefusalKey, int] = {}
         self._told: dict[int, tuple[int, int, Rejection]] = {}
         self._latest: tuple[Rows, Verdicts | None] | None = None
@@ -185,7 +189,7 @@ class VerdictCache:
         self._group[at] = 0
         self.scores[at] = 0
         blocked = snapshot.zones.blocked[at]
-        if blocked.any():
+        if np.count_nonzero(blocked):
             self._refuse_blocked(snapshot, rows[blocked])
             rows = rows[~blocked]
         for number, members in _by_kind(picked(self.columns.kind, rows), rows):
@@ -211,10 +215,10 @@ class VerdictCache:
         return NodeCounts(rules=rules, zones=belief.topology.zones, free=belief.available)
 
     def _checks_for(self, kind: int, rules: Rules) -> PodChecks:
-        """Return what to check on nodes of a kind; `checks_of` takes longer to look it up."""
+        """Return what to check on nodes of a kind."""
         checks = self._checks.get(kind)
         if checks is None:
-            checks = self._checks[kind] = checks_of(self._wants_for(rules.demand), rules)
+            checks = self._checks[kind] = new_checks(self._wants_for(rules.demand), rules)
         return checks
 
     def _promises(self, rows: Rows, rules: Rules | None) -> bool:
@@ -242,8 +246,10 @@ class VerdictCache:
         self, rows: Rows | int, key: RefusalKey, share: npt.NDArray[np.float64] | float
     ) -> None:
         """Note that *rows* are refused, and how far they are from being accepted."""
-        number = self._numbers.setdefault(key, len(self._numbers) + 1)
-        if number > np.iinfo(self._group.dtype).max:
+        number = self._numbers.setdefault(key, len(self._keys) + 1)
+        if number > len(self._keys):
+            self._keys.append(key)
+        if number > _MOST_SMALL and self._group.dtype == np.uint8:
             self._group = self._group.astype(np.int32)
         if len(self._share) != len(self._group):
             self._share = _grown(self._share, len(self._group))
@@ -255,11 +261,12 @@ class VerdictCache:
         change = int(snapshot.zones.changes.at[row])
         told = self._told.get(number)
         if told is None or told[:2] != (row, change):
-            rejection = self._judged_alone(snapshot.at(row))
+            hopeless = self._keys[number - 1].hopeless
+            rejection = self._judged_alone(snapshot.at(row), hopeless=hopeless)
             told = self._told[number] = row, change, rejection
         return told[2]
 
-    def _judged_alone(self, node: NodeInfo) -> Rejection:
+    def _judged_alone(self, node: NodeInfo, *, hopeless: bool) -> Rejection:
         if node.numa is not None and node.numa.blocked:
             return blocked_rejection(node)
         counts = self._counts(node)
@@ -268,7 +275,8 @@ class VerdictCache:
             return broken
         if counts is not None:
             kind = int(self.columns.kind[node.row])
-            verdict = judge_by(self._checks_for(kind, counts.rules), counts)
+            checks = self._checks_for(kind, counts.rules)
+            verdict = judge_by(checks, counts, may_be_hopeless=hopeless)
             if isinstance(verdict, Rejection):
                 return verdict
         raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
@@ -304,7 +312,7 @@ def status_of(group: RejectionGroup) -> Status:
 
 def _by_kind(kinds: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:
     """Yield each of *kinds*, which are those of *rows*, with the rows that are of it."""
-    if kinds.size and (kinds == kinds[0]).all():
+    if kinds.size and np.count_nonzero(kinds == kinds[0]) == kinds.size:
         yield int(kinds[0]), rows
         return
     for number in np.bincount(kinds).nonzero()[0].tolist():
