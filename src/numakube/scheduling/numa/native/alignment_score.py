@@ -6,10 +6,9 @@ as one. Fractions of zones are small whole numbers, which cost a third of what a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +20,12 @@ from numakube.scheduling.numa.native.reference_alignment_score import (
     WHOLE,
     WHOLE_ROOM,
     alignment,
-    fraction_wanted,
     lasting,
 )
 from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows, SmallScores
     from numakube.scheduling.numa.native.alignment import BatchVerdict
@@ -48,7 +46,7 @@ def score_batch(
         return np.ones(batch.size, dtype=np.int8)
     chosen = lasting(checks.stages)
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
-    single = SingleZones(batch, [verdict.places[index] for index in chosen], wants)
+    single = SingleZones(batch, [verdict.places[index] for index in chosen])
     scores = _score(single, checks, wants, options)
     if verdict.wide_nodes is not None:
         sets = ZoneSets(verdict.wide_nodes, verdict.sets[chosen])
@@ -59,19 +57,19 @@ def score_batch(
 def _score(
     zones: Zones, checks: PodChecks, wants: Sequence[Amounts], options: NativeOptions
 ) -> SmallScores:
-    plain = [Resource.of(name, zones, wants) for name in PLAIN]
-    devices = [Resource.of(name, zones, wants) for name in checks.rules.devices]
+    names = (*PLAIN, *checks.rules.devices)
+    cpu, memory, *devices = resources_of(names, zones, wants)
     if options.typical is None:
-        packing = _packing(plain, devices)
+        packing = _packing(cpu, memory, devices)
     else:
-        names = {*PLAIN, *checks.rules.devices, *options.typical.names}
-        free = {name: zones.free(name).astype(np.float64) for name in names}
+        names = (*{*names, *options.typical.names},)
+        free = dict(zip(names, zones.free(names, _wanted(names, wants)), strict=True))
         kept = kept_whole_all(free, wants, options.typical, checks.rules.reported)
         packing = (kept * WHOLE + ROUNDING).astype(np.int32)
     by_alignment, by_packing, by_balance = options.points
     each = len(wants) * WHOLE
     points = packing.sum(axis=0) * (by_packing / each)
-    points += _balance(plain, devices).sum(axis=0) * (by_balance / each)
+    points += _balance(cpu, memory, devices).sum(axis=0) * (by_balance / each)
     points += zones.aligned() * by_alignment + ROUNDING
     scores: SmallScores = points.astype(np.int8) + np.int8(1)
     return scores
@@ -83,26 +81,22 @@ class Zones(Protocol):
     def aligned(self) -> Share | float:
         """Rate how few zones each node needs, and how close they are."""
 
-    def free(self, name: str) -> IntArray:
-        """Return what is free of a resource."""
+    def free(self, names: Sequence[str], wanted: Share) -> Share:
+        """Return ``(resources, stages, nodes)``: what is free; stages want ``(..., 1)``."""
 
-    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
-        """Return what pods may use of a resource, and where that is anything.
-
-        It is a number if all that have any have the same; ``None`` stands for everywhere.
-        """
+    def allocatable(self, names: Sequence[str]) -> IntArray:
+        """Return the same of what pods may use; ``(resources, 1, 1)`` if all have the same."""
 
 
 class SingleZones:
     """One zone for each stage, which has lost what stages before took from it."""
 
-    def __init__(self, batch: NodeBatch, places: Sequence[Rows], wants: Sequence[Amounts]) -> None:
+    def __init__(self, batch: NodeBatch, places: Sequence[Rows]) -> None:
         self._batch = batch
-        self._wants = wants
         where = places[0][np.newaxis] if len(places) == 1 else np.stack(places)
         self._cells = batch.cells(where)
         self._same = [
-            (earlier, later, np.equal(places[later], places[earlier]).astype(np.int64))
+            (earlier, later, np.equal(places[later], places[earlier]).astype(np.float64))
             for earlier, later in combinations(range(len(places)), 2)
         ]
 
@@ -110,17 +104,21 @@ class SingleZones:
         """Nothing is better than one zone."""
         return 1.0
 
-    def free(self, name: str) -> IntArray:
-        """Return what is free of a resource."""
-        free = self._batch.free_at(name, self._cells)
+    def free(self, names: Sequence[str], wanted: Share) -> Share:
+        """Return ``(resources, stages, nodes)``: what is free; stages want ``(..., 1)``."""
+        free = np.empty((len(names), *self._cells.shape))
+        for index, name in enumerate(names):
+            free[index] = self._batch.free_at(name, self._cells)
         for earlier, later, same in self._same:
-            if name in self._wants[earlier]:
-                free[later] -= self._wants[earlier][name] * same
+            free[:, later] -= wanted[:, earlier] * same
         return free
 
-    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
-        """Return what pods may use of a resource, and where that is anything."""
-        return self._batch.allocatable_at(name, self._cells)
+    def allocatable(self, names: Sequence[str]) -> IntArray:
+        """Return the same of what pods may use; ``(resources, 1, 1)`` if all have the same."""
+        common = [self._batch.common(name) for name in names]
+        if all(common):
+            return np.array(common)[:, np.newaxis, np.newaxis]
+        return np.stack([self._batch.allocatable_at(name, self._cells) for name in names])
 
 
 class ZoneSets:
@@ -138,24 +136,25 @@ class ZoneSets:
         aligned: Share = self._batch.rated(self._sets, alignment).min(axis=0)
         return aligned
 
-    def free(self, name: str) -> IntArray:
-        """Return what is free of a resource."""
-        return self._together(self._batch.free(name))
+    def free(self, names: Sequence[str], wanted: Share) -> Share:
+        """Return ``(resources, stages, nodes)``: what is free; stages want ``(..., 1)``."""
+        del wanted
+        return self._together([self._batch.free(name) for name in names]).astype(np.float64)
 
-    def allocatable(self, name: str) -> tuple[IntArray | int, Mask | None]:
-        """Return what pods may use of a resource, and where that is anything."""
-        if common := self._batch.common(name):
-            return common * self._sizes, None
-        amounts = self._together(self._batch.allocatable(name))
-        return amounts, amounts > 0
+    def allocatable(self, names: Sequence[str]) -> IntArray:
+        """Return the same of what pods may use."""
+        common = [self._batch.common(name) for name in names]
+        if all(common):
+            amounts: IntArray = np.array(common)[:, np.newaxis, np.newaxis] * self._sizes
+            return amounts
+        return self._together([self._batch.allocatable(name) for name in names])
 
-    def _together(self, amounts: IntArray) -> IntArray:
-        total: IntArray = (self._members * amounts).sum(axis=1)
+    def _together(self, amounts: Sequence[IntArray]) -> IntArray:
+        total: IntArray = (self._members * np.stack(amounts)[:, np.newaxis]).sum(axis=2)
         return total
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """One resource of the zones, in fractions of what pods may use of it.
 
     Attributes:
@@ -163,7 +162,7 @@ class Resource:
         left: what is free after the placement.
         wanted: what each stage wants; ``(stages, 1)`` if all zones have the same.
         asked: the stages that want any.
-        there: what pods may use, in whole amounts; a number if all that have any have the same.
+        there: what pods may use, in whole amounts; like ``wanted``.
         exists: where there is any; ``None`` for everywhere.
     """
 
@@ -171,58 +170,70 @@ class Resource:
     left: Fractions
     wanted: Fractions
     asked: Sequence[int]
-    there: IntArray | int
+    there: IntArray
     exists: Mask | None
-
-    @classmethod
-    def of(cls, name: str, zones: Zones, wants: Sequence[Amounts]) -> Resource:
-        """Return what *zones* have of a resource, and what stages want of it."""
-        there, exists = zones.allocatable(name)
-        inverse = 1 / there if isinstance(there, int) else 1 / np.maximum(there, 1)
-        before = _before(zones.free(name), inverse)
-        wanted = _wanted([wanted.get(name, 0) for wanted in wants], inverse)
-        if exists is not None:
-            before[~exists] = WHOLE
-            wanted = np.where(exists, wanted, 0)
-        left = _not_negative(before - wanted)
-        asked = [stage for stage, wanted in enumerate(wants) if name in wanted]
-        return cls(before, left, wanted, asked, there, exists)
 
     def left_or(self, otherwise: int) -> Fractions:
         """Return what is left, or *otherwise* where there is none of the resource."""
         return self.left if self.exists is None else np.where(self.exists, self.left, otherwise)
 
-    def whole(self, fractions: Fractions) -> Fractions:
-        """Return the part of *fractions* that makes whole devices."""
-        there = self.there
-        if isinstance(there, int) and there < WHOLE and WHOLE % there == 0:
-            each = np.int16(WHOLE // there)
-            return fractions // each * each
-        there = np.maximum(there, 1)
-        whole = (fractions * there + (there - 1)) // WHOLE * WHOLE // there
-        return np.where(there < WHOLE, whole, fractions).astype(np.int16)
+    def whole(self, *fractions: Fractions) -> Iterator[Fractions]:
+        """Yield the part of each of *fractions* that makes whole devices."""
+        there = np.maximum(self.there, 1)
+        count = int(there.max(initial=1))
+        if count < WHOLE and WHOLE % count == 0 and np.all((there == count) | (self.there == 0)):
+            each = np.int16(WHOLE // count)
+            yield from (one // each * each for one in fractions)
+            return
+        for one in fractions:
+            whole = (one * there + (there - 1)) // WHOLE * WHOLE // there
+            yield np.where(there < WHOLE, whole, one).astype(np.int16)
 
 
-def _before(free: IntArray, inverse: Share | float) -> Fractions:
-    share = free.astype(np.float64)
-    share *= inverse * WHOLE
+def resources_of(
+    names: Sequence[str], zones: Zones, wants: Sequence[Amounts]
+) -> Iterator[Resource]:
+    """Yield what *zones* have of each resource, and what stages want of it."""
+    there, amounts = zones.allocatable(names), _wanted(names, wants)
+    exists = there > 0
+    everywhere = bool(exists.all())
+    scale = 1 / np.maximum(there, 1) * WHOLE
+    if not everywhere:
+        scale *= exists
+    share = zones.free(names, amounts)
+    share *= scale
+    before = _fractions(share)
+    wanted = np.minimum(np.ceil(amounts * scale - ROUNDING), WHOLE).astype(np.int16)
+    if not everywhere:
+        before[~exists] = WHOLE
+    left = _not_negative(before - wanted)
+    for index, name in enumerate(names):
+        yield Resource(
+            before[index],
+            left[index],
+            wanted[index],
+            [stage for stage, wanted in enumerate(wants) if name in wanted],
+            there[index],
+            None if everywhere else exists[index],
+        )
+
+
+def _wanted(names: Sequence[str], wants: Sequence[Amounts]) -> Share:
+    """Return ``(resources, stages, 1)``: what stages want."""
+    return np.array([[[float(wanted.get(name, 0))] for wanted in wants] for name in names])
+
+
+def _fractions(share: Share) -> Fractions:
     share += ROUNDING
     if share.max(initial=0.0) >= WHOLE + 1:
         np.minimum(share, WHOLE, out=share)
     return _not_negative(share.astype(np.int16))
 
 
-def _wanted(amounts: Sequence[int], inverse: Share | float) -> Fractions:
-    if isinstance(inverse, float):
-        each = [[fraction_wanted(amount, inverse)] for amount in amounts]
-        return np.array(each, dtype=np.int16)
-    wanted = np.ceil(np.array(amounts)[:, np.newaxis] * (inverse * WHOLE) - ROUNDING)
-    return np.minimum(wanted, WHOLE).astype(np.int16)
-
-
-def _packing(plain: Sequence[Resource], devices: Sequence[Resource]) -> npt.NDArray[np.integer]:
+def _packing(
+    cpu: Resource, memory: Resource, devices: Sequence[Resource]
+) -> npt.NDArray[np.integer]:
     """Rate what the placement leaves for large pods."""
-    cpu, memory = plain
     before, after = np.minimum(cpu.before, memory.before), np.minimum(cpu.left, memory.left)
     kept = _room(after)
     kept -= _room(before)
@@ -251,24 +262,25 @@ def _room(free: Fractions) -> Fractions:
 
 def _stranded(device: Resource, before: Fractions, after: Fractions) -> Fractions:
     """Return the fraction of the devices that loses the CPUs and memory beside them."""
-    lost = np.minimum(device.before, device.whole(before))
-    lost -= device.whole(after)
+    whole_before, whole_after = device.whole(before, after)
+    lost = np.minimum(device.before, whole_before)
+    lost -= whole_after
     lost -= device.wanted
     if device.exists is not None:
         lost[~device.exists] = 0
     return _not_negative(lost)
 
 
-def _balance(plain: Sequence[Resource], devices: Sequence[Resource]) -> Fractions:
+def _balance(cpu: Resource, memory: Resource, devices: Sequence[Resource]) -> Fractions:
     """Rate how evenly the zones are used after the placement."""
-    most = np.maximum(*(one.left_or(-1) for one in plain))
-    least = np.minimum(*(one.left_or(WHOLE + 1) for one in plain))
+    most = np.maximum(cpu.left_or(-1), memory.left_or(-1))
+    least = np.minimum(cpu.left_or(WHOLE + 1), memory.left_or(WHOLE + 1))
     for device in devices:
         for stage in device.asked:
             np.maximum(most[stage], device.left_or(-1)[stage], out=most[stage])
             np.minimum(least[stage], device.left_or(WHOLE + 1)[stage], out=least[stage])
     even: Fractions = np.subtract(WHOLE, np.subtract(most, least, out=most), out=most)
-    if any(one.exists is not None for one in plain):
+    if cpu.exists is not None:
         np.minimum(even, WHOLE, out=even)
     return even
 

@@ -119,21 +119,11 @@ class NodeBatch:
 
     def common(self, name: str) -> int:
         """Return what pods may use of every zone of such nodes; 0 if it differs."""
-        least, common = self._columns.least(self._table, name, self._kind, self.zones)
-        return common if min(least) == common else 0
+        return self._columns.least(self._table, name, self._kind, self.zones)[1]
 
-    def allocatable_at(self, name: str, cells: Rows) -> tuple[IntArray | int, Mask | None]:
-        """Return what pods may use in one zone of each node, and where that is anything.
-
-        It is one number if all zones that have any have the same; nothing is said of where there is
-        some if there is everywhere.
-        """
-        least, common = self._columns.least(self._table, name, self._kind, self.zones)
-        if common and min(least) == common:
-            return common, None
-        amounts = self._table.allocatable(name).reshape(-1).take(cells)
-        exists = amounts > 0
-        return common or amounts, None if exists.all() else exists
+    def allocatable_at(self, name: str, cells: Rows) -> IntArray:
+        """Return what pods may use in one zone of each node."""
+        return self._table.allocatable(name).reshape(-1).take(cells)
 
     def distance(self, one: int, other: int) -> IntArray:
         """Return how far two zones are apart on each node."""

@@ -173,17 +173,13 @@ class ZoneState(NamedTuple):
 
     def wanted(self, name: str, wanted: Mapping[str, int]) -> int:
         """Return the fraction of a resource that is wanted."""
-        cap = self.caps.get(name)
-        return fraction_wanted(wanted.get(name, 0), 1 / cap) if cap else 0
+        if not (cap := self.caps.get(name)):
+            return 0
+        return min(WHOLE, ceil(wanted.get(name, 0) * (1 / cap * WHOLE) - ROUNDING))
 
     def left(self, name: str, wanted: Mapping[str, int]) -> int:
         """Return the fraction of a resource that is free after *wanted*."""
         return max(0, self.before(name) - self.wanted(name, wanted))
-
-
-def fraction_wanted(amount: int, inverse: float) -> int:
-    """Return the fraction of a resource that *amount* is; *inverse* is one over what there is."""
-    return min(WHOLE, ceil(amount * (inverse * WHOLE) - ROUNDING))
 
 
 def packing(zone: ZoneState, wanted: Mapping[str, int]) -> int:

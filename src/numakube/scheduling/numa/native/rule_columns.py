@@ -79,14 +79,13 @@ class RuleColumns:
     def least(self, zones: ZoneTable, name: str, kind: int, count: int) -> tuple[list[int], int]:
         """Return what pods may use at least of each of *count* zones on any node of a kind.
 
-        Along with it comes what they may use of every such zone that has any; 0 if that differs.
+        Along with it comes what they may use of every zone of every such node, 0 if it differs.
         """
         known = self._totals_of(zones, name)
         if kind not in known.least:
             members = zones.allocatable(name)[:count, np.flatnonzero(self.kind == kind)]
             least, most = members.min(axis=1).tolist(), int(members.max())
-            is_common = min(least) == most or not np.any((members != most) & (members != 0))
-            known.least[kind] = least, most if is_common else 0
+            known.least[kind] = least, most if min(least) == most else 0
         return known.least[kind]
 
     def _numbers_at(self, zones: ZoneTable, rows: Rows) -> IntArray:
