@@ -106,14 +106,15 @@ def test_a_pod_without_devices_stays_away_from_them() -> None:
 
 def test_a_pod_that_takes_a_device_with_its_share_strands_nothing() -> None:
     """A quarter of the zone with one of four GPUs."""
-    zone = ZoneState(
-        caps={"cpu": 16_000, "memory": 64, GPU: 4},
-        free={"cpu": 16_000, "memory": 64, GPU: 4},
-        devices=(GPU,),
+    idle = {"cpu": 16_000, "memory": 64, GPU: 4}
+    fair, greedy, plain = (
+        packing(ZoneState.of(idle, idle, (GPU,), wanted))
+        for wanted in (
+            {"cpu": 4_000, "memory": 16, GPU: 1},
+            {"cpu": 12_000, "memory": 16, GPU: 1},
+            {"cpu": 4_000, "memory": 16},
+        )
     )
-    fair = packing(zone, {"cpu": 4_000, "memory": 16, GPU: 1})
-    greedy = packing(zone, {"cpu": 12_000, "memory": 16, GPU: 1})
-    plain = packing(zone, {"cpu": 4_000, "memory": 16})
     assert fair > plain > greedy
 
 

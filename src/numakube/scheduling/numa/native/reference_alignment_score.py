@@ -131,13 +131,14 @@ def _ratings(
     for stage, where in zip(stages, places, strict=True):
         wanted = dict(stage.want.parts)
         free = _less(_together(node.free, where), used.get(where))
-        zone = ZoneState(_together(node.allocatable, where), free, node.rules.devices)
+        caps = _together(node.allocatable, where)
+        zone = ZoneState.of(caps, free, node.rules.devices, wanted)
         if typical is None:
-            packed = packing(zone, wanted)
+            packed = packing(zone)
         else:
-            kept = kept_whole(zone.free, wanted, typical, node.rules.reported)
+            kept = kept_whole(free, wanted, typical, node.rules.reported)
             packed = floor(kept * WHOLE + ROUNDING)
-        yield packed, balance(zone, wanted)
+        yield packed, balance(zone)
         if one_each:
             used[where] = add_amounts(used.get(where, {}), wanted)
 
@@ -157,39 +158,56 @@ def _together(zones: Sequence[Amounts], places: Places) -> Amounts:
 
 
 class ZoneState(NamedTuple):
-    """A zone, or a set of zones taken as one, before a placement."""
+    """A zone, or a set of zones taken as one, around a placement: fractions by resource.
 
-    caps: Amounts
-    free: Amounts
-    devices: tuple[str, ...]
+    Attributes:
+        before: what is free; all of it if there is none of the resource.
+        left: what is free after the placement.
+        wanted: what the placement takes.
+        counts: how many devices there are, by resource.
+        compared: the resources of which it has any and that count for the balance.
+    """
 
-    def before(self, name: str) -> int:
-        """Return the fraction of a resource that is free; all of it if there is none."""
-        if not (cap := self.caps.get(name)):
-            return WHOLE
-        # Times the inverse, as the vectorised path has it: the same to the last bit.
-        free = self.free.get(name, 0) * (1 / cap * WHOLE) + ROUNDING
-        return max(0, int(min(free, WHOLE)))
+    before: dict[str, int]
+    left: dict[str, int]
+    wanted: dict[str, int]
+    counts: dict[str, int]
+    compared: list[str]
 
-    def wanted(self, name: str, wanted: Mapping[str, int]) -> int:
-        """Return the fraction of a resource that is wanted."""
-        if not (cap := self.caps.get(name)):
-            return 0
-        return min(WHOLE, ceil(wanted.get(name, 0) * (1 / cap * WHOLE) - ROUNDING))
+    @classmethod
+    def of(
+        cls, caps: Amounts, free: Amounts, devices: Sequence[str], wanted: Mapping[str, int]
+    ) -> ZoneState:
+        """Return a zone with such amounts."""
+        zone = cls({}, {}, {}, {}, [])
+        for name in (*PLAIN, *devices):
+            cap = caps.get(name)
+            if cap:
+                # Times the inverse, as the vectorised path has it: the same to the last bit.
+                scale = 1 / cap * WHOLE
+                before = max(0, min(WHOLE, int(free.get(name, 0) * scale + ROUNDING)))
+                takes = min(WHOLE, ceil(wanted.get(name, 0) * scale - ROUNDING))
+                if name in PLAIN or name in wanted:
+                    zone.compared.append(name)
+                if name not in PLAIN:
+                    zone.counts[name] = cap
+            else:
+                before, takes = WHOLE, 0
+            zone.before[name], zone.wanted[name] = before, takes
+            zone.left[name] = max(0, before - takes)
+        return zone
 
-    def left(self, name: str, wanted: Mapping[str, int]) -> int:
-        """Return the fraction of a resource that is free after *wanted*."""
-        return max(0, self.before(name) - self.wanted(name, wanted))
 
-
-def packing(zone: ZoneState, wanted: Mapping[str, int]) -> int:
+def packing(zone: ZoneState) -> int:
     """Rate what the placement leaves for large pods."""
-    before = min(zone.before(name) for name in PLAIN)
-    after = min(zone.left(name, wanted) for name in PLAIN)
-    own = max(zone.wanted(name, wanted) for name in PLAIN)
+    before = min(zone.before[CPU], zone.before[MEMORY])
+    after = min(zone.left[CPU], zone.left[MEMORY])
     lost = (room(before) - room(after)) * (WHOLE // (2 * WHOLE_ROOM))
-    kept = (WHOLE + own) // 2 - lost
-    stranded = sum([_stranded(zone, name, wanted, before, after) for name in zone.devices])
+    kept = (WHOLE + max(zone.wanted[CPU], zone.wanted[MEMORY])) // 2 - lost
+    stranded = 0
+    for name, count in zone.counts.items():
+        usable = min(zone.before[name], whole_devices(before, count))
+        stranded += max(0, usable - whole_devices(after, count) - zone.wanted[name])
     return kept * max(0, WHOLE - stranded) // WHOLE
 
 
@@ -197,18 +215,6 @@ def room(free: int) -> int:
     """Return how much room for shapes there is in a zone of which the fraction *free* is free."""
     quarters = free // QUARTER
     return quarters + quarters // 2 * 2 + quarters // 4 * 4
-
-
-def _stranded(
-    zone: ZoneState, name: str, wanted: Mapping[str, int], before: int, after: int
-) -> int:
-    """Return the fraction of the devices that loses the CPUs and memory beside them."""
-    count = zone.caps.get(name)
-    if not count:
-        return 0
-    usable = min(zone.before(name), whole_devices(before, count))
-    kept = whole_devices(after, count) + zone.wanted(name, wanted)
-    return max(0, usable - kept)
 
 
 def whole_devices(fraction: int, count: int) -> int:
@@ -219,8 +225,7 @@ def whole_devices(fraction: int, count: int) -> int:
     return (fraction * count + count - 1) // WHOLE * WHOLE // count
 
 
-def balance(zone: ZoneState, wanted: Mapping[str, int]) -> int:
+def balance(zone: ZoneState) -> int:
     """Rate how evenly the zone is used after the placement."""
-    asked = [name for name in zone.devices if name in wanted]
-    left = [zone.left(name, wanted) for name in (*PLAIN, *asked) if zone.caps.get(name)]
+    left = [zone.left[name] for name in zone.compared]
     return WHOLE - (max(left) - min(left)) if left else WHOLE
