@@ -5,11 +5,14 @@ two extenders and a dashboard do, and reports change at a steady rate, one merge
 exporters write when a pod comes or goes. The server is the lab's, in a process of its own, and
 besides a real kube-apiserver with etcd where ``KUBEBUILDER_ASSETS`` says that there is one. On a
 busy machine the CPU time tells more than the latencies.
+
+``python -m benchmarks.nrt_load 30000 118`` measures other numbers of nodes and changes a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import statistics
 import subprocess
@@ -66,6 +69,8 @@ class Load:
     arrivals: list[float] = field(default_factory=list)
     cpu_seconds: float = 0.0
     memory_mb: float = 0.0
+    seconds: float = 0.0
+    watched_bytes: int = 0
 
 
 class _Name(msgspec.Struct):
@@ -80,20 +85,20 @@ class _Event(msgspec.Struct):
     object: _Metadata
 
 
-def run() -> Iterator[dict[str, object]]:
+def run(sizes: Iterable[int] = SIZES, rate: float = RATE) -> Iterator[dict[str, object]]:
     """Yield the figures of each size, on the lab and on a real API server."""
-    for size in SIZES:
+    for size in sizes:
         with subprocess.Popen(  # noqa: S603 - our own
             [sys.executable, "-c", SERVER], stdout=subprocess.PIPE
         ) as server:
             assert server.stdout is not None
             url = server.stdout.readline().decode().strip()
-            found = asyncio.run(measure(url, size, (server.pid,)))
+            found = asyncio.run(measure(url, size, (server.pid,), rate=rate))
             server.terminate()
         yield from rows("lab", size, found)
-    for size in SIZES if assets() else ():
+    for size in sizes if assets() else ():
         with tempfile.TemporaryDirectory() as folder, RealServer(Path(folder)) as real:
-            found = asyncio.run(measure(real.url, size, real.pids, real.tls))
+            found = asyncio.run(measure(real.url, size, real.pids, real.tls, rate=rate))
         yield from rows("kube-apiserver and etcd", size, found)
 
 
@@ -108,6 +113,11 @@ def rows(server: str, size: int, found: Load) -> Iterator[dict[str, object]]:
     yield _row(arrival, _percentile(found.arrivals), "ms")
     cpu = 1000 * found.cpu_seconds / len(found.writes)
     yield _row(f"{name}: CPU time of a change, {WATCHERS} watchers", cpu, "ms")
+    load = f"{name}, {len(found.writes) / found.seconds:.0f} changes a second"
+    yield _row(f"{load}: CPU of the server", 100 * found.cpu_seconds / found.seconds, "% of a core")
+    yield _row(
+        f"{load}: to each watcher", found.watched_bytes / WATCHERS / found.seconds / 1e3, "kB/s"
+    )
     yield _row(f"{name}: memory of the server", found.memory_mb, "MB")
 
 
@@ -132,7 +142,12 @@ def reports() -> tuple[NodeResourceTopology, NodeResourceTopology]:
 
 
 async def measure(
-    url: str, size: int, pids: Iterable[int], tls: ssl.SSLContext | None = None
+    url: str,
+    size: int,
+    pids: Iterable[int],
+    tls: ssl.SSLContext | None = None,
+    *,
+    rate: float = RATE,
 ) -> Load:
     """Fill a server with reports, then change them while clients watch."""
     known, before, after = tuple(pids), *reports()
@@ -149,17 +164,16 @@ async def measure(
         version = await _list(session, found)
         sent: dict[str, float] = {}
         watching = [
-            asyncio.create_task(_watch(session, version, sent, found.arrivals))
-            for _ in range(WATCHERS)
+            asyncio.create_task(_watch(session, version, sent, found)) for _ in range(WATCHERS)
         ]
         used = sum(map(cpu_seconds, known))
         await asyncio.sleep(IDLE_SECONDS)
         idle = (sum(map(cpu_seconds, known)) - used) / IDLE_SECONDS
         begun, used = time.perf_counter(), sum(map(cpu_seconds, known))
         patches = difference(before, after), difference(after, before)
-        await _change(session, size, patches, sent, found.writes)
-        lasted = time.perf_counter() - begun
-        found.cpu_seconds = sum(map(cpu_seconds, known)) - used - idle * lasted
+        await _change(session, size, patches, sent, found.writes, rate)
+        found.seconds = time.perf_counter() - begun
+        found.cpu_seconds = sum(map(cpu_seconds, known)) - used - idle * found.seconds
         found.memory_mb = sum(map(_memory_mb, known))
         for task in watching:
             task.cancel()
@@ -202,16 +216,17 @@ async def _list(session: aiohttp.ClientSession, found: Load) -> str:
 
 
 async def _watch(
-    session: aiohttp.ClientSession, version: str, sent: dict[str, float], arrivals: list[float]
+    session: aiohttp.ClientSession, version: str, sent: dict[str, float], found: Load
 ) -> None:
     """Take note of when changes arrive, for as long as it lasts."""
     decoder = msgspec.json.Decoder(_Event)
     query = {"watch": "1", "resourceVersion": version}
     async with session.get(KIND, params=query) as answer:
         while line := await answer.content.readline():
+            found.watched_bytes += len(line)
             name = decoder.decode(line).object.metadata.name
             if name in sent:
-                arrivals.append(time.perf_counter() - sent[name])
+                found.arrivals.append(time.perf_counter() - sent[name])
 
 
 async def _change(
@@ -220,6 +235,7 @@ async def _change(
     patches: tuple[dict[str, Any], dict[str, Any]],
     sent: dict[str, float],
     writes: list[float],
+    rate: float,
 ) -> None:
     """Change one report after the other at a steady rate, and wait for the last answers."""
     bodies = [msgspec.json.encode(patch) for patch in patches]
@@ -234,8 +250,8 @@ async def _change(
         writes.append(time.perf_counter() - now)
 
     async with asyncio.TaskGroup() as tasks:
-        for number in range(int(RATE * SECONDS)):
-            await asyncio.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
+        for number in range(int(rate * SECONDS)):
+            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
             body = bodies[number // size % 2]
             tasks.create_task(write(f"node-{number % size}", body))
 
@@ -244,3 +260,8 @@ def _memory_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"VmRSS:\s*(\d+) kB", status)
     return int(found[1]) / 1024 if found else 0.0
+
+
+if __name__ == "__main__":
+    for figure in run((int(sys.argv[1]),), float(sys.argv[2])):
+        print(json.dumps({"benchmark": "nrt_load", **figure}), flush=True)
