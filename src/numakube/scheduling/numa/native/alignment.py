@@ -81,10 +81,10 @@ def _judge_best_effort(checks: PodChecks, batch: NodeBatch, verdict: BatchVerdic
     """Refuse only what is nowhere; where single zones do not do, several will."""
     open_ = np.flatnonzero(~verdict.ok)
     if open_.size:
-        part = batch.part(open_)
-        verdict.ok[open_] = have_together(checks.together, part)
+        verdict.ok[open_] = have_together(checks.together, batch.part(open_))
         if batch.zones > 1:
-            verdict.wide = open_[~fits_alone(checks.stages, batch)[open_]]
+            misfits = verdict.ok & ~fits_alone(checks.stages, batch)
+            verdict.wide = misfits.nonzero()[0]
 
 
 def fits_alone(stages: Sequence[Stage], batch: NodeBatch) -> Mask:

@@ -46,8 +46,10 @@ def score_batch(
         return np.ones(batch.size, dtype=np.int8)
     chosen = lasting(checks.stages)
     wants = [dict(checks.stages[index].want.parts) for index in chosen]
-    single = SingleZones(batch, [verdict.places[index] for index in chosen])
-    scores = _score(single, checks, wants, options)
+    scores: SmallScores = np.empty(batch.size, dtype=np.int8)
+    if verdict.wide.size < batch.size:
+        single = SingleZones(batch, [verdict.places[index] for index in chosen])
+        scores[:] = _score(single, checks, wants, options)
     if verdict.wide_nodes is not None:
         sets = ZoneSets(verdict.wide_nodes, verdict.sets[chosen])
         scores[verdict.wide] = _score(sets, checks, wants, options)
@@ -128,7 +130,7 @@ class ZoneSets:
         self._batch = batch
         self._sets = sets
         positions = np.arange(batch.zones)[:, np.newaxis]
-        self._members = (sets[:, np.newaxis] >> positions & 1).astype(np.bool_)
+        self._members = sets[:, np.newaxis] >> positions & 1
         self._sizes = self._members.sum(axis=1)
 
     def aligned(self) -> Share | float:
@@ -150,8 +152,7 @@ class ZoneSets:
         return self._together([self._batch.allocatable(name) for name in names])
 
     def _together(self, amounts: Sequence[IntArray]) -> IntArray:
-        total: IntArray = (self._members * np.stack(amounts)[:, np.newaxis]).sum(axis=2)
-        return total
+        return np.stack([np.einsum("szn,zn->sn", self._members, one) for one in amounts])
 
 
 class Resource(NamedTuple):
