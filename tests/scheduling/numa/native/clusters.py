@@ -56,11 +56,11 @@ class Belief:
 
 @st.composite
 def amounts(draw: st.DrawFn, largest: int, unit: int) -> tuple[int, int, int]:
-    """Capacity, allocatable and available, each at most the one before; the last rarely more."""
+    """Capacity, allocatable and available; the latter are at most the first."""
     capacity = draw(st.sampled_from((largest, largest, draw(st.integers(0, largest)))))
     allocatable = draw(st.sampled_from((capacity, max(0, capacity - 1))))
     some = draw(st.integers(0, allocatable))
-    available = draw(st.sampled_from((allocatable, allocatable, some, some, allocatable + 1)))
+    available = draw(st.sampled_from((allocatable, allocatable, some, some, capacity)))
     return capacity * unit, allocatable * unit, available * unit
 
 

@@ -7,16 +7,19 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from tests.kubelet.scenarios import nodes, pods, workloads
+from tests.kubelet.build import guaranteed, pod, start, static_settings
+from tests.kubelet.scenarios import GPU, nodes, pods, workloads
 from tests.scheduling.numa.native.build import counts_of_model
 
 from numakube.api.containers import ResourceRequirements
 from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine import Device
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.numa.alignment_rejection import Rejection
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.reference_alignment import judge
+from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 
 
 def run(node: KubeletNode, steps: list[Pod | str]) -> None:
@@ -86,3 +89,18 @@ def test_koordinator_resources_are_read_as_the_kubelet_reads_them(
     verdict = judge(wants_of(pod, counts.rules.demand), counts)
     if isinstance(verdict, Rejection):
         assert not isinstance(node.clone().admit(pod), Admitted), verdict
+
+
+def test_devices_near_no_zone_may_be_taken_where_all_zones_do() -> None:
+    """The first container gets the card that is near no NUMA node, the second the other one."""
+    node = start(
+        from_shape("1 socket, 4 cores, 16Gi"),
+        static_settings("single-numa-node"),
+        devices={GPU: (Device("gpu-0"), Device("gpu-1", (0,)))},
+    )
+    both = pod(guaranteed("a", gpu="1"), guaranteed("b", gpu="1"))
+    counts = counts_of_model(node)
+    assert [zone[GPU] for zone in counts.free] == [1]
+    assert isinstance(judge(wants_of(both), counts), Fit)
+    assert isinstance(node.admit(both), Admitted)
+    assert isinstance(judge(wants_of(both), counts_of_model(node)), Rejection)

@@ -23,10 +23,11 @@ from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import NativeOptions
-from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology, ZoneView
 from numakube.values.cpuset import CpuSet
+from numakube.values.resources import Amounts
 from numakube.values.topology_policy import TopologyPolicy
 
 strictnesses = st.builds(
@@ -278,3 +279,59 @@ def test_machines_of_many_zones_are_judged_at_once_as_each_alone(count: int, pol
         each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in snapshot.rows]
         scores = engine.score_all(CycleState(), info, snapshot, snapshot.rows)
         assert scores.tolist() == each
+
+
+def test_many_containers_that_are_all_expected_in_one_zone() -> None:
+    """Together they want many times what the zone has; each alone fits, and the node has enough."""
+    few, many = {"cpu": 4_000, "memory": 16 << 30}, {"cpu": 100_000, "memory": 400 << 30}
+    snapshot = one_node((few, few), (many, many), policy=TopologyPolicy.BEST_EFFORT)
+    engine = NativeEngine()
+    info = PodInfo(pod(*(guaranteed(f"c{number}", "4", "16Gi") for number in range(20))))
+    assert engine.filter_all(CycleState(), info, snapshot, snapshot.rows) is None
+    scores = engine.score_all(CycleState(), info, snapshot, snapshot.rows)
+    assert scores.tolist() == [engine.score(CycleState(), info, snapshot.at(0))]
+
+
+def test_more_sets_of_zones_than_a_byte_counts() -> None:
+    """The pod needs two of 24 zones, and none of 276 pairs has room."""
+    has, free = {"cpu": 4_000, "memory": 16 << 30}, {"cpu": 1_000, "memory": 16 << 30}
+    snapshot = one_node(*[(has, free)] * 24, policy=TopologyPolicy.RESTRICTED)
+    check_refused_as_alone(snapshot, pod(guaranteed("a", "8", "20Gi")))
+
+
+def test_pods_that_want_more_than_64_bits_hold() -> None:
+    """Each container alone asks for what a Quantity can still tell."""
+    has = {"cpu": 4_000, "memory": 16 << 30}
+    for policy in TopologyPolicy:
+        snapshot = one_node((has, has), (has, has), policy=policy)
+        check_refused_as_alone(
+            snapshot, pod(guaranteed("a", "1", "7Ei"), guaranteed("b", "1", "7Ei"))
+        )
+
+
+def one_node(*zones: tuple[Amounts, Amounts], policy: TopologyPolicy) -> Snapshot:
+    """Return a cluster of one node whose zones have so much, and so much of it free."""
+    topology = NodeTopology(
+        node="any",
+        zones=tuple(
+            ZoneView(id=one, name=f"node-{one}", capacity=has, allocatable=has, available=free)
+            for one, (has, free) in enumerate(zones)
+        ),
+        policy=policy,
+        cpu_manager_policy="static",
+        memory_manager_policy="Static",
+    )
+    cluster = Cluster()
+    cluster.set_node(Node(metadata=ObjectMeta(name="any")))
+    cluster.suppose("any", Belief(topology))
+    return cluster.snapshot()
+
+
+def check_refused_as_alone(snapshot: Snapshot, pod: Pod) -> None:
+    """The refusal of the only node is in the words of the reference."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    verdicts = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+    alone = engine.filter(CycleState(), info, snapshot.at(0))
+    assert not alone.ok
+    assert verdicts is not None
+    assert verdicts.status(0).message == alone.message

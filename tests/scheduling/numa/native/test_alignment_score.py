@@ -15,6 +15,7 @@ from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.native.reference_alignment_score import (
+    WHOLE,
     ScoreParts,
     ZoneState,
     alignment,
@@ -116,6 +117,24 @@ def test_a_pod_that_takes_a_device_with_its_share_strands_nothing() -> None:
         )
     )
     assert fair > plain > greedy
+
+
+def test_what_is_left_counts_however_fractions_are_rounded() -> None:
+    """A 32nd of a zone is no whole number of its fractions; half of it left is half of it left."""
+    idle = {"cpu": 32_000, "memory": 128}
+    ratings = [
+        packing(
+            ZoneState.of(
+                idle,
+                {"cpu": 1000 * (16 + cpus), "memory": 4 * (16 + cpus)},
+                (),
+                {"cpu": 1000 * cpus, "memory": 4 * cpus},
+            )
+        )
+        for cpus in (14, 15)
+    ]
+    # Of the wanted fraction half counts, and it is rounded.
+    assert ratings[1] - ratings[0] == WHOLE // 64 + 1
 
 
 def test_even_use_is_better() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.numa.native.zone_sets import have_together, needs_one_zone, place_in_sets
+from numakube.scheduling.snapshot.zone_table import LARGEST_AMOUNT
 from numakube.values.resources import is_memory
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -107,7 +108,7 @@ def place_in_order(checks: PodChecks, batch: NodeBatch) -> tuple[Mask, list[Rows
         if index >= checks.certain:
             found, place = lowest(batch.holding(stage.want.parts))
         else:
-            found, place = room.lowest(stage)
+            found, place = room.lowest_for(stage)
             if index and not checks.rules.refuses_unaligned:
                 place = _or_alone(stage, batch, found & ok, place)
             if index + 1 < checks.certain:
@@ -139,7 +140,7 @@ class BatchRoom:
         self._spare: dict[str, int] = {}
         self._tied_to: dict[str, Rows] = {}
 
-    def lowest(self, stage: Stage) -> tuple[Mask, Rows]:
+    def lowest_for(self, stage: Stage) -> tuple[Mask, Rows]:
         """Return where *stage* fits, and the position of the lowest zone with room (else 0)."""
         ok = self._batch.holding(stage.want.parts)
         for name, _ in stage.want.parts:
@@ -147,6 +148,7 @@ class BatchRoom:
                 ok = ok & self._untied(name)
         found, place = lowest(ok)
         at: Rows | slice = slice(None)
+        # Each pass rules out one zone that was taken from, and there are no more than stages.
         for _ in self._taken:
             lacking = (found[at] & self._lacks(stage, place[at], at)).nonzero()[0]
             if not lacking.size:
@@ -167,7 +169,8 @@ class BatchRoom:
     def book(self, stage: Stage, place: Rows) -> None:
         """Take what *stage* wants out of the zones at *place*."""
         if stage.role is not Role.INIT:
-            self._taken.append((dict(stage.want.parts), place))
+            taken = {name: min(wanted, LARGEST_AMOUNT) for name, wanted in stage.want.parts}
+            self._taken.append((taken, place))
         for name, wanted in stage.want.parts:
             spare = self._spare.get(name, 0)
             if stage.role is not Role.INIT:

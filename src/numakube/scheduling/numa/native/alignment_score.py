@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.numa.native.reference_alignment_score import (
+    MORE_THAN_WHOLE,
     PLAIN,
     QUARTER,
     ROUNDING,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 Fractions: TypeAlias = npt.NDArray[np.int16]
 Share: TypeAlias = npt.NDArray[np.float64]
+
+_LEAST: Final = -2 * WHOLE
+"""Stands for everything below: stages before took more than there is."""
 
 
 def score_batch(
@@ -117,9 +121,9 @@ class SingleZones:
 
     def allocatable(self, names: Sequence[str]) -> IntArray:
         """Return the same of what pods may use; ``(resources, 1, 1)`` if all have the same."""
-        common = [self._batch.common(name) for name in names]
-        if all(common):
-            return np.array(common)[:, np.newaxis, np.newaxis]
+        common = self._batch.common(names)
+        if common is not None:
+            return common
         return np.stack([self._batch.allocatable_at(name, self._cells) for name in names])
 
 
@@ -145,9 +149,9 @@ class ZoneSets:
 
     def allocatable(self, names: Sequence[str]) -> IntArray:
         """Return the same of what pods may use."""
-        common = [self._batch.common(name) for name in names]
-        if all(common):
-            amounts: IntArray = np.array(common)[:, np.newaxis, np.newaxis] * self._sizes
+        common = self._batch.common(names)
+        if common is not None:
+            amounts: IntArray = common * self._sizes
             return amounts
         return self._together([self._batch.allocatable(name) for name in names])
 
@@ -163,7 +167,7 @@ class Resource(NamedTuple):
         left: what is free after the placement.
         wanted: what each stage wants; ``(stages, 1)`` if all zones have the same.
         asked: the stages that want any.
-        there: what pods may use, in whole amounts; like ``wanted``.
+        there: what pods may use, as an amount; ``(1, 1)`` if all zones have the same.
         exists: where there is any; ``None`` for everywhere.
     """
 
@@ -203,16 +207,20 @@ def resources_of(
         scale *= exists
     share = zones.free(names, amounts)
     share *= scale
-    before = _fractions(share)
-    wanted = np.minimum(np.ceil(amounts * scale - ROUNDING), WHOLE).astype(np.int16)
+    _bound(share)
+    share += ROUNDING
+    before = _not_negative(share.astype(np.int16))
+    asked = np.minimum(amounts * scale, 2 * WHOLE)
+    share -= asked
+    left = _not_negative(share.astype(np.int16))
+    taken = np.minimum(np.ceil(asked - ROUNDING), WHOLE).astype(np.int16)
     if not everywhere:
-        before[~exists] = WHOLE
-    left = _not_negative(before - wanted)
+        before[~exists] = left[~exists] = WHOLE
     for index, name in enumerate(names):
         yield Resource(
             before[index],
             left[index],
-            wanted[index],
+            taken[index],
             [stage for stage, wanted in enumerate(wants) if name in wanted],
             there[index],
             None if everywhere else exists[index],
@@ -224,11 +232,12 @@ def _wanted(names: Sequence[str], wants: Sequence[Amounts]) -> Share:
     return np.array([[[float(wanted.get(name, 0))] for wanted in wants] for name in names])
 
 
-def _fractions(share: Share) -> Fractions:
-    share += ROUNDING
-    if share.max(initial=0.0) >= WHOLE + 1:
-        np.minimum(share, WHOLE, out=share)
-    return _not_negative(share.astype(np.int16))
+def _bound(share: Share) -> None:
+    """Make numbers fit small integers, also after a stage has taken what it wants."""
+    if share.max(initial=0.0) >= MORE_THAN_WHOLE:
+        share[share >= MORE_THAN_WHOLE] = WHOLE
+    if share.min(initial=0.0) < _LEAST:
+        share[share < _LEAST] = _LEAST
 
 
 def _packing(
@@ -255,6 +264,7 @@ def _packing(
 def _room(free: Fractions) -> Fractions:
     """Return how much room for shapes there is where so much of a zone is *free*."""
     quarters = free // np.int16(QUARTER)
+    # Of up to 4, what two divides and what four divides, by its bits.
     room: Fractions = quarters & np.int16(6)
     room += quarters & np.int16(4)
     room += quarters

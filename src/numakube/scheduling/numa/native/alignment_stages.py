@@ -57,15 +57,17 @@ def checks_of(wants: PodWants, rules: Rules) -> PodChecks:
 
 
 def new_checks(wants: PodWants, rules: Rules) -> PodChecks:
-    """Return the same; half of the time goes into finding out whether it is known already."""
+    """Return the same without a look at what is known, for callers that keep the result."""
     stages = tuple(_stages(wants, rules))
     peak = wants.peak.managed(cpu=rules.manages_cpu, memory=rules.manages_memory)
     unreported = next((n for n, _ in peak.cpu + peak.memory if n not in rules.reported), "")
     if rules.exact or not rules.refuses_unaligned:
         unreported = ""
     known = peak.of(rules.reported)
-    # Devices without a NUMA node are in no zone: only the node's own count has them all.
-    together = known.parts if rules.refuses_unaligned else known.cpu + known.memory
+    together = known.cpu + known.memory
+    if rules.refuses_unaligned:
+        # Devices without a NUMA node are in no zone: only the node's own count has them all.
+        together += tuple(part for part in known.devices if part[0] not in rules.stray_devices)
     certain = _certain(wants, rules, stages)
     return PodChecks(
         rules=rules,
@@ -109,7 +111,7 @@ def _aligned(want: Want, rules: Rules) -> Want:
 
 def _certain(wants: PodWants, rules: Rules, stages: Sequence[Stage]) -> int:
     wanted = {name for stage in stages for name, _ in stage.want.devices}
-    if rules.by_socket or wanted & rules.shared_devices:
+    if rules.by_socket or wanted & (rules.shared_devices | rules.stray_devices):
         return 1
     steps = wants.steps[: wants.certain_steps] if rules.manages_cpu else wants.steps
     known = {step.container for step in steps}

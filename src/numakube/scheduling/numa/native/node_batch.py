@@ -15,7 +15,7 @@ from numakube.scheduling.arrays import span
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -117,9 +117,11 @@ class NodeBatch:
         """Return what is free in one zone of each node."""
         return self._table.available(name).reshape(-1).take(cells)
 
-    def common(self, name: str) -> int:
-        """Return what pods may use of every zone of such nodes; 0 if it differs."""
-        return self._columns.least(self._table, name, self._kind, self.zones)[1]
+    def common(self, names: Sequence[str]) -> IntArray | None:
+        """Return ``(resources, 1, 1)``: what pods may use of every zone; ``None`` if it differs."""
+        least = self._columns.least
+        common = [least(self._table, name, self._kind, self.zones)[1] for name in names]
+        return np.array(common)[:, np.newaxis, np.newaxis] if all(common) else None
 
     def allocatable_at(self, name: str, cells: Rows) -> IntArray:
         """Return what pods may use in one zone of each node."""
@@ -173,5 +175,6 @@ def lowest(ok: Mask) -> tuple[Mask, Rows]:
 
 
 @lru_cache(maxsize=64)
-def _weights(zones: int) -> npt.NDArray[np.uint8]:
-    return np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]
+def _weights(count: int) -> npt.NDArray[np.unsignedinteger]:
+    """Return numbers from *count* down to 1; there are more sets of zones than fit a byte."""
+    return np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, np.newaxis]

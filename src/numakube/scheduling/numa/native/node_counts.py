@@ -22,6 +22,8 @@ from numakube.values.resources import CPU, ResourceKind, is_memory, kind_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numakube.topology.topology_view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
@@ -43,6 +45,8 @@ class Rules:
         cpus_per_core: what numbers of CPUs must be a multiple of: 1, unless ``full-pcpus-only``
             is on and the machine is known.
         shared_devices: resources that have devices near several zones; each zone counts them.
+        stray_devices: resources that have devices near no zone beside others. Where all zones do,
+            a kubelet takes them too, though its hints are about the others.
         connected: whether the report says how devices of several resources are connected.
         exact: whether the kubelet model can be asked.
         told: whether the report says which managers are on.
@@ -59,6 +63,7 @@ class Rules:
     by_socket: bool = False
     cpus_per_core: int = 1
     shared_devices: frozenset[str] = frozenset()
+    stray_devices: frozenset[str] = frozenset()
     connected: bool = False
     exact: bool = False
     told: bool = True
@@ -154,7 +159,8 @@ def rules_of(topology: NodeTopology) -> Rules:
         closest=prefers_closest(topology),
         by_socket=aligns_by_socket(topology),
         cpus_per_core=cpus_per_core(topology),
-        shared_devices=shared_devices(topology),
+        shared_devices=_devices_near(topology, lambda nodes: len(nodes) > 1),
+        stray_devices=_devices_near(topology, lambda nodes: not nodes),
         connected=topology.report is not None and topology.report.connects_devices,
         exact=topology.report is not None,
         told=None not in (topology.cpu_manager_policy, topology.memory_manager_policy),
@@ -195,14 +201,16 @@ def cpus_per_core(topology: NodeTopology) -> int:
     return max(1, machine.cpu_count // cores) if cores else 1
 
 
-def shared_devices(topology: NodeTopology) -> frozenset[str]:
-    """Return the resources with devices near several zones; only an exact report tells."""
+def _devices_near(
+    topology: NodeTopology, nodes_are: Callable[[tuple[int, ...]], bool]
+) -> frozenset[str]:
+    """Return the resources with a device near such NUMA nodes; only an exact report tells."""
     if topology.report is None:
         return frozenset()
     return frozenset(
         name
         for name, table in topology.report.devices.items()
-        if any(len(nodes) > 1 for nodes in table.numa_nodes)
+        if any(map(nodes_are, table.numa_nodes))
     )
 
 

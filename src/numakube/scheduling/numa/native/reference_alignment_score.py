@@ -19,12 +19,10 @@ puts a pod on several zones, so that it gets no more than that 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, floor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.kubelet.pod_demand import Role
-from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
 from numakube.scheduling.numa.native.zone_fragments import kept_whole
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
@@ -47,8 +45,10 @@ CLOSENESS_PART: Final = 0.2
 ROUNDING: Final = 1e-9
 """Makes a quotient that should be whole, whole."""
 WHOLE: Final = 5040
-"""What is free or wanted of a zone is a fraction of what pods may use of it, in 5040ths: most
-numbers of devices divide that."""
+"""What is free or wanted of a zone is a fraction of what pods may use of it, in 5040ths. Most
+numbers of devices divide that; what does not is rounded once, down if free and up if wanted."""
+MORE_THAN_WHOLE: Final = WHOLE + 0.5
+"""Zones may have more free than pods may use, which is of no account."""
 QUARTER: Final = WHOLE // 4
 WHOLE_ROOM: Final = 12
 """Room for shapes in an empty zone: 4 for one of a whole zone, 4 for two halves, 4 for quarters."""
@@ -66,9 +66,7 @@ class ScoreParts:
         """Return the score of a node with data, from 1 to `MAX_NODE_SCORE`."""
         by_alignment, by_packing, by_balance = options.points
         points = self.packing * by_packing + self.balance * by_balance
-        score = 1 + floor(points + (self.alignment * by_alignment + ROUNDING))
-        # Where zones have more free than pods may use, shares are above 1.
-        return max(1, min(score, MAX_NODE_SCORE))
+        return 1 + floor(points + (self.alignment * by_alignment + ROUNDING))
 
 
 def score_node(
@@ -96,7 +94,6 @@ def lasting(stages: Sequence[Stage]) -> list[int]:
     return chosen or list(range(len(stages)))
 
 
-@lru_cache(maxsize=4096)
 def alignment(places: Places, distances: Distances) -> float:
     """Rate a set of zones: fewest first, then closest."""
     count = len(places)
@@ -185,21 +182,22 @@ class ZoneState(NamedTuple):
             if cap:
                 # Times the inverse, as the vectorised path has it: the same to the last bit.
                 scale = 1 / cap * WHOLE
-                before = max(0, min(WHOLE, int(free.get(name, 0) * scale + ROUNDING)))
-                takes = min(WHOLE, ceil(wanted.get(name, 0) * scale - ROUNDING))
+                share, asked = free.get(name, 0) * scale, wanted.get(name, 0) * scale
+                share = (share if share < MORE_THAN_WHOLE else WHOLE) + ROUNDING
+                before, left = max(0, int(share)), max(0, int(share - asked))
+                takes = min(WHOLE, ceil(asked - ROUNDING))
                 if name in PLAIN or name in wanted:
                     zone.compared.append(name)
                 if name not in PLAIN:
                     zone.counts[name] = cap
             else:
-                before, takes = WHOLE, 0
-            zone.before[name], zone.wanted[name] = before, takes
-            zone.left[name] = max(0, before - takes)
+                before, left, takes = WHOLE, WHOLE, 0
+            zone.before[name], zone.left[name], zone.wanted[name] = before, left, takes
         return zone
 
 
 def packing(zone: ZoneState) -> int:
-    """Rate what the placement leaves for large pods."""
+    """Rate what the placement leaves for large pods, from 0 to `WHOLE`."""
     before = min(zone.before[CPU], zone.before[MEMORY])
     after = min(zone.left[CPU], zone.left[MEMORY])
     lost = (room(before) - room(after)) * (WHOLE // (2 * WHOLE_ROOM))
@@ -226,6 +224,6 @@ def whole_devices(fraction: int, count: int) -> int:
 
 
 def balance(zone: ZoneState) -> int:
-    """Rate how evenly the zone is used after the placement."""
+    """Rate how evenly the zone is used after the placement, from 0 to `WHOLE`."""
     left = [zone.left[name] for name in zone.compared]
     return WHOLE - (max(left) - min(left)) if left else WHOLE

@@ -27,6 +27,7 @@ from numakube.scheduling.numa.native.zone_sets import (
     smallest_sizes,
     sum_over,
 )
+from numakube.scheduling.snapshot.zone_table import LARGEST_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class RefusalKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RefusedNodes:
-    """Lanes refused for the same reason, and the part of the wanted amount that each lacked."""
+    """Nodes refused for the same reason, and the part of the wanted amount that each lacked."""
 
     key: RefusalKey
     positions: Rows
@@ -159,7 +160,7 @@ def _crowded(checks: PodChecks, batch: NodeBatch) -> Iterator[RefusedNodes]:
     room = BatchRoom(batch)
     open_ = np.ones(batch.size, dtype=np.bool_)
     for stage in checks.stages[: checks.certain]:
-        found, place = room.lowest(stage)
+        found, place = room.lowest_for(stage)
         stuck = np.flatnonzero(open_ & ~found)
         open_ &= found
         if stuck.size:
@@ -206,4 +207,7 @@ def _lacking(
 
 def _share(free: IntArray, wanted: int) -> Share:
     """Return which part of *wanted* is missing."""
+    if wanted > LARGEST_AMOUNT:
+        # No zone has as much, and the difference may be more than 64 bits hold.
+        return np.subtract(float(wanted), free, dtype=np.float64) * (1 / wanted)
     return np.multiply(np.maximum(wanted - free, 0), 1 / wanted)

@@ -50,7 +50,6 @@ def _arrays_of(zones: int, size: int) -> tuple[IntArray, IntArray]:
     return np.array(sets), np.array([bits_of(places) for places in sets])
 
 
-@lru_cache(maxsize=256)
 def bits_of(places: tuple[int, ...]) -> int:
     """Return the number that stands for a set of positions; the last of 64 is its sign."""
     mask = mask_of(places)
@@ -100,7 +99,7 @@ def place_in_sets(rules: Rules, stage: Stage, batch: NodeBatch) -> IntArray:
     """Return the set that the stage would take on each node by itself; 0 where it is refused."""
     sizes = common_sizes(rules, stage.want, batch)
     chosen = np.zeros(batch.size, dtype=np.int64)
-    everywhere = bits_of(tuple(range(batch.zones)))
+    everywhere = _arrays_of(batch.zones, batch.zones)[1]
     if not rules.refuses_unaligned:
         # No use in trying sets when not even all zones together will do.
         chosen[~have_together(stage.want.parts, batch)] = everywhere
