@@ -91,7 +91,7 @@ class Zones(Protocol):
         """Return ``(resources, stages, nodes)``: what is free; stages want ``(..., 1)``."""
 
     def allocatable(self, names: Sequence[str]) -> IntArray:
-        """Return the same of what pods may use; ``(resources, 1, 1)`` if all have the same."""
+        """Return the same of what pods may use; with ones for what is the same everywhere."""
 
 
 class SingleZones:
@@ -135,7 +135,9 @@ class ZoneSets:
         self._sets = sets
         positions = np.arange(batch.zones)[:, np.newaxis]
         self._members = sets[:, np.newaxis] >> positions & 1
-        self._sizes = self._members.sum(axis=1)
+        sizes = self._members.sum(axis=1)
+        self._sizes = sizes[:, :1] if (sizes == sizes[:, :1]).all() else sizes
+        """How many zones the sets have; ``(stages, 1)`` if all of a stage have as many."""
 
     def aligned(self) -> Share | float:
         """Rate how few zones each node needs, and how close they are."""
@@ -167,7 +169,7 @@ class Resource(NamedTuple):
         left: what is free after the placement.
         wanted: what each stage wants; ``(stages, 1)`` if all zones have the same.
         asked: the stages that want any.
-        there: what pods may use, as an amount; ``(1, 1)`` if all zones have the same.
+        there: what pods may use, as an amount; with ones for what is the same everywhere.
         exists: where there is any; ``None`` for everywhere.
     """
 
