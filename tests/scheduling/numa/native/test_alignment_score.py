@@ -153,6 +153,14 @@ def test_nodes_without_data_are_below_all_others() -> None:
     assert score(HALF, node(1.0, 1.0, policy="none")) == 1
 
 
+def test_nothing_is_known_where_zones_lack_devices() -> None:
+    """Devices near no NUMA node may make up for it; a kubelet takes them wherever its CPUs are."""
+    three = pod(guaranteed("main", "4", "16Gi", gpu="3"))
+    assert score(three, node(1.0, 1.0, gpus=(1, 1))) == 1
+    assert score(three, node(1.0, gpus=(2,))) == 1
+    assert score(three, node(1.0, 1.0, gpus=(1, 2))) > 1
+
+
 def test_pods_that_want_no_alignment_are_welcome_everywhere() -> None:
     """The plugin has no opinion on them."""
     burstable = pod(container("main", cpu="4"))

@@ -34,6 +34,7 @@ class BatchVerdict:
     Attributes:
         ok: the nodes that may take the pod.
         places: for each stage the position of the zone that it goes to, where it is one zone.
+        unknown: positions of the nodes of which is not known where the pod goes.
         wide: positions of the nodes on which some stage needs several zones.
         wide_nodes: those nodes.
         sets: ``(stages, wide)``: the bits of the positions of its zones.
@@ -41,6 +42,7 @@ class BatchVerdict:
 
     ok: Mask
     places: list[Rows] = field(default_factory=list)
+    unknown: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     wide: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     wide_nodes: NodeBatch | None = None
     sets: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
@@ -81,11 +83,16 @@ def _judge_one_zone_each(checks: PodChecks, batch: NodeBatch) -> BatchVerdict:
 def _judge_best_effort(checks: PodChecks, batch: NodeBatch, verdict: BatchVerdict) -> None:
     """Refuse only what is nowhere; where single zones do not do, several will."""
     open_ = np.flatnonzero(~verdict.ok)
-    if open_.size:
-        verdict.ok[open_] = have_together(checks.together, batch.part(open_))
-        if batch.zones > 1:
-            misfits = verdict.ok & ~fits_alone(checks.stages, batch)
-            verdict.wide = misfits.nonzero()[0]
+    if not open_.size:
+        return
+    part = batch.part(open_)
+    ok = verdict.ok[open_] = have_together(checks.together, part)
+    known = np.ones(part.size, dtype=np.bool_)
+    for stage in checks.stages:
+        known &= have_together(stage.want.parts, part)
+    verdict.unknown = open_[~known]
+    if batch.zones > 1:
+        verdict.wide = open_[ok & known & ~fits_alone(checks.stages, batch)[open_]]
 
 
 def fits_alone(stages: Sequence[Stage], batch: NodeBatch) -> Mask:

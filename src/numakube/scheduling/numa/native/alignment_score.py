@@ -57,6 +57,7 @@ def score_batch(
     if verdict.wide_nodes is not None:
         sets = ZoneSets(verdict.wide_nodes, verdict.sets[chosen])
         scores[verdict.wide] = _score(sets, checks, wants, options)
+    scores[verdict.unknown] = 1
     return scores
 
 

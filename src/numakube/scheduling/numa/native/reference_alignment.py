@@ -13,7 +13,9 @@ is. So each step only uses what is certain.
    of init containers are partly used again.
 
 In pod scope the whole pod is one container. ``best-effort`` and ``none`` only have rule 1, without
-devices, whose total is the node's business; for ``best-effort`` the rest predicts the placement.
+devices, whose total is the node's business; for ``best-effort`` the rest predicts the placement. If
+not even all zones have the devices that a container wants, its kubelet takes them from wherever
+they are, and nothing is predicted.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 Places = tuple[int, ...]
 """Positions of zones, ascending."""
 
+NOWHERE: Final[Places] = ()
+"""Where a stage goes that not even all zones have room for."""
 MOST_SETS: Final = 1000
 """Sets of zones of one size above which nothing is refused; eight zones have at most 70."""
 
@@ -58,7 +62,7 @@ class Fit:
 
     Attributes:
         places: the zones that each alignment is expected to use; empty if nothing is aligned or
-            nothing can be said (policy ``none``).
+            nothing can be said (policy ``none``, or zones that lack devices).
     """
 
     places: tuple[Places, ...] = ()
@@ -100,6 +104,8 @@ def _judge_amounts(checks: PodChecks, node: NodeCounts) -> Fit | Rejection:
         return alone
     if node.rules.policy is TopologyPolicy.NONE:
         return Fit(((0,),) * len(checks.stages)) if len(node.ids) == 1 else Fit()
+    if NOWHERE in alone:
+        return Fit()
     return _in_order(node, checks, alone)
 
 
@@ -162,14 +168,14 @@ def place_alone(node: NodeCounts, stage: Stage) -> Places | Rejection:
     else:
         size = None
     everywhere = tuple(range(len(node.ids)))
+    if not node.rules.refuses_unaligned and not _holds(node, everywhere, stage.want):
+        return NOWHERE
     for count in range(1, len(node.ids) + 1) if size is None else (size,):
         if comb(len(node.ids), count) > MOST_SETS:
             return everywhere
         best = _fittest(node, stage.want, count)
         if best is not None:
             return best
-    if not node.rules.refuses_unaligned:
-        return everywhere
     return _too_tight(node, stage, size or len(node.ids))
 
 

@@ -100,9 +100,6 @@ def place_in_sets(rules: Rules, stage: Stage, batch: NodeBatch) -> IntArray:
     sizes = common_sizes(rules, stage.want, batch)
     chosen = np.zeros(batch.size, dtype=np.int64)
     everywhere = _arrays_of(batch.zones, batch.zones)[1]
-    if not rules.refuses_unaligned:
-        # No use in trying sets when not even all zones together will do.
-        chosen[~have_together(stage.want.parts, batch)] = everywhere
     for size in range(1, batch.zones + 1):
         open_ = np.flatnonzero((chosen == 0) & ((sizes == size) | (sizes == ANY_SIZE)))
         if not open_.size:
