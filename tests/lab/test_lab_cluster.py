@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,15 @@ def bound(document: dict[str, Any], node: str) -> dict[str, Any]:
     return {**document, "spec": {**document["spec"], "nodeName": node}}
 
 
+def lab_nodes(lab: Lab) -> Callable[[], Awaitable[Any]]:
+    """Look at what the lab tells of its nodes, which it counts by its own watch."""
+
+    async def look() -> Any:
+        return (await lab.status())["nodes"]
+
+    return look
+
+
 async def test_the_kubelet_refuses_what_no_numa_node_can_hold(lab: Lab) -> None:
     """With the reason that a real one gives."""
     document = bound(example("too-wide-pod.yaml"), "node-0")
@@ -75,7 +84,7 @@ async def test_the_kubelet_refuses_what_no_numa_node_can_hold(lab: Lab) -> None:
     assert pod.status.message == (
         "Pod was rejected: Resources cannot be allocated with Topology locality"
     )
-    (node, _) = (await lab.status())["nodes"]
+    (node, _) = await until(lab_nodes(lab), lambda nodes: nodes[0]["rejected"])
     assert (node["name"], node["rejected"]) == ("node-0", 1)
 
 
