@@ -45,8 +45,8 @@ class Rules:
         cpus_per_core: what numbers of CPUs must be a multiple of: 1, unless ``full-pcpus-only``
             is on and the machine is known.
         shared_devices: resources that have devices near several zones; each zone counts them.
-        stray_devices: resources that have devices near no zone beside others. Where all zones do,
-            a kubelet takes them too, though its hints are about the others.
+        stray_devices: resources that have devices near no zone. No hint counts those, but a kubelet
+            gives them out where its hint leaves the zone open, as on a node of one zone.
         connected: whether the report says how devices of several resources are connected.
         exact: whether the kubelet model can be asked.
         told: whether the report says which managers are on.

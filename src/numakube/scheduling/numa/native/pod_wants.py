@@ -101,10 +101,9 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
         if (want := _want_of(demand, container))
     )
     peak = _peak(steps)
-    run_together = demand.pod_level is None and _run_together(demand)
     return PodWants(
         steps=steps,
-        whole=peak if run_together else _whole(demand),
+        whole=peak if _is_sum(demand) else _whole(demand),
         peak=peak,
         certain_steps=_certain(steps),
         is_bubble=demand.pod_level is not None,
@@ -120,9 +119,11 @@ def _whole(demand: PodDemand) -> Want:
     )
 
 
-def _run_together(demand: PodDemand) -> bool:
-    """Tell whether no container starts before others, and the memory of each is known."""
-    return all(one.role is Role.APP and one.memory is not None for one in demand.containers)
+def _is_sum(demand: PodDemand) -> bool:
+    """Tell whether the pod wants what its containers do: they run together, with known memory."""
+    return demand.pod_level is None and all(
+        one.role is Role.APP and one.memory is not None for one in demand.containers
+    )
 
 
 def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
