@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -195,14 +196,44 @@ async def test_reports_are_read_once_all_pods_are_known(world: LabCluster) -> No
     await world.start()  # which waits for the report
     late = FaultRule(kind=FaultKind.FAIL, path="^/api/v1/pods", code=503, times=2)
     world.site.faults.add(late)
-    mirror, known = Mirror(world.client, Cluster(), Predict()), list[bool]()
-    mirror.topologies.store.subscribe(lambda _: known.append(mirror.pods.synced.is_set()))
-    task = asyncio.create_task(mirror.run())
-    await world.until(lambda: not mirror.missing())
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    known = list[bool]()
+    async with mirrored(world) as mirror:
+        mirror.topologies.store.subscribe(lambda _: known.append(mirror.pods.synced.is_set()))
+        await world.until(lambda: not mirror.missing())
+    assert not world.site.faults.rules()
     assert known
     assert all(known)
+
+
+async def test_updates_that_may_not_be_read_are_missed_only_if_there_are_any(
+    world: LabCluster,
+) -> None:
+    """A report that promises them is old without; one of another exporter is not."""
+    path = "noderesourcetopologyupdates"
+    world.site.faults.add(FaultRule(kind=FaultKind.FAIL, path=path, code=403))
+    await world.exporters.reported("node-0")
+    world.exporters.freeze(["node-0"])
+    async with mirrored(world) as mirror:
+        await world.until(lambda: not mirror.missing() and bool(len(mirror.reports)))
+        assert mirror.topology_trouble() == ""
+        promise = {"topology.numakube.dev/surprises-only": "300 2026-11-17T10:00:00.000000Z"}
+        patch = merge_patch({"metadata": {"annotations": promise}})
+        await world.client.patch(NODE_RESOURCE_TOPOLOGIES, "node-0", patch)
+        await world.until(lambda: bool(mirror.topology_trouble()))
+        assert mirror.topology_trouble().startswith("reports are old: ")
+
+
+@asynccontextmanager
+async def mirrored(world: LabCluster) -> AsyncIterator[Mirror]:
+    """Run a mirror that faults of the server hit."""
+    async with world.site.connect() as client:
+        mirror = Mirror(client, Cluster(), Predict())
+        task = asyncio.create_task(mirror.run())
+        try:
+            yield mirror
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_devices_may_be_published_later_or_never(

@@ -89,7 +89,8 @@ async def test_only_what_is_wanted_is_read() -> None:
     # This server serves no version of NodeResourceTopology.
     served = {"v1alpha2", "v1alpha1"}
     claims = {"resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"}
-    assert asked == {"version", "nodes", "pods", "numatopologies", *served, *claims}
+    kinds = {"nodes", "pods", "noderesourcetopologyupdates", "numatopologies"}
+    assert asked == {"version", *kinds, *served, *claims}
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

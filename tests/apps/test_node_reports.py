@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 from tests.topology.producers import document, golden
 
 from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.volcano_numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
 from numakube.apps.anonymising import anonymise
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
@@ -19,7 +22,10 @@ from numakube.errors import NotFound
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.object_keys import ObjectKey
-from numakube.kube.store import Store
+from numakube.kube.store import Change, Store
+from numakube.topology.exact_report import Heartbeat
+from numakube.topology.nrt_names import SURPRISES_ANNOTATION
+from numakube.topology.report_update import update_of
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
 from numakube_lab.testing import Opener, lab_cluster
 
@@ -32,7 +38,7 @@ def stores() -> tuple[
     """The stores of both kinds, and of the reports."""
     topologies: Store[NodeResourceTopology] = Store()
     numatopologies: Store[Numatopology] = Store()
-    return topologies, numatopologies, node_reports(topologies, numatopologies)
+    return topologies, numatopologies, node_reports(topologies, Store(), numatopologies)
 
 
 def topology() -> NodeResourceTopology:
@@ -75,6 +81,63 @@ def test_a_numatopology_counts_again_when_the_topology_is_gone() -> None:
     assert reports.get(KEY) == topology()
     topologies.remove(KEY)
     assert producer_in(reports) is Producer.VOLCANO
+
+
+def report(at: str, version: str, *pods: str) -> NodeResourceTopology:
+    """Return a report that was written at some time, and says that it will be silent."""
+    site = ReportedNode.make(KEY.name)
+    for name in pods:
+        site.admit(pod(name, cpus=1))
+    found = site.report()
+    promise = {SURPRISES_ANNOTATION: str(Heartbeat(300.0, at))}
+    annotations = {**found.metadata.annotations, **promise}
+    metadata = msgspec.structs.replace(
+        found.metadata, annotations=annotations, resource_version=version
+    )
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+def update(
+    of: NodeResourceTopology, version: str, now: NodeResourceTopology
+) -> NodeResourceTopologyUpdate:
+    """Return what makes a report say what another one says."""
+    found = update_of(of, now, time="2026-11-17T12:00:00.000000Z")
+    assert found is not None
+    metadata = msgspec.structs.replace(found.metadata, resource_version=version, uid="update")
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+FIRST = report("2026-11-17T10:00:00.000000Z", "10")
+SECOND = report("2026-11-17T11:00:00.000000Z", "30", "p0", "p1")
+UPDATES = (
+    update(FIRST, "20", report("", "", "p0")),
+    update(SECOND, "40", report("", "", "p0", "p1", "p2")),
+)
+
+
+@pytest.mark.parametrize("order", sorted(set(permutations("RRUU"))), ids="".join)
+def test_reports_and_updates_never_take_readers_back(order: tuple[str, ...]) -> None:
+    """They come by watches of their own: in whatever order, the number of pods only grows."""
+    topologies: Store[NodeResourceTopology] = Store()
+    updates: Store[NodeResourceTopologyUpdate] = Store()
+    reports = node_reports(topologies, updates, Store())
+    counts: list[int] = []
+
+    def count(change: Change[NodeResourceTopology]) -> None:
+        view = view_of(change.object)
+        assert isinstance(view, NodeTopology)
+        assert view.report is not None
+        counts.append(len(view.report.pods))
+
+    reports.subscribe(count)
+    waiting: dict[str, list[Any]] = {"R": [FIRST, SECOND], "U": list(UPDATES)}
+    for kind in order:
+        one = waiting[kind].pop(0)
+        topologies.put(one) if isinstance(one, NodeResourceTopology) else updates.put(one)
+    assert counts == sorted(counts)
+    assert counts[-1] == 3
+    updates.remove(KEY)
+    assert counts[-1] == 3
 
 
 def definition() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from numakube.api.crds import crd
+from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.sriov.read_config import read_config
 from numakube.manifests.admission_check import AdmissionCheckManifest
@@ -56,7 +56,7 @@ def test_the_exporter_file_is_up_to_date() -> None:
     privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     home = namespace(manifest.namespace)
     home["metadata"]["labels"] = privileged
-    shared = [crd(), view_role(), *flow_control(manifest.namespace)]
+    shared = [crd(), crd(UPDATE_CRD), view_role(), *flow_control(manifest.namespace)]
     assert is_up_to_date("exporter.yaml", [*shared, home, *manifest.objects()])
 
 

@@ -16,14 +16,13 @@ import structlog
 
 from numakube.api.interning import shared_pod
 from numakube.api.koordinator.keys import POD_HOLDING
-from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
+from numakube.apps.node_reports import ReportMirror
 from numakube.apps.unusable_objects import UnusableObjects
 from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCE_CLAIMS, RESOURCES
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
-from numakube.kube.served_topologies import topology_reflector
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
@@ -93,7 +92,6 @@ class Mirror:
         self.listener: Listener | None = None
         self.pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
         self.nodes: Reflector[Node] = Reflector(client, NODES)
-        self.topologies: Reflector[NodeResourceTopology] = topology_reflector(client)
         self._assumed: dict[str, str] = {}
         self.reported_at: dict[str, float] = {}
         """When the latest report of each node came, by the monotonic clock."""
@@ -107,12 +105,14 @@ class Mirror:
         self._take_report = guarding("NodeResourceTopology", self._on_report)
         self.pods.store.subscribe(self._take_pod)
         self.nodes.store.subscribe(self._take_node)
-        self._numatopologies = numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
-        self.reports = node_reports(self.topologies.store, numatopologies.store)
+        self._report_mirror = ReportMirror(client)
+        self.topologies: Reflector[NodeResourceTopology] = self._report_mirror.topologies
+        self.reports = self._report_mirror.store
         """The report of every node, whatever its kind."""
         self.reports.subscribe(self._take_report)
-        self._others: list[Reflector[Any]] = [self.topologies, numatopologies] if topologies else []
-        self._optional: list[Reflector[Any]] = [numatopologies]
+        self._reads_reports = topologies
+        self._others: list[Reflector[Any]] = []
+        self._optional: list[Reflector[Any]] = [*self._report_mirror.optional]
         self.stores: dict[str, Store[Any]] = {}
         """The objects of other kinds, by the field of `ClusterObjects`."""
         if namespaces:
@@ -125,18 +125,12 @@ class Mirror:
     async def run(self) -> None:
         """Keep the mirror up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self._reflectors():
-                late = reflector in (self.topologies, self._numatopologies)
-                work = self._run_after_pods(reflector) if late else reflector.run()
-                tasks.create_task(work, name=f"mirror-{reflector}")
-
-    async def _run_after_pods(self, reflector: Reflector[Any]) -> None:
-        """Read reports once all pods are known.
-
-        The belief of a node is then worked out once, and not again for each pod on it.
-        """
-        await self.pods.synced.wait()
-        await reflector.run()
+            for reflector in (self.nodes, *self._others, self.pods):
+                tasks.create_task(reflector.run(), name=f"mirror-{reflector}")
+            if self._reads_reports:
+                # The belief of a node is then worked out once, and not again for each pod on it.
+                await self.pods.synced.wait()
+                tasks.create_task(self._report_mirror.run(), name="mirror-reports")
 
     def missing(self) -> str:
         """Say what is not known yet; empty once decisions can be made."""
@@ -148,10 +142,12 @@ class Mirror:
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def topology_trouble(self) -> str:
-        """Say why there are no reports at all; empty as long as they are read."""
+        """Say why there are no reports at all, or old ones; empty as long as they are read."""
         source = self.topologies
-        if source not in self._others or len(self._numatopologies.store):
+        if not self._reads_reports or self._report_mirror.has_others:
             return ""
+        if trouble := self._report_mirror.update_trouble():
+            return trouble
         if source.synced.is_set() and not source.denied:
             return ""
         if not isinstance(source.last_error, NotFound | Forbidden):
@@ -222,7 +218,8 @@ class Mirror:
             self.listener = listener
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return (self.nodes, *self._others, self.pods)
+        reports = self._report_mirror.reflectors if self._reads_reports else ()
+        return (self.nodes, *reports, *self._others, self.pods)
 
     def _is_absent(self, reflector: Reflector[Any]) -> bool:
         """Tell whether the server does not have the kind; it may come later.

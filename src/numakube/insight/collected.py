@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NODES: Final = "nodes"
 PODS: Final = "pods"
 TOPOLOGIES: Final = "noderesourcetopologies"
+TOPOLOGY_UPDATES: Final = "noderesourcetopologyupdates"
 NAMESPACES: Final = "namespaces"
 EVENTS: Final = "events"
 LEASES: Final = "leases"

@@ -24,6 +24,7 @@ from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion, release_of
 from numakube.api.nodes import Node
 from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
+from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.pod import Pod, has_ended
 from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
@@ -44,6 +45,7 @@ from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable
+from numakube.topology.report_update import current_reports
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.volcano import as_nrt
 
@@ -260,7 +262,8 @@ class _Reader:
             except MalformedObject as error:
                 what = f"{names.TOPOLOGIES} {one.metadata.key}"
                 self.unreadable.append(Unreadable(what, f"{error.path}: {error.detail}"))
-        return by_node(found)
+        updates = self.all(names.TOPOLOGY_UPDATES, NodeResourceTopologyUpdate)
+        return {one.metadata.name: one for one in current_reports(by_node(found).values(), updates)}
 
     def one(self, file: str, type_: type[Any]) -> Any:  # noqa: ANN401 - of the given type
         found, bad = read_object(type_, self._files.get(file), file)

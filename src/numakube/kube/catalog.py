@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from numakube.api import nrt_update
 from numakube.api.events import CoreEvent, Event
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
+from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.pod import Pod
 from numakube.kube.resource_types import Document, Resource
 
@@ -64,6 +66,15 @@ NODE_RESOURCE_TOPOLOGIES = Resource(
     kind=KIND,
     namespaced=False,
     object_type=NodeResourceTopology,
+)
+NODE_RESOURCE_TOPOLOGY_UPDATES = Resource(
+    group=nrt_update.GROUP,
+    version=nrt_update.VERSION,
+    plural=nrt_update.PLURAL,
+    kind=nrt_update.KIND,
+    namespaced=False,
+    object_type=NodeResourceTopologyUpdate,
+    whole=True,
 )
 
 NAMESPACES = _document("", "namespaces", "Namespace", namespaced=False)

@@ -6,6 +6,7 @@ v0.1.0, 2023). A definition may be installed, upgraded or removed while we run. 
 asks here:
 
     topologies = topology_reflector(client)       # mirrors them, and follows the definition
+    updates = update_reflector(client)            # what has changed since, where that is apart
     resource = await served_topologies(client)    # for one list; NotFound if there are none
     report = await read_topology(client, "worker-0")
 
@@ -24,16 +25,18 @@ from numakube.api.interning import shared_nrt
 from numakube.api.nrt import GROUP, PLURAL, NodeResourceTopology, by_node
 from numakube.api.wire import Wire
 from numakube.errors import Forbidden, MalformedObject, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
 from numakube.kube.connection.transport import Request
 from numakube.kube.decode import UNREADABLE
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Store
+from numakube.topology.report_update import updated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.api.nrt_update import NodeResourceTopologyUpdate
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Resource
 
@@ -91,7 +94,15 @@ async def read_topology(client: Client, node: str) -> NodeResourceTopology | Non
         found = await client.list(resource, fields=f"metadata.name={node}")
     except NotFound:
         return None
-    return by_node(found.items).get(node)
+    report = by_node(found.items).get(node)
+    return None if report is None else updated(report, await _read_update(client, node))
+
+
+async def _read_update(client: Client, node: str) -> NodeResourceTopologyUpdate | None:
+    try:
+        return await client.get(NODE_RESOURCE_TOPOLOGY_UPDATES, node)
+    except (Forbidden, NotFound):
+        return None
 
 
 def topology_reflector(
@@ -105,6 +116,11 @@ def topology_reflector(
         timing=timing,
         locate=partial(served_topologies, client),
     )
+
+
+def update_reflector(client: Client) -> Reflector[NodeResourceTopologyUpdate]:
+    """Return what mirrors the updates of reports; a cluster may do without."""
+    return Reflector(client, NODE_RESOURCE_TOPOLOGY_UPDATES, timing=_IMPATIENT, optional=True)
 
 
 class TopologyStore(Store[NodeResourceTopology]):

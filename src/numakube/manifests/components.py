@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.crds import crd
+from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.errors import ConfigError
 from numakube.manifests.admission_check import AdmissionCheckManifest
@@ -146,7 +146,7 @@ def _namespaces(
 def _api(choices: Choices) -> list[dict[str, Any]]:
     webhook = WebhookManifest(namespace=choices.namespace)
     definition = webhook.definition() if choices.nrt_v1beta1 else crd()
-    return [definition, view_role(), *flow_control(choices.namespace)]
+    return [definition, crd(UPDATE_CRD), view_role(), *flow_control(choices.namespace)]
 
 
 def _exporter(choices: Choices) -> list[dict[str, Any]]:

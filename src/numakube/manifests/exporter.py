@@ -339,6 +339,7 @@ def cluster_rules() -> list[dict[str, Any]]:
     """Return what an exporter does all over the cluster."""
     return [
         rule("topology.node.k8s.io", ["noderesourcetopologies"], ["get", "create", "patch"]),
+        rule("topology.numakube.dev", ["noderesourcetopologyupdates"], ["get", "create", "update"]),
         rule("", ["nodes"], ["get"]),
         # The kubelet's own word for its configuration, where the file is not at its usual place.
         rule("", ["nodes/configz"], ["get"]),

@@ -295,6 +295,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("", ["pods/binding"], ["create"]),
         rule("policy", ["poddisruptionbudgets"], READ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         *ask_who_calls(),
     ]

@@ -33,7 +33,10 @@ _LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-
 _WRITE: Final = (*READ, "create", "patch", "delete")
 _GROUP: Final = "nodetopology.openshift.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
-_DEFINITION: Final = "noderesourcetopologies.topology.node.k8s.io"
+_DEFINITIONS: Final = (
+    "noderesourcetopologies.topology.node.k8s.io",
+    "noderesourcetopologyupdates.topology.numakube.dev",
+)
 _CONTROLLERS: Final = (
     RebalancerManifest(scheduler=secondary_scheduler.NAME),
     AdmissionCheckManifest(scheduler=secondary_scheduler.NAME),
@@ -139,7 +142,7 @@ def cluster_rules() -> list[dict[str, Any]]:
             ["update"],
         ),
         rule("apiextensions.k8s.io", [definitions], ["list", "watch", "create"]),
-        rule("apiextensions.k8s.io", [definitions], ["get", "patch"], names=[_DEFINITION]),
+        rule("apiextensions.k8s.io", [definitions], ["get", "patch"], names=list(_DEFINITIONS)),
         rule(_RBAC, ["clusterroles", "clusterrolebindings"], _WRITE),
         rule("machineconfiguration.openshift.io", ["machineconfigpools", "kubeletconfigs"], READ),
         rule("security.openshift.io", ["securitycontextconstraints"], _WRITE),

@@ -96,6 +96,7 @@ def view_rules() -> list[dict[str, Any]]:
     """Return what ``view`` allows besides."""
     return [
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),
         rule(
             "nodetopology.openshift.io", ["numaresourcesoperators", "numaresourcesschedulers"], READ
         ),

@@ -194,6 +194,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
         *(rule(group, ["podgroups"], READ) for group in _POD_GROUP_APIS),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
         rule("", ["events"], ["create", "patch"]),

@@ -18,6 +18,7 @@ from numakube.insight.collected import (
     PODS,
     PRIORITY_CLASSES,
     TOPOLOGIES,
+    TOPOLOGY_UPDATES,
     Collected,
     list_file,
 )
@@ -41,6 +42,7 @@ _KINDS: Final = {
     "Node": NODES,
     "Pod": PODS,
     "NodeResourceTopology": TOPOLOGIES,
+    "NodeResourceTopologyUpdate": TOPOLOGY_UPDATES,
     "PriorityClass": PRIORITY_CLASSES,
 }
 

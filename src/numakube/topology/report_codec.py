@@ -12,7 +12,7 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -61,6 +61,8 @@ from numakube.values.size_limits import (
 VERSION: Final = 1
 PLAIN_LIMIT: Final = 8192
 """Above this many characters a report is compressed."""
+
+T = TypeVar("T")
 
 _COMPRESSED: Final = "z:"
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
@@ -114,18 +116,60 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     functions: dict[str, str] = {}
 
 
+class _Moving(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The keys of `_Report` that change with the pods."""
+
+    lost: str | None = None
+    shared: str | None = None
+    books: dict[int, str] = {}
+    pods: dict[str, str] = {}
+
+
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_Report)
+_MOVING_DECODER: Final = msgspec.json.Decoder(_Moving)
 _SETTINGS_DECODER: Final = msgspec.json.Decoder(_Settings)
 _VERSION_DECODER: Final = msgspec.json.Decoder(_Versioned)
 
 
 def encode_report(report: ExactReport) -> str:
     """Return *report* as the value of an annotation."""
-    data = _ENCODER.encode(_to_wire(report))
+    return _packed(_to_wire(report))
+
+
+def moving_part(text: str) -> str:
+    """Return the keys of a report's *text* that change with the pods, as a text like it.
+
+    Raises:
+        InvalidValue: it is no report.
+    """
+    return _packed(_unpacked(text, _MOVING_DECODER))
+
+
+def with_moving_part(text: str, moving: str) -> str:
+    """Return the *text* of a report with other values of the keys that change with the pods.
+
+    Raises:
+        InvalidValue: one of the texts is not what it should be.
+    """
+    report, part = _unpacked(text, _DECODER), _unpacked(moving, _MOVING_DECODER)
+    return _packed(msgspec.structs.replace(report, **msgspec.structs.asdict(part)))
+
+
+def _packed(wire: _Report | _Moving) -> str:
+    data = _ENCODER.encode(wire)
     if len(data) <= PLAIN_LIMIT:
         return data.decode()
     return _COMPRESSED + b64encode(zlib.compress(data, 9)).decode()
+
+
+def _unpacked(text: str, decoder: msgspec.json.Decoder[T]) -> T:
+    if len(text) > MAX_TEXT:
+        raise InvalidValue(f"longer than {MAX_TEXT} characters")
+    try:
+        return decoder.decode(_inflate(text) if text.startswith(_COMPRESSED) else text.encode())
+    except BROKEN_JSON as error:
+        raise InvalidValue(quoted(str(error))) from None
 
 
 def decode_report(text: str) -> ExactReport | BadReport:

@@ -1,8 +1,8 @@
 """One node whose exporter reports only surprises, its API server, and schedulers that come and go.
 
 Everything takes its time: events of pods reach the kubelet, the exporter and the scheduler each on
-their own, and reports reach the scheduler after they were written. `Walk` lets things happen in any
-order; `Walk.settle` lets everything arrive.
+their own, and reports and their updates reach the scheduler after they were written, each on their
+own too. `Walk` lets things happen in any order; `Walk.settle` lets everything arrive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from itertools import count
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, machine, pod, taken
@@ -19,8 +19,9 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, mach
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.surprises import WAIT_SECONDS, Silence
+from numakube.apps.node_reports import node_reports
 from numakube.kube.clock import SystemClock
-from numakube.kube.store import Added, Removed, Updated
+from numakube.kube.store import Added, Removed, Store, Updated
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.scheduling.numa.caches.foreseen_pods import DOUBT_SECONDS
 from numakube.scheduling.numa.caches.model_belief import ExactBelief, annotations_for
@@ -30,11 +31,13 @@ from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.model_from_report import report_of
+from numakube.topology.report_update import update_of, updated
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.nrt_update import NodeResourceTopologyUpdate
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 
@@ -52,15 +55,31 @@ class HandClock(SystemClock):
         return self.seconds
 
 
+class Reader:
+    """What a scheduler has: reports and their updates, and what it believes."""
+
+    def __init__(self) -> None:
+        self.cache = Predict()
+        self.topologies: Store[NodeResourceTopology] = Store()
+        self.updates: Store[NodeResourceTopologyUpdate] = Store()
+        reports = node_reports(self.topologies, self.updates, Store())
+        reports.subscribe(lambda change: self.take(change.object))
+        self.mispredictions = 0
+
+    def take(self, report: NodeResourceTopology) -> None:
+        """Take over a report."""
+        self.mispredictions += len(self.cache.set_report(report).mispredictions)
+
+
 class Walk:
     """A random walk.
 
     Attributes:
         foreign: whether schedulers bind pods that write no forecast on them.
         force: whether running pods are deleted by force.
-        writes: how many reports were written.
+        writes: how many reports and updates were written.
+        updates: how many of them were updates.
         bound: how many pods were bound.
-        mispredictions: how many the scheduler noticed.
     """
 
     def __init__(self, seed: int, *, foreign: bool = False, force: bool = False) -> None:
@@ -73,17 +92,30 @@ class Walk:
         )
         self.clock = HandClock()
         self.api: dict[str, Pod] = {}
+        self.listed_report = self.site.report()
+        self.listed_update: NodeResourceTopologyUpdate | None = None
         self.arriving: deque[Pod] = deque()
         self.to_exporter: deque[tuple[Pod | None, Pod | None]] = deque()
         self.to_scheduler: deque[tuple[Pod | None, Pod | None]] = deque()
         self.reports: deque[NodeResourceTopology] = deque()
+        self.report_updates: deque[NodeResourceTopologyUpdate] = deque()
         self.watched: dict[str, Pod] = {}
         self.reserved: list[Pod] = []
-        self.writes = self.bound = self.mispredictions = 0
+        self.writes = self.updates = self.bound = 0
         self._numbers = count()
-        self.cache = Predict()
+        self.scheduler = Reader()
         self.start_exporter()
         self.look()
+
+    @property
+    def cache(self) -> Predict:
+        """What the scheduler believes."""
+        return self.scheduler.cache
+
+    @property
+    def mispredictions(self) -> int:
+        """How many the scheduler noticed."""
+        return self.scheduler.mispredictions
 
     # What happens
 
@@ -99,6 +131,7 @@ class Walk:
             self.look: 3,
             self.tell_scheduler: 8,
             self.deliver_report: 3,
+            self.deliver_update: 3,
             self.pass_time: 1,
             self.bind_foreign: int(self.foreign),
             self.delete_by_force: int(self.force),
@@ -165,6 +198,7 @@ class Walk:
     def start_exporter(self) -> None:
         """Start the exporter, which lists all pods."""
         self.to_exporter.clear()
+        self.stored: NodeResourceTopology | None = None
         self.watched = dict(self.api)
         self.silence = Silence(
             lambda: self.watched.values(), seconds=SILENCE, clock=self.clock, random=Random(1)
@@ -191,15 +225,23 @@ class Walk:
         if self.silence.covers(report):
             return
         self.silence.wrote(report)
-        promise = Heartbeat(SILENCE, "2026-01-01T00:00:00Z")
+        self.writes += 1
+        whole_is_due = self.stored is None or self.rng.random() < 0.2
+        time = f"2026-01-01T00:00:00.{self.writes:06d}Z"
+        if self.stored is not None and not whole_is_due:
+            update = update_of(self.stored, nrt, time=time)
+            if update is not None:
+                self.listed_update = update
+                self.report_updates.append(update)
+                self.updates += 1
+                return
         annotations = {
             **nrt.metadata.annotations,
-            nrt_names.SURPRISES_ANNOTATION: str(promise),
+            nrt_names.SURPRISES_ANNOTATION: str(Heartbeat(SILENCE, time)),
         }
         metadata = msgspec.structs.replace(nrt.metadata, annotations=annotations)
-        self.stored = msgspec.structs.replace(nrt, metadata=metadata)
+        self.stored = self.listed_report = msgspec.structs.replace(nrt, metadata=metadata)
         self.reports.append(self.stored)
-        self.writes += 1
 
     def tell_exporter(self) -> None:
         """Let the exporter learn of the next change of a pod."""
@@ -228,8 +270,12 @@ class Walk:
     def deliver_report(self) -> None:
         """Let the scheduler have the next report."""
         if self.reports:
-            changes = self.cache.set_report(self.reports.popleft())
-            self.mispredictions += len(changes.mispredictions)
+            self.scheduler.topologies.put(self.reports.popleft())
+
+    def deliver_update(self) -> None:
+        """Let the scheduler have the next update of a report."""
+        if self.report_updates:
+            self.scheduler.updates.put(self.report_updates.popleft())
 
     # What must hold
 
@@ -246,20 +292,21 @@ class Walk:
             self.look()
             while self.to_scheduler:
                 self.tell_scheduler()
-            while self.reports:
-                self.deliver_report()
+            while self.reports or self.report_updates:
+                self.rng.choice([self.deliver_report, self.deliver_update])()
 
-    def new_scheduler(self) -> Predict:
-        """Return the cache of a scheduler that has just listed everything, in any order."""
-        cache = Predict()
-        listed: list[Pod | NodeResourceTopology] = [*self.api.values(), self.stored]
+    def new_scheduler(self) -> Reader:
+        """Return a scheduler that has just listed everything, in any order."""
+        reader = Reader()
+        listed: list[Any] = [*self.api.values(), self.listed_report]
+        listed += [self.listed_update] if self.listed_update is not None else []
         self.rng.shuffle(listed)
         for one in listed:
             if isinstance(one, Pod):
-                cache.pod_seen(PodInfo(one))
+                reader.cache.pod_seen(PodInfo(one))
             else:
-                cache.set_report(one)
-        return cache
+                (reader.topologies if one is self.listed_report else reader.updates).put(one)
+        return reader
 
     def wrong(self, cache: Predict) -> str:
         """Return how the belief differs from the kubelet's state; empty if it does not."""
@@ -272,7 +319,7 @@ class Walk:
 
     def free_for_tools(self) -> tuple[Amounts, ...]:
         """Return what is free in each zone for a tool that lists everything now."""
-        view = view_of(self.stored)
+        view = view_of(updated(self.listed_report, self.listed_update))
         assert isinstance(view, NodeTopology)
         return tuple(zone.available for zone in current_view(view, self.api.values()).zones)
 

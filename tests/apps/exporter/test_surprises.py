@@ -25,18 +25,19 @@ def test_whatever_happens_the_belief_becomes_the_kubelets_state(
             walk.step()
         walk.settle()
         fresh = walk.new_scheduler()
-        for cache in (walk.cache, fresh):
+        for cache in (walk.cache, fresh.cache):
             assert walk.wrong(cache) == "" or walk.is_unsettled(cache)
-        if walk.wrong(fresh) == "":
+        if walk.wrong(fresh.cache) == "":
             assert walk.free_for_tools() == walk.site.free
         if walk.rng.random() < 0.3:
             walk.start_exporter()
         if walk.rng.random() < 0.3:
-            walk.cache = fresh
+            walk.scheduler = fresh
     walk.clock.seconds += SILENCE
     walk.settle()
-    for cache in (walk.cache, walk.new_scheduler()):
+    for cache in (walk.cache, walk.new_scheduler().cache):
         assert walk.wrong(cache) == ""
+    assert walk.updates
 
 
 def test_a_quiet_node_is_written_before_its_silence_is_over() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.operator.watched_state import NRT_DEFINITION, OPERATORS, SCHEDULERS
+from numakube.apps.operator.watched_state import DEFINITIONS, OPERATORS, SCHEDULERS
 from numakube.errors import Conflict
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
@@ -66,12 +66,13 @@ async def kinds_served(client: Client) -> None:
 
 
 async def remove_definition(client: Client) -> None:
-    """Remove the kind of topologies, so that a program that needs it has to bring it along."""
-    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NRT_DEFINITION)
+    """Remove the kinds of topologies, so that a program that needs them has to bring them along."""
+    for name in DEFINITIONS:
+        await client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
 
     async def gone() -> bool:
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
-        return NRT_DEFINITION not in {one["metadata"]["name"] for one in found.items}
+        return not {one["metadata"]["name"] for one in found.items}.intersection(DEFINITIONS)
 
     await until(gone)
 

@@ -5,18 +5,31 @@ from __future__ import annotations
 from functools import partial
 
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES, PODS
+from numakube.kube.object_keys import KubeObject
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.testing import pod_document
 from numakube.topology.nrt_names import FORESEEN
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.testing import LabCluster, lab_cluster
 
+REPORT = "NodeResourceTopology node-0"
+UPDATE = "NodeResourceTopologyUpdate node-0"
+
 
 async def written(cluster: LabCluster) -> dict[str, str]:
-    """Return the version of every report."""
+    """Return the version of every report and of every update."""
     reports = (await cluster.client.list(NODE_RESOURCE_TOPOLOGIES)).items
-    return {one.metadata.name: one.metadata.resource_version for one in reports}
+    updates = (await cluster.client.list(NODE_RESOURCE_TOPOLOGY_UPDATES)).items
+    found: tuple[KubeObject, ...] = (*reports, *updates)
+    return {
+        f"{type(one).__name__} {one.metadata.name}": one.metadata.resource_version for one in found
+    }
+
+
+def written_again(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """Return what was written meanwhile."""
+    return {name for name, version in after.items() if before.get(name) != version}
 
 
 def believes_what_is_true(cluster: LabCluster, process: SchedulerProcess) -> bool:
@@ -76,7 +89,33 @@ async def test_a_pod_for_which_nothing_was_foreseen_is_reported() -> None:
 
         await cluster.until(is_written)
         await cluster.until(lambda: believes_what_is_true(cluster, scheduler.process))
+        assert written_again(before, await written(cluster)) == {UPDATE}
         before = await written(cluster)
         await cluster.delete("foreign")
         await cluster.until(is_written)
+        await cluster.until(lambda: believes_what_is_true(cluster, scheduler.process))
+        assert written_again(before, await written(cluster)) == {UPDATE}
+
+
+async def test_a_report_that_is_deleted_is_written_again_in_whole() -> None:
+    """And its update goes with it: readers are not left with half of it."""
+    async with (
+        lab_cluster(1, exporters=False) as cluster,
+        ExporterPool(cluster.client, cluster.pool, max_silence=300.0) as exporters,
+    ):
+        await exporters.reported("node-0")
+        scheduler = await cluster.start()
+        await cluster.create(pod_document("foreign", cpu="2", nodeName="node-0"))
+        await cluster.runs("foreign")
+
+        async def has_update() -> bool:
+            return UPDATE in await written(cluster)
+
+        await cluster.until(has_update)
+        await cluster.client.delete(NODE_RESOURCE_TOPOLOGIES, "node-0")
+
+        async def has_only_a_report() -> bool:
+            return set(await written(cluster)) == {REPORT}
+
+        await cluster.until(has_only_a_report)
         await cluster.until(lambda: believes_what_is_true(cluster, scheduler.process))

@@ -8,6 +8,7 @@ from typing import Any, Final
 from numakube.api.yaml_text import load_manifests
 
 NRT_CRD: Final = "topology.node.k8s.io_noderesourcetopologies.yaml"
+UPDATE_CRD: Final = "topology.numakube.dev_noderesourcetopologyupdates.yaml"
 OPERATOR_CRD: Final = "nodetopology.openshift.io_numaresourcesoperators.yaml"
 SCHEDULER_CRD: Final = "nodetopology.openshift.io_numaresourcesschedulers.yaml"
 

@@ -12,6 +12,7 @@ from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaimTemplate
 from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
@@ -26,6 +27,7 @@ from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
 from numakube.insight.list_reading import Unreadable, read_list
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.topology.report_update import current_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +38,7 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.NODES: Node,
     names.PODS: Pod,
     names.TOPOLOGIES: NodeResourceTopology,
+    names.TOPOLOGY_UPDATES: NodeResourceTopologyUpdate,
     NUMATOPOLOGIES: Numatopology,
     names.NAMESPACES: Namespace,
     names.EVENTS: CoreEvent,
@@ -56,6 +59,9 @@ _NOT_LISTS: Final = frozenset({names.META, names.VERSION, names.ERRORS})
 def anonymise(collected: Collected) -> Collected:
     """Return *collected* without names; verdicts about it stay the same."""
     objects = dict(_objects(collected))
+    # Reports are digests of names in part, so they are put together first.
+    updates = objects.pop(names.TOPOLOGY_UPDATES)
+    objects[names.TOPOLOGIES] = tuple(current_reports(objects[names.TOPOLOGIES], updates))
     collector = Collector()
     for plural, members in objects.items():
         for one in members:

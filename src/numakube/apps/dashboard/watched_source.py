@@ -8,6 +8,7 @@ changes as they happen: keeping it in memory for every object would cost too muc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,11 @@ from numakube.api.interning import shared_pod
 from numakube.api.wire import Timestamp, Wire
 from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dra_mirror import DraMirror
-from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
-from numakube.errors import ClusterUnreachable, Expired, InvalidValue, NotFound
-from numakube.kube.catalog import NODES, PODS
+from numakube.apps.node_reports import ReportMirror
+from numakube.errors import ClusterUnreachable, Expired, Forbidden, InvalidValue, NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES, NODES, PODS
 from numakube.kube.reflector import Reflector
-from numakube.kube.served_topologies import served_topologies, topology_reflector
+from numakube.kube.served_topologies import served_topologies
 from numakube.kube.store import Store
 from numakube.values.times import parse_time
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.nodes import Node
-    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
+    from numakube.kube.resource_types import Resource
 
 
 class Reflection:
@@ -45,13 +46,12 @@ class Reflection:
         self._clock = client.clock
         self._nodes: Reflector[Node] = Reflector(client, NODES)
         self._pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
-        self._topologies: Reflector[NodeResourceTopology] = topology_reflector(client)
-        self._numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self._reports = ReportMirror(client)
         self._dra = DraMirror(client)
         self.source = Source(
             nodes=self._nodes.store,
             pods=self._pods.store,
-            topologies=node_reports(self._topologies.store, self._numatopologies.store),
+            topologies=self._reports.store,
             clock=client.clock,
             devices=self._dra.stores,
             devices_known=self._dra.is_known,
@@ -62,8 +62,10 @@ class Reflection:
     async def run(self) -> None:
         """Keep the source up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (*self._reflectors(), self._numatopologies, *self._dra.reflectors):
+            kinds: tuple[Reflector[Any], ...] = (self._nodes, self._pods, *self._dra.reflectors)
+            for reflector in kinds:
                 tasks.create_task(reflector.run(), name=f"dashboard-{reflector}")
+            tasks.create_task(self._reports.run(), name="dashboard-reports")
 
     async def synced(self) -> None:
         """Return once everything that the server has is listed."""
@@ -84,7 +86,7 @@ class Reflection:
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return self._nodes, self._topologies, self._pods
+        return self._nodes, self._reports.topologies, self._pods
 
 
 def missing_of(reflectors: Iterable[Reflector[Any]]) -> str:
@@ -132,8 +134,16 @@ async def report_dates(client: Client) -> Mapping[str, datetime]:
     Raises:
         NumakubeError: the server does not say.
     """
-    found = {}
     dated = (await served_topologies(client)).decoded_as(_Dated)
+    found = await _dates(client, dated)
+    with contextlib.suppress(Forbidden, NotFound):
+        updates = await _dates(client, NODE_RESOURCE_TOPOLOGY_UPDATES.decoded_as(_Dated))
+        found |= {name: max(date, updates.get(name, date)) for name, date in found.items()}
+    return found
+
+
+async def _dates(client: Client, dated: Resource[_Dated]) -> dict[str, datetime]:
+    found = {}
     for report in (await client.list(dated, resource_version="0")).items:
         dates = [date for one in report.metadata.managed_fields if (date := _date(one)) is not None]
         if dates:

@@ -18,6 +18,7 @@ import msgspec
 
 from numakube.api.nrt import Attribute, NodeResourceTopology, with_attribute
 from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.update_writer import UpdateWriter
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
@@ -25,7 +26,7 @@ from numakube.kube.served_topologies import served_topologies
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.values.durations import SECOND, format_duration
-from numakube.values.times import format_time
+from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -70,11 +71,13 @@ class Written:
         operation: whether something was written, and how.
         sent_bytes: the size of what was sent.
         whole_bytes: the size of the whole object.
+        uid: that of the object.
     """
 
     operation: Operation
     sent_bytes: int = 0
     whole_bytes: int = 0
+    uid: str = ""
 
 
 class Writer:
@@ -158,13 +161,13 @@ class Writer:
         if self._before_creation is not None:
             wanted = await self._before_creation(wanted)
         try:
-            self._known = await self._client.create(
+            self._known = known = await self._client.create(
                 NODE_RESOURCE_TOPOLOGIES, wanted, field_manager=MANAGER
             )
         except NotFound:
             raise MissingDefinition(await _why_not_written(self._client)) from None
         size = len(msgspec.json.encode(wanted))
-        return Written(Operation.CREATE, size, size)
+        return Written(Operation.CREATE, size, size, known.metadata.uid)
 
     async def _patch(self, known: NodeResourceTopology, change: Mapping[str, Any]) -> Written:
         if not change:
@@ -178,7 +181,8 @@ class Writer:
         self._writes += 1
         if self._resync <= 0 or self._writes % self._resync:
             self._known = known
-        return Written(Operation.UPDATE, len(patch.body), len(msgspec.json.encode(known)))
+        size = len(msgspec.json.encode(known))
+        return Written(Operation.UPDATE, len(patch.body), size, known.metadata.uid)
 
 
 def difference(
@@ -291,7 +295,7 @@ class ObjectPublisher:
             resync: read the object again after so many writes; 0 or less for never.
             timing_period: the period to tell in annotations; ``None`` to tell nothing.
             max_silence: how long nothing may be written, to be told in an annotation; 0 if
-                every change is.
+                every change is. What pods change is then written to an object of its own.
             ours: further annotations that go if a report does not have them.
         """
         self._writer = Writer(
@@ -303,23 +307,40 @@ class ObjectPublisher:
         self._timing_period = timing_period
         self._max_silence = max_silence
         self._clock = client.clock
+        self._updates = UpdateWriter(client, manager=MANAGER) if max_silence else None
+        self._whole_bytes = 0
 
     async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Write what has changed."""
-        if cause is Cause.PERIODIC:
+        if self._updates is not None:
+            sent = await self._updates.write(self._owned(report.topology(self._name)))
+            if sent is not None:
+                return Written(Operation.UPDATE, sent, self._whole_bytes)
+        if cause is Cause.PERIODIC or self._updates is not None:
             self._writer.forget()
         if cause is Cause.PERIODIC or not self._node.is_known:
             await self._node.refresh()
-        wanted = self._owned(report.topology(self._name))
-        return await self._writer.write(self._promising(self._timed(wanted, cause, slept)))
+        wanted = self._promising(self._owned(report.topology(self._name)))
+        written = await self._writer.write(self._timed(wanted, cause, slept))
+        self._whole_bytes = written.whole_bytes
+        if self._updates is not None:
+            metadata = msgspec.structs.replace(wanted.metadata, uid=written.uid)
+            self._updates.start_from(msgspec.structs.replace(wanted, metadata=metadata))
+        return written
 
     def forget(self) -> None:
         """Take note that the object may not be what it was."""
         self._writer.forget()
+        self._end_updates()
 
     async def mark_stale(self, reason: str) -> Written:
         """Set the attribute that says so."""
+        self._end_updates()
         return await self._writer.mark_stale(reason)
+
+    def _end_updates(self) -> None:
+        if self._updates is not None:
+            self._updates.stop()
 
     async def _with_fresh_owner(self, wanted: NodeResourceTopology) -> NodeResourceTopology:
         """Return *wanted* with the Node of today as its owner.
@@ -352,7 +373,7 @@ class ObjectPublisher:
         """Return *wanted* with the word that what it does not say is as foreseen."""
         if not self._max_silence:
             return wanted
-        promise = Heartbeat(self._max_silence, format_time(self._clock.now()))
+        promise = Heartbeat(self._max_silence, format_micro_time(self._clock.now()))
         return _annotated(wanted, {nrt_names.SURPRISES_ANNOTATION: str(promise)})
 
 

@@ -20,9 +20,9 @@ import msgspec
 
 from numakube.api.pod import has_ended
 from numakube.kube.store import Removed
-from numakube.topology import nrt_names
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.topology.foreseen_holdings import read_foreseen, same_state, state_after
+from numakube.topology.report_update import MOVING_ATTRIBUTES, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from numakube.kube.store import Change
     from numakube.topology.exact_report import ExactReport, UidHash
 
-_MOVING_ATTRIBUTES: Final = frozenset(
-    {nrt_names.FINGERPRINT, nrt_names.PLACEMENT_METADATA, nrt_names.PLACEMENT_VECTOR}
-)
-_MOVING_ANNOTATIONS: Final = frozenset(
-    {
-        nrt_names.EXACT_ANNOTATION,
-        nrt_names.FINGERPRINT_ANNOTATION,
-        nrt_names.RTE_UPDATE_ANNOTATION,
-    }
-)
 WAIT_SECONDS: Final = 2.0
 """How long the end of a pod may be known to the kubelet and not to the API."""
 _LEAST_SHARE: Final = 0.8
@@ -156,11 +146,10 @@ class Silence:
 
 def _fixed(report: Report) -> tuple[object, ...]:
     """Return the part of *report* that pods do not change."""
-    annotations = report.annotations.items()
     return (
         tuple(map(_empty, report.zones)),
         _lasting(report.attributes),
-        {name: text for name, text in annotations if name not in _MOVING_ANNOTATIONS},
+        lasting(report.annotations),
     )
 
 
@@ -171,4 +160,4 @@ def _empty(zone: Zone) -> Zone:
 
 
 def _lasting(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:
-    return tuple(one for one in attributes if one.name not in _MOVING_ATTRIBUTES)
+    return tuple(one for one in attributes if one.name not in MOVING_ATTRIBUTES)

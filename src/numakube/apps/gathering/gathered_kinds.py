@@ -16,6 +16,7 @@ from numakube.kube.catalog import (
     LEASES,
     NAMESPACES,
     NODE_RESOURCE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGY_UPDATES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -32,6 +33,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     NODES,
     PODS,
     NODE_RESOURCE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGY_UPDATES,
     NUMATOPOLOGIES,
     NAMESPACES,
     *(RESOURCES[kind.field] for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)),
@@ -52,6 +54,7 @@ _POD_GROUPS: Final = [list_name(kind.plural, kind.group) for kind in POD_GROUP_K
 
 OPTIONAL: Final = frozenset(
     {
+        NODE_RESOURCE_TOPOLOGY_UPDATES.plural,
         NUMATOPOLOGIES.plural,
         RESOURCE_CLAIM_TEMPLATES.plural,
         *(kind.plural for kind in OBJECT_KINDS if kind.optional),
@@ -67,6 +70,7 @@ ZONES: Final = frozenset(
     {
         *NEEDED,
         NODE_RESOURCE_TOPOLOGIES.plural,
+        NODE_RESOURCE_TOPOLOGY_UPDATES.plural,
         NUMATOPOLOGIES.plural,
         *(kind.plural for kind in OBJECT_KINDS if kind.group == DRA),
     }

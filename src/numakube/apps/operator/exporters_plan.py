@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.api.crds import crd
+from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.numaresources import (
     OPERATOR_NAME,
@@ -220,9 +220,9 @@ class _Pass:
         }
 
     def _definition(self) -> list[Apply]:
-        """Return the kind of topologies, which outlives everything: others have objects of it."""
+        """Return the kinds of topologies and their updates, which outlive everything else."""
         kept = self._seen.object.metadata.annotations.get(KEEP_DEFINITION) == "cluster"
-        return [] if kept else [Apply(crd())]
+        return [] if kept else [Apply(crd()), Apply(crd(UPDATE_CRD))]
 
     def _first_not_ready(self) -> str | None:
         for name in (*map(self._name, self._pools), *self._plugins()):

@@ -56,6 +56,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", NUMAResourcesOperator, NUMAResourcesScheduler)
 
 NRT_DEFINITION: Final = "noderesourcetopologies.topology.node.k8s.io"
+DEFINITIONS: Final = (NRT_DEFINITION, "noderesourcetopologyupdates.topology.numakube.dev")
+"""What the operator installs for the exporters."""
 MACHINE_CONFIG_GROUP: Final = "machineconfiguration.openshift.io"
 
 
@@ -110,11 +112,15 @@ class Watched:
         }
         for one in _CLUSTER_WIDE:
             self._made[one.kind] = Reflector(client, one.decoded_as(Named), labels=ours)
-        self._made[CUSTOM_RESOURCE_DEFINITIONS.kind] = Reflector(
-            client,
-            CUSTOM_RESOURCE_DEFINITIONS.decoded_as(Named),
-            fields=f"metadata.name={NRT_DEFINITION}",
-        )
+        # A server has many definitions, and can select one by its name, but not two.
+        self._definitions: dict[str, Reflector[Named]] = {
+            name: Reflector(
+                client,
+                CUSTOM_RESOURCE_DEFINITIONS.decoded_as(Named),
+                fields=f"metadata.name={name}",
+            )
+            for name in DEFINITIONS
+        }
 
     def reflectors(self) -> list[Reflector[Any]]:
         """Return all of them."""
@@ -124,6 +130,7 @@ class Watched:
             *(self.daemon_sets, self.deployments, self.config_maps),
             *optional,
             *self._made.values(),
+            *self._definitions.values(),
         ]
 
     def missing(self) -> str:
@@ -151,7 +158,10 @@ class Watched:
             "Deployment": self.deployments,
             "ConfigMap": self.config_maps,
         }
-        reflector = typed.get(kind) or self._made.get(kind)
+        if kind == CUSTOM_RESOURCE_DEFINITIONS.kind:
+            reflector = self._definitions.get(key.name)
+        else:
+            reflector = typed.get(kind) or self._made.get(kind)
         found = None if reflector is None else reflector.store.get(key)
         return None if found is None else found.metadata
 

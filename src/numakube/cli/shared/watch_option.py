@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.gathering import ZONES, gather
-from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
+from numakube.apps.node_reports import ReportMirror
 from numakube.cli.shared.connection_options import connected
 from numakube.cli.shared.log_options import configure_logs
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.reflector import Reflector
-from numakube.kube.served_topologies import topology_reflector
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -87,33 +86,31 @@ class _Mirrors:
         self._clock = client.clock
         self.nodes = Reflector(client, NODES)
         self.pods = Reflector(client, PODS)
-        self.topologies = topology_reflector(client)
-        self.numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self.reports = ReportMirror(client)
         self.dra = DraMirror(client)
-        self.reports = node_reports(self.topologies.store, self.numatopologies.store)
         self._changed = changed
 
     async def run(self) -> None:
         """Mirror until cancelled; the first changes are reported once everything is there."""
         async with asyncio.TaskGroup() as tasks:
-            for one in self._reflectors():
+            for one in self._others():
                 tasks.create_task(one.run())
+            tasks.create_task(self.reports.run())
             await self.nodes.synced.wait()
             await self.pods.synced.wait()
             # A cluster may not know other kinds at all, or not allow to list them.
-            for other in (self.topologies, *self.dra.reflectors):
+            for other in (self.reports.topologies, *self.dra.reflectors):
                 while not other.synced.is_set() and other.last_error is None:
                     await self._clock.sleep(_LOOK)
             for store in self._stores():
                 store.subscribe(lambda _change: self._changed.set(), replay=False)
             self._changed.set()
 
-    def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        kinds = (self.nodes, self.pods, self.topologies, self.numatopologies)
-        return (*kinds, *self.dra.reflectors)
+    def _others(self) -> tuple[Reflector[Any], ...]:
+        return (self.nodes, self.pods, *self.dra.reflectors)
 
     def _stores(self) -> tuple[Store[Any], ...]:
-        return (self.nodes.store, self.pods.store, self.reports, *self.dra.stores.values())
+        return (self.nodes.store, self.pods.store, self.reports.store, *self.dra.stores.values())
 
     def facts(self) -> ClusterFacts:
         """Return what is known at this moment."""
@@ -121,7 +118,7 @@ class _Mirrors:
             taken_at=format_time(self._clock.now()),
             nodes={one.metadata.name: one for one in self.nodes.store},
             pods=tuple(self.pods.store),
-            topologies={one.metadata.name: one for one in self.reports},
+            topologies={one.metadata.name: one for one in self.reports.store},
             objects=self.dra.objects(),
         )
 

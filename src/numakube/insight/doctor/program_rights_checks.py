@@ -16,6 +16,7 @@ from numakube.insight.collected import (
 )
 from numakube.insight.doctor.deployed_programs import Deployed, Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.topology.nrt_names import SURPRISES_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING: Final = "*"
 _TOPOLOGY: Final = "topology.node.k8s.io"
+_UPDATES: Final = "topology.numakube.dev"
 _COORDINATION: Final = "coordination.k8s.io"
 
 MISSING: Final = Rule(
@@ -54,13 +56,17 @@ def _rights(group: str, resource: str, *verbs: str) -> tuple[Right, ...]:
 
 
 NEEDED: Final[dict[Program, tuple[Right, ...]]] = {
-    Program.EXPORTER: _rights(_TOPOLOGY, "noderesourcetopologies", "get", "create", "patch"),
+    Program.EXPORTER: (
+        *_rights(_TOPOLOGY, "noderesourcetopologies", "get", "create", "patch"),
+        *_rights(_UPDATES, "noderesourcetopologyupdates", "get", "create", "update"),
+    ),
     Program.SCHEDULER: (
         *_rights("", "nodes", "list", "watch"),
         *_rights("", "pods", "list", "watch"),
         *_rights("", "pods/binding", "create"),
         *_rights("", "pods/status", "patch"),
         *_rights(_TOPOLOGY, "noderesourcetopologies", "list", "watch"),
+        *_rights(_UPDATES, "noderesourcetopologyupdates", "list", "watch"),
         *_rights(_COORDINATION, "leases", "get", "create", "update"),
     ),
     Program.EXTENDER: (
@@ -68,6 +74,7 @@ NEEDED: Final[dict[Program, tuple[Right, ...]]] = {
         *_rights("", "pods", "list", "watch"),
         *_rights("", "pods/binding", "create"),
         *_rights(_TOPOLOGY, "noderesourcetopologies", "list", "watch"),
+        *_rights(_UPDATES, "noderesourcetopologyupdates", "list", "watch"),
     ),
     Program.GC: (
         *_rights("", "nodes", "list", "watch"),
@@ -89,12 +96,19 @@ def check_rights(facts: ClusterFacts) -> Iterator[Finding]:
 def _account(facts: ClusterFacts, one: Deployed) -> Iterator[Finding]:
     account = one.workload.spec.template.spec.service_account_name or "default"
     granted = _granted(facts, one.namespace, account)
-    lacking = [right for right in NEEDED[one.program] if not _is_granted(right, granted)]
+    needed = (right for right in NEEDED[one.program] if right.group != _UPDATES or _updates(facts))
+    lacking = [right for right in needed if not _is_granted(right, granted)]
     if lacking:
         detail = f"{one.program} may not {', '.join(map(str, lacking))}"
         subject = Subject("ServiceAccount", account, one.namespace)
         fix = MISSING.fix_for(PROGRAM=one.program.value)
         yield Finding(rule=MISSING, subject=subject, detail=detail, fix=fix)
+
+
+def _updates(facts: ClusterFacts) -> bool:
+    """Tell whether exporters write what changes to objects of their own."""
+    reports = facts.topologies.values()
+    return any(SURPRISES_ANNOTATION in one.metadata.annotations for one in reports)
 
 
 def _granted(facts: ClusterFacts, namespace: str, account: str) -> list[PolicyRule]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numakube
-from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
+from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd_text
 from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.components import Choices, component_objects
@@ -102,7 +102,7 @@ def chart() -> list[ChartFile]:
         ChartFile("values.schema.json", json.dumps(schema(), indent=2) + "\n"),
         *(
             ChartFile(f"crds/{name}", crd_text(name))
-            for name in (NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD)
+            for name in (NRT_CRD, UPDATE_CRD, OPERATOR_CRD, SCHEDULER_CRD)
         ),
         *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in CHART_COMPONENTS),
         ChartFile("templates/view.yaml", dump_yaml(view_role())),

@@ -191,6 +191,8 @@ class ExporterPool(Lifetime):
         seat = self._seats.get(change.object.metadata.name)
         if seat is not None and isinstance(change, Removed):
             seat.target.forget()
+            if seat.exporter.silence is not None:
+                seat.exporter.silence.end()
             seat.exporter.wakeups.note(Trigger.OBJECT)
 
     def _on_pod(self, change: Change[Pod]) -> None:

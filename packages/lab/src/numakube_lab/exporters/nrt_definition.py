@@ -1,11 +1,11 @@
-"""The definition of NodeResourceTopology objects, installed in a lab."""
+"""The definitions of NodeResourceTopology objects and their updates, installed in a lab."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.crds import crd
+from numakube.api.crds import UPDATE_CRD, crd
 from numakube.errors import AlreadyExists
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 
@@ -17,11 +17,11 @@ _SECONDS: Final = 30.0
 
 
 async def install_definition(client: Client) -> None:
-    """Create the definition unless it is there; return when such objects can be written."""
-    definition = crd()
-    with contextlib.suppress(AlreadyExists):
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-    await established(client, definition["metadata"]["name"])
+    """Create the definitions unless they are there; return when such objects can be written."""
+    for definition in (crd(), crd(UPDATE_CRD)):
+        with contextlib.suppress(AlreadyExists):
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+        await established(client, definition["metadata"]["name"])
 
 
 async def established(client: Client, name: str) -> None:
