@@ -19,9 +19,9 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES, PODS
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.store import Updated
+from numakube.kube.store import Removed
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.testing import GPU, pod_document
 from numakube_lab.exporters.exporter_pool import ExporterPool
@@ -30,7 +30,6 @@ from numakube_lab.testing import LabCluster, RunningScheduler, lab_cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.nrt import NodeResourceTopology
     from numakube.kube.store import Change
 
 NODES: Final = 30
@@ -60,13 +59,15 @@ async def measure(silence: float, name: str) -> list[dict[str, object]]:
         scheduler = await cluster.start()
         writes = 0
 
-        def on_report(change: Change[NodeResourceTopology]) -> None:
+        def on_write(change: Change[Any]) -> None:
             nonlocal writes
-            writes += isinstance(change, Updated)
+            writes += not isinstance(change, Removed)
 
         reports = Reflector(cluster.client, NODE_RESOURCE_TOPOLOGIES)
-        reports.store.subscribe(on_report)
-        async with reflecting(reports):
+        updates = Reflector(cluster.client, NODE_RESOURCE_TOPOLOGY_UPDATES)
+        async with reflecting(reports, updates):
+            reports.store.subscribe(on_write, replay=False)
+            updates.store.subscribe(on_write, replay=False)
             begun = time.process_time()
             rejected = await churn(cluster, Random(1))
             used = time.process_time() - begun

@@ -12,21 +12,17 @@ out to have done:
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tests.vm.truth import Block, Held, Truth
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.errors import NumakubeError
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.apps.node_reports import ReportMirror
 from numakube.kube.client import Client
-from numakube.kube.watch import ObjectEvent, open_watch
-from numakube.testing import elapse
 from numakube.topology.exact_report import ExactReport, Holding, uid_hash
 from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.nrt_names import EXACT_ANNOTATION, STALE
@@ -34,8 +30,6 @@ from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones
 from numakube.topology.report_codec import decode_report
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
-
-_RETRY_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ def read_version(nrt: NodeResourceTopology, at: float) -> Version:
 
 @dataclass(slots=True)
 class Watcher:
-    """Watches the object of one node and keeps every version."""
+    """Watches the report of one node and keeps every version."""
 
     client: Client
     node: str
@@ -115,28 +109,14 @@ class Watcher:
 
     async def run(self) -> None:
         """Watch until cancelled; a broken watch goes on where it broke, if the server lets it."""
-        since = ""
-        while True:
-            with contextlib.suppress(NumakubeError, OSError):
-                since = await self._catch_up()
-                async with open_watch(
-                    self.client, NODE_RESOURCE_TOPOLOGIES, since=since, idle_seconds=None
-                ) as watch:
-                    async for event in watch:
-                        if isinstance(event, ObjectEvent):
-                            self._take(event.object)
-            await elapse(_RETRY_SECONDS)
+        reports = ReportMirror(self.client)
+        reports.store.subscribe(lambda change: self._take(change.object))
+        await reports.run()
 
     @property
     def latest(self) -> Version | None:
         """The last version seen."""
         return self.versions[-1] if self.versions else None
-
-    async def _catch_up(self) -> str:
-        listing = await self.client.list(NODE_RESOURCE_TOPOLOGIES)
-        for item in listing.items:
-            self._take(item)
-        return listing.resource_version
 
     def _take(self, nrt: NodeResourceTopology) -> None:
         version = nrt.metadata.resource_version or ""
