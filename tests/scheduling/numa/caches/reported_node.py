@@ -17,7 +17,9 @@ from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.kubelet import KubeletNode, Machine, Rejected, from_shape
 from numakube.testing import GPU, kubelet_settings, resources
 from numakube.topology import nrt_names
+from numakube.topology.exact_report import Heartbeat
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.foreseen_holdings import foreseen_text
 from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import attributes_of, model_zones
 from numakube.topology.report_codec import encode_report
@@ -72,6 +74,14 @@ def ended(pod: Pod, *, reason: str = "") -> Pod:
     return msgspec.structs.replace(pod, status=status)
 
 
+def of_surprises(nrt: NodeResourceTopology, seconds: float = 60.0) -> NodeResourceTopology:
+    """The report as an exporter writes it that reports only surprises."""
+    promise = str(Heartbeat(seconds, "2026-01-01T00:00:00Z"))
+    annotations = {**nrt.metadata.annotations, nrt_names.SURPRISES_ANNOTATION: promise}
+    metadata = msgspec.structs.replace(nrt.metadata, annotations=annotations)
+    return msgspec.structs.replace(nrt, metadata=metadata)
+
+
 _VERSIONS = count(1)
 
 
@@ -102,6 +112,14 @@ class ReportedNode:
             return False
         self.pods[pod.metadata.uid] = pod
         return True
+
+    def admit_as_foreseen(self, pod: Pod) -> Pod:
+        """Let the kubelet admit *pod*; return it with an annotation that foresaw what it got."""
+        assert self.admit(pod)
+        foreseen = foreseen_text(self.node, pod.metadata.uid)
+        annotations = {**pod.metadata.annotations, nrt_names.FORESEEN: foreseen}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        return msgspec.structs.replace(pod, metadata=metadata)
 
     def remove(self, uid: str) -> None:
         """End a pod."""

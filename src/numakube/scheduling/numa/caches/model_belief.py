@@ -375,17 +375,22 @@ def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
 
 def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
     """Let what has happened happen to *model*; return what became of each pod that came."""
+    _remove_disproved(model, basis)
     uses: dict[str, ZoneUse | Refusal] = {}
     # Pods that are there, but whose place is that of a pod whose end comes later.
     waiting: list[Placement] = []
+    releases = sum(isinstance(step, Release) for step in basis.steps)
     for step in basis.steps:
         if isinstance(step, Release):
+            releases -= 1
             remove_pod(model, step.uid)
             waiting, retried = [], waiting
         else:
             retried = [step] if isinstance(step, Placement) else []
+        # What is booked beyond the memory that there is would be missing after a release.
+        crowded = bool(basis.unknown) and not releases
         for one in retried:
-            if _placed(model, one, basis):
+            if _placed(model, one, crowded=crowded):
                 uses[one.pod.uid] = use_in_model(model, one.pod.uid)
             else:
                 waiting.append(one)
@@ -396,24 +401,29 @@ def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
     return uses
 
 
+def _remove_disproved(model: KubeletNode, basis: Basis) -> None:
+    """Remove the pods that nothing is known of and whose CPUs or devices others hold by now."""
+    placed = [step.holding for step in basis.steps if isinstance(step, Placement)]
+    for uid in basis.unknown:
+        if any(overlap(basis.exact.pods[uid], holding) for holding in placed):
+            model.remove(uid)
+
+
 def _admitted(model: KubeletNode, step: Admission) -> ZoneUse | Refusal:
     outcome = model.admit(kubelet_demand(step.pod, model))
     return _Tried(step.pod, model, outcome).use
 
 
-def _placed(model: KubeletNode, step: Placement, basis: Basis) -> bool:
+def _placed(model: KubeletNode, step: Placement, *, crowded: bool) -> bool:
     """Let a pod have what was foreseen for it, unless pods that are there have it.
 
-    Pods that nothing is known of are gone if it has their CPUs or devices. Which of them have left
-    their memory to it cannot be told: they keep it too.
+    Which of the pods that nothing is known of have left their memory to it cannot be told: if it is
+    *crowded*, they keep it too.
     """
-    for uid in basis.unknown:
-        if overlap(basis.exact.pods[uid], step.holding):
-            model.remove(uid)
     if place(model, step.pod.uid, step.holding):
         return True
     model.collect_garbage()
-    return place(model, step.pod.uid, step.holding, crowded=bool(basis.unknown))
+    return place(model, step.pod.uid, step.holding, crowded=crowded)
 
 
 def _free(model: KubeletNode) -> PerId:

@@ -1,0 +1,74 @@
+"""What is believed of pods whose end nobody has told of, where only surprises are reported."""
+
+from __future__ import annotations
+
+import pytest
+from tests.scheduling.numa.caches.reported_node import (
+    ReportedNode,
+    ended,
+    machine,
+    of_surprises,
+    pod,
+    taken,
+)
+
+from numakube.api.pod import Pod
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
+
+
+@pytest.fixture
+def site() -> ReportedNode:
+    """A node with one zone of 8 CPUs and 16 GiB; CPU 0 and 1 GiB are reserved."""
+    return ReportedNode.make(on=machine(zones=1, gpus=0))
+
+
+def see(cache: Predict, *pods: Pod) -> None:
+    """Let *cache* see versions of pods."""
+    for one in pods:
+        cache.pod_seen(PodInfo(one))
+
+
+def free(cache: Predict) -> object:
+    """What *cache* believes to be free."""
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    return belief.available
+
+
+def test_memory_is_counted_without_a_pod_that_is_proved_gone_by_one_that_came_later(
+    site: ReportedNode,
+) -> None:
+    """The first pod that came does not fit beside it, and only the second one has its CPUs."""
+    stays = bound(pod("stays", memory_gib=6), "n1")
+    site.admit(pod("gone", memory_gib=6))
+    site.admit(stays)
+    report = of_surprises(site.report())
+    site.remove("gone")
+    first = site.admit_as_foreseen(bound(pod("first", cpus=0.5, memory_gib=5), "n1"))
+    second = site.admit_as_foreseen(bound(pod("second", memory_gib=1), "n1"))
+    cache = Predict()
+    cache.set_report(report)
+    see(cache, taken(stays), taken(first), taken(second))
+    assert free(cache) == site.free
+
+
+def test_memory_of_a_pod_that_ended_after_others_came_can_be_had_by_the_next(
+    site: ReportedNode,
+) -> None:
+    """Also if there are pods of which nobody knows whether they have left."""
+    leaves, stays = (bound(pod(uid, memory_gib=6), "n1") for uid in ("leaves", "stays"))
+    unforeseen = bound(pod("unforeseen", guaranteed=False), "n1")
+    site.admit(pod("unknown", guaranteed=False))
+    site.admit(leaves)
+    site.admit(stays)
+    cache = Predict()
+    cache.set_report(of_surprises(site.report()))
+    site.admit(unforeseen)
+    site.remove("leaves")
+    see(cache, taken(leaves), taken(stays), taken(unforeseen), ended(leaves))
+    came = site.admit_as_foreseen(bound(pod("came", cpus=0.5, memory_gib=5), "n1"))
+    see(cache, came, taken(came))
+    assert free(cache) == site.free
