@@ -67,7 +67,11 @@ def overlap(one: Holding, other: Holding) -> bool:
 
 
 def state_after(
-    exact: ExactReport, gone: Iterable[UidHash], foreseen: Mapping[UidHash, Holding]
+    exact: ExactReport,
+    gone: Iterable[UidHash],
+    foreseen: Mapping[UidHash, Holding],
+    *,
+    crowded: bool = False,
 ) -> ExactReport | None:
     """Return the state in which *gone* have left and *foreseen* came; ``None`` if it is impossible.
 
@@ -75,6 +79,7 @@ def state_after(
         exact: the last report.
         gone: pods that it names and that have ended.
         foreseen: what pods that it does not name are expected to hold.
+        crowded: whether more memory may be held than there is, since others may be gone.
     """
     model = node_of(exact)
     if isinstance(model, Unusable):
@@ -82,7 +87,7 @@ def state_after(
     for uid in gone:
         model.remove(uid)
     model.collect_garbage()
-    if not all(place(model, uid, holding) for uid, holding in foreseen.items()):
+    if not all(place(model, uid, held, crowded=crowded) for uid, held in foreseen.items()):
         return None
     after = report_of(model)
     # Its pods are known by their hashes already, and are hashed again.
@@ -109,11 +114,13 @@ def current_view(view: NodeTopology, pods: Iterable[Pod]) -> NodeTopology:
             holding = read_foreseen(pod.metadata.annotations, pod.metadata.uid, exact)
             if holding is not None:
                 foreseen[uid] = holding
-    known = {uid_hash(pod.metadata.uid) for pod in pods}
-    for uid in exact.pods.keys() - known:
+    unknown = exact.pods.keys() - {uid_hash(pod.metadata.uid) for pod in pods}
+    for uid in unknown:
         if any(overlap(exact.pods[uid], one) for one in foreseen.values()):
             gone.add(uid)
-    after = state_after(exact, gone, foreseen) if gone or foreseen else None
+    if not gone and not foreseen:
+        return view
+    after = state_after(exact, gone, foreseen, crowded=bool(unknown))
     return view if after is None else _with_state(view, exact, after)
 
 
