@@ -74,9 +74,11 @@ def ended(pod: Pod, *, reason: str = "") -> Pod:
     return msgspec.structs.replace(pod, status=status)
 
 
-def of_surprises(nrt: NodeResourceTopology, seconds: float = 60.0) -> NodeResourceTopology:
+def of_surprises(
+    nrt: NodeResourceTopology, seconds: float = 60.0, *, at: str = "2026-01-01T00:00:00.000000Z"
+) -> NodeResourceTopology:
     """The report as an exporter writes it that reports only surprises."""
-    promise = str(Heartbeat(seconds, "2026-01-01T00:00:00Z"))
+    promise = str(Heartbeat(seconds, at))
     annotations = {**nrt.metadata.annotations, nrt_names.SURPRISES_ANNOTATION: promise}
     metadata = msgspec.structs.replace(nrt.metadata, annotations=annotations)
     return msgspec.structs.replace(nrt, metadata=metadata)

@@ -8,7 +8,8 @@ cases need more:
   exporter contradicts the annotation within a moment, or the model is wrong. Until that is clear,
   the model goes on deciding, as it does for pods that are not acknowledged.
 * A pod was deleted without having ended, such as by force, and may still run. It keeps its place
-  until the next report, which the exporter owes for each such pod.
+  until the next report, which the exporter owes for each such pod. If that one came before the news
+  of the deletion, it keeps its place for longer: rather that than give away what it still holds.
 """
 
 from __future__ import annotations
