@@ -72,3 +72,21 @@ def test_memory_of_a_pod_that_ended_after_others_came_can_be_had_by_the_next(
     came = site.admit_as_foreseen(bound(pod("came", cpus=0.5, memory_gib=5), "n1"))
     see(cache, came, taken(came))
     assert free(cache) == site.free
+
+
+def test_a_reported_pod_that_is_seen_at_last_is_there(site: ReportedNode) -> None:
+    """Another pod, whose end is not known yet, was foreseen in its place."""
+    cache = Predict()
+    cache.set_report(of_surprises(site.report()))
+    before = site.admit_as_foreseen(bound(pod("before", memory_gib=1), "n1"))
+    see(cache, before, taken(before))
+    site.remove("before")
+    reported = bound(pod("reported", memory_gib=5), "n1")
+    site.admit(reported)
+    true = site.free
+    cache.set_report(of_surprises(site.report()))
+    see(cache, taken(reported))
+    site.admit(before)
+    assert free(cache) == site.free
+    see(cache, ended(before))
+    assert free(cache) == true

@@ -34,6 +34,7 @@ from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Ev
 from numakube.scheduling.numa.caches.since_report import (
     Departures,
     is_named,
+    is_one_of,
     steps_since,
     unknown_in,
 )
@@ -171,7 +172,14 @@ class Predict:
         report = self._reports.get(pod.node)
         if report is None or report.topology.report is None or pod.stage is PodStage.ENDED:
             return False
-        return is_named(pod.info, report.topology.report)
+        return is_named(pod.info, report.topology.report) and not self._may_be_gone(pod)
+
+    def _may_be_gone(self, pod: KnownPod) -> bool:
+        """Tell whether the belief takes *pod* for one that may have left its place to others."""
+        belief = self._beliefs.get(pod.node)
+        if not isinstance(belief, ExactBelief) or not belief.basis.differs_from_report:
+            return False
+        return is_one_of(pod.info, belief.basis.unknown)
 
     def _note_acknowledgement(self, before: KnownPod | None, after: KnownPod) -> None:
         """Compare what was foreseen for a pod with what the model says now."""

@@ -18,7 +18,7 @@ from numakube.scheduling.numa.caches.known_pods import PodStage
 from numakube.topology.exact_report import uid_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -169,6 +169,11 @@ def unknown_in(
     known = {uid_hash(uid) for pod in pods for uid in _uids(pod.info)}
     known |= {uid_hash(one.pod.uid) for one in departures}
     return tuple(uid for uid in exact.pods if uid not in known)
+
+
+def is_one_of(pod: PodInfo, hashes: Collection[UidHash]) -> bool:
+    """Tell whether *pod* is among pods that a report names."""
+    return any(uid_hash(uid) in hashes for uid in _uids(pod))
 
 
 def is_named(pod: PodInfo, exact: ExactReport) -> bool:
