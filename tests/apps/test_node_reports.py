@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
+from tests.scheduling.numa.caches.reported_node import ReportedNode, of_surprises, pod
 from tests.topology.producers import document, golden
 
 from numakube.api.codec import convert
@@ -23,8 +23,6 @@ from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Change, Store
-from numakube.topology.exact_report import Heartbeat
-from numakube.topology.nrt_names import SURPRISES_ANNOTATION
 from numakube.topology.report_update import update_of
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
 from numakube_lab.testing import Opener, lab_cluster
@@ -88,12 +86,8 @@ def report(at: str, version: str, *pods: str) -> NodeResourceTopology:
     site = ReportedNode.make(KEY.name)
     for name in pods:
         site.admit(pod(name, cpus=1))
-    found = site.report()
-    promise = {SURPRISES_ANNOTATION: str(Heartbeat(300.0, at))}
-    annotations = {**found.metadata.annotations, **promise}
-    metadata = msgspec.structs.replace(
-        found.metadata, annotations=annotations, resource_version=version
-    )
+    found = of_surprises(site.report(), at=at)
+    metadata = msgspec.structs.replace(found.metadata, resource_version=version)
     return msgspec.structs.replace(found, metadata=metadata)
 
 

@@ -7,14 +7,13 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.reported_node import ReportedNode, machine, pod
+from tests.scheduling.numa.caches.reported_node import ReportedNode, machine, of_surprises, pod
 
 from numakube.api.codec import decode, encode
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value, with_attribute
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.topology import nrt_names
-from numakube.topology.exact_report import Heartbeat
 from numakube.topology.report_codec import PLAIN_LIMIT
 from numakube.topology.report_update import current_reports, is_of, update_of, updated
 from numakube.topology.topology_view import NodeTopology, view_of
@@ -25,12 +24,8 @@ LATER = "2026-11-17T10:05:00.000001Z"
 
 def promising(report: NodeResourceTopology, at: str = WRITTEN) -> NodeResourceTopology:
     """Return *report* as an exporter writes it that reports only surprises."""
-    promise = {nrt_names.SURPRISES_ANNOTATION: str(Heartbeat(300.0, at))}
-    annotations = {**report.metadata.annotations, **promise}
-    metadata = msgspec.structs.replace(
-        report.metadata, annotations=annotations, resource_version=""
-    )
-    return msgspec.structs.replace(report, metadata=metadata)
+    metadata = msgspec.structs.replace(report.metadata, resource_version="")
+    return of_surprises(msgspec.structs.replace(report, metadata=metadata), at=at)
 
 
 def with_vectors(report: NodeResourceTopology, *vectors: str) -> NodeResourceTopology:
