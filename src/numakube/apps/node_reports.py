@@ -98,7 +98,8 @@ def node_reports(
     numatopologies: Store[Numatopology],
 ) -> Store[NodeResourceTopology]:
     """Return a store that always has the report of every node that has one."""
-    reports = TopologyStore()
+    # Most are the objects of the other store, whose parts are shared already.
+    reports = TopologyStore(transform=None)
 
     def show(key: ObjectKey) -> None:
         topology, numatopology = topologies.get(key), numatopologies.get(key)

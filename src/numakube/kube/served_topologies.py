@@ -34,7 +34,7 @@ from numakube.kube.store import Store
 from numakube.topology.report_update import updated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numakube.api.nrt_update import NodeResourceTopologyUpdate
     from numakube.kube.client import Client
@@ -126,8 +126,12 @@ def update_reflector(client: Client) -> Reflector[NodeResourceTopologyUpdate]:
 class TopologyStore(Store[NodeResourceTopology]):
     """One object a node; of several in namespaces the one that was written last."""
 
-    def __init__(self) -> None:
-        super().__init__(transform=shared_nrt)
+    def __init__(
+        self,
+        *,
+        transform: Callable[[NodeResourceTopology], NodeResourceTopology] | None = shared_nrt,
+    ) -> None:
+        super().__init__(transform=transform)
         self._in_namespaces: dict[str, dict[str, NodeResourceTopology]] = {}
 
     def put(self, obj: NodeResourceTopology) -> None:

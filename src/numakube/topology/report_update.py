@@ -13,6 +13,7 @@ both.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -133,16 +134,18 @@ def _zones(report: NodeResourceTopology, update: NodeResourceTopologyUpdate) -> 
     if len(update.available) != len(report.zones) or len(vectors) != len(report.zones):
         raise InvalidValue(f"the report has {len(report.zones)} zones")
     parts = zip(report.zones, update.available, vectors, strict=True)
-    return tuple(_zone(zone, text.split(), vector) for zone, text, vector in parts)
+    return tuple(_zone(zone, text, vector) for zone, text, vector in parts)
 
 
-def _zone(zone: Zone, available: list[str], vector: str) -> Zone:
-    if len(available) != len(zone.resources):
-        amounts = quoted(" ".join(available))
-        raise InvalidValue(f"{zone.name} has {len(zone.resources)} resources: {amounts}")
+def _zone(zone: Zone, available: str, vector: str) -> Zone:
+    left_of = available.split()
+    if len(left_of) != len(zone.resources):
+        raise InvalidValue(f"{zone.name} has {len(zone.resources)} resources: {quoted(available)}")
+    if (available, vector) == (_amounts(zone), _vector(zone)):
+        return zone
     resources = tuple(
-        one if one.available == left else msgspec.structs.replace(one, available=left)
-        for one, left in zip(zone.resources, available, strict=True)
+        one if one.available == left else msgspec.structs.replace(one, available=intern(left))
+        for one, left in zip(zone.resources, left_of, strict=True)
     )
     attributes = without_attribute(zone.attributes, nrt_names.PLACEMENT_VECTOR)
     if vector:
