@@ -313,6 +313,24 @@ async def test_nobody_else_is_evicted_while_room_is_being_made(place: Place) -> 
     assert set(again.node_name_to_meta_victims) == {"other"}
 
 
+async def test_victims_that_leave_tell_of_room_that_is_being_made(place: Place) -> None:
+    """Also while kube-scheduler does not know of its own nomination."""
+    extender = await place.start()
+    victims = {}
+    for node in ("n", "other"):
+        await place.node(node, 8)
+        low = await place.pod(f"low-{node}", "5", terminationGracePeriodSeconds=300)
+        assert not (await extender.verbs.bind(binding(low, node))).error
+        victims[node] = low.metadata.uid
+    vip = await place.pod("vip", "7", priorityClassName="high")
+    for _ in range(2):  # Nobody has been evicted yet.
+        found = extender.verbs.preempt(_preempt(vip, victims))
+        assert set(found.node_name_to_meta_victims) == {"n", "other"}
+    await place.client.delete(PODS, "low-n", namespace="default")
+    rest = _preempt(vip, {"other": victims["other"]})
+    await place.seen(lambda one: not one.verbs.preempt(rest).node_name_to_meta_victims)
+
+
 async def test_room_that_is_being_made_is_kept_for_whom_it_is_made(place: Place) -> None:
     """A pod of no higher priority must not slip in."""
     extender = await place.start()

@@ -7,8 +7,9 @@ to ``failedAndUnresolvableNodes``.
 
 kube-scheduler may also see that the last victim is gone before we do. It tries the pod on the
 nominated node then, we still refuse it, and it would look for other victims at once. So a pod that
-has room coming on its nominated node gets no further victims for a while; it is woken when the room
-is there.
+has room coming gets no further victims for a while; it is woken when the room is there. The room is
+known by victims that leave, too: kube-scheduler asks before its own nomination has come back to it,
+and takes one back if it finds no other node to try.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_table import ZoneTable
 
@@ -100,23 +102,41 @@ class Rooms:
             victims = {
                 name: frozenset(one.uid for one in told.pods or ()) for name, told in answer.items()
             }
-            self._by_uid[pod.uid] = _Room(victims, now + PATIENCE_SECONDS)
+            known = self._by_uid.get(pod.uid)
+            earlier = {} if known is None or known.until < now else known.victims
+            self._by_uid[pod.uid] = _Room({**earlier, **victims}, now + PATIENCE_SECONDS)
 
     def is_made_for(self, pod: PodInfo, judge: Judge, now: float) -> bool:
-        """Tell whether *pod* will fit its nominated node as soon as its victims are gone."""
-        room, name = self._by_uid.get(pod.uid), pod.nominated_node_name
-        if room is None or room.until < now or name not in room.victims:
+        """Tell whether *pod* will fit a node as soon as the victims there are gone.
+
+        That is its nominated node, or else one whose victims are leaving or have left.
+        """
+        room = self._by_uid.get(pod.uid)
+        nominated = pod.nominated_node_name or judge.nominations.node_of(pod.uid)
+        if room is None or room.until < now:
             return False
-        node = judge.cluster.node(name)
-        if node is None:
-            return False
-        copy = node.clone()
-        for uid in room.victims[name]:
-            copy.remove_pod(uid)
-        if copy.numa is not None:
-            copy.numa = copy.numa.without(room.victims[name])
-        return judge.admits(pod, copy).ok
+        for name, victims in room.victims.items():
+            node = judge.cluster.node(name)
+            if node is None or (nominated and nominated != name):
+                continue
+            if (nominated or _are_leaving(victims, node)) and _fits(pod, node, victims, judge):
+                return True
+        return False
 
     def forget(self, uid: str) -> None:
         """Forget a pod that has a node, or is gone."""
         self._by_uid.pop(uid, None)
+
+
+def _are_leaving(victims: frozenset[str], node: NodeInfo) -> bool:
+    return all(uid not in node.pods or node.pods[uid].is_being_deleted for uid in victims)
+
+
+def _fits(pod: PodInfo, node: NodeInfo, victims: frozenset[str], judge: Judge) -> bool:
+    """Tell whether *pod* fits *node* without *victims*."""
+    copy = node.clone()
+    for uid in victims:
+        copy.remove_pod(uid)
+    if copy.numa is not None:
+        copy.numa = copy.numa.without(victims)
+    return judge.admits(pod, copy).ok
