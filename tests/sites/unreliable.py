@@ -115,7 +115,12 @@ class Unreliable:
 
 
 def _failure(code: int) -> Response:
-    reasons = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError"}
+    reasons = {
+        403: "Forbidden",
+        409: "Conflict",
+        429: "TooManyRequests",
+        500: "InternalError",
+    }
     status = {
         "kind": "Status",
         "apiVersion": "v1",
