@@ -19,6 +19,7 @@ from numakube.apps.anonymising import anonymise
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.errors import NotFound
+from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.object_keys import ObjectKey
@@ -132,6 +133,24 @@ def test_reports_and_updates_never_take_readers_back(order: tuple[str, ...]) -> 
     assert counts[-1] == 3
     updates.remove(KEY)
     assert counts[-1] == 3
+
+
+def test_tools_read_updates_and_nameless_bundles_have_them_in_the_reports() -> None:
+    """So that what is left is the same, and no digest of a name is left behind."""
+    names = {"noderesourcetopologies": FIRST, "noderesourcetopologyupdates": UPDATES[0]}
+    node = {"items": [{"metadata": {"name": KEY.name}}]}
+    files = {f"{name}.json": msgspec.json.encode({"items": [one]}) for name, one in names.items()}
+    collected = Collected("", {"nodes.json": msgspec.json.encode(node), **files})
+    view = facts_of(collected).view(KEY.name)
+    assert isinstance(view, NodeTopology)
+    assert view.report is not None
+    assert len(view.report.pods) == 1
+    nameless = anonymise(collected)
+    assert "noderesourcetopologyupdates.json" not in nameless.files
+    (name,) = facts_of(nameless).topologies
+    again = facts_of(nameless).view(name)
+    assert isinstance(again, NodeTopology)
+    assert [zone.available for zone in again.zones] == [zone.available for zone in view.zones]
 
 
 def definition() -> dict[str, Any]:
