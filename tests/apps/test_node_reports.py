@@ -24,8 +24,10 @@ from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Change, Store
-from numakube.topology.report_update import update_of
+from numakube.simulation.observed_cluster import collected_of
+from numakube.topology.report_update import update_of, updated
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
+from numakube_lab.dumps.cluster_dump import dump_of
 from numakube_lab.testing import Opener, lab_cluster
 
 KEY = ObjectKey("", "worker-0")
@@ -135,6 +137,23 @@ def test_reports_and_updates_never_take_readers_back(order: tuple[str, ...]) -> 
     assert counts[-1] == 3
 
 
+def test_an_update_of_the_next_report_does_not_take_back_the_last_one() -> None:
+    """Though somebody changes the report before the next one is there."""
+    topologies: Store[NodeResourceTopology] = Store()
+    updates: Store[NodeResourceTopologyUpdate] = Store()
+    reports = node_reports(topologies, updates, Store())
+    topologies.put(FIRST)
+    updates.put(UPDATES[0])
+    before = reports.get(KEY)
+    assert before is not None
+    updates.put(UPDATES[1])
+    metadata = msgspec.structs.replace(FIRST.metadata, labels={"a": "b"}, resource_version="25")
+    topologies.put(msgspec.structs.replace(FIRST, metadata=metadata))
+    after = reports.get(KEY)
+    assert after is not None
+    assert (after.zones, after.metadata.labels) == (before.zones, {"a": "b"})
+
+
 def test_tools_read_updates_and_nameless_bundles_have_them_in_the_reports() -> None:
     """So that what is left is the same, and no digest of a name is left behind."""
     names = {"noderesourcetopologies": FIRST, "noderesourcetopologyupdates": UPDATES[0]}
@@ -151,6 +170,27 @@ def test_tools_read_updates_and_nameless_bundles_have_them_in_the_reports() -> N
     again = facts_of(nameless).view(name)
     assert isinstance(again, NodeTopology)
     assert [zone.available for zone in again.zones] == [zone.available for zone in view.zones]
+
+
+def test_tools_do_not_trust_reports_whose_updates_they_may_not_read() -> None:
+    """They may be an hour old."""
+    items = msgspec.json.encode({"items": [FIRST]})
+    refusal = [{"what": "noderesourcetopologyupdates", "why": "403 Forbidden"}]
+    files = {"noderesourcetopologies.json": items, "errors.json": msgspec.json.encode(refusal)}
+    view = facts_of(Collected("", files)).view(KEY.name)
+    assert isinstance(view, NodeTopology)
+    assert view.stale_reason == "its updates: 403 Forbidden"
+
+
+def test_labs_and_simulations_read_the_updates_of_a_dump() -> None:
+    """As kubectl prints them."""
+    documents = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": KEY.name}},
+        *map(msgspec.to_builtins, (FIRST, UPDATES[0])),
+    ]
+    zones = dump_of(documents, "dump").topologies[KEY.name].zones
+    assert zones == updated(FIRST, UPDATES[0]).zones != FIRST.zones
+    assert facts_of(collected_of(documents, "dump")).topologies[KEY.name].zones == zones
 
 
 def definition() -> dict[str, Any]:

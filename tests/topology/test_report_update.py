@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from random import Random
 
 import msgspec
@@ -15,11 +16,19 @@ from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value, w
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.topology import nrt_names
 from numakube.topology.report_codec import PLAIN_LIMIT
-from numakube.topology.report_update import current_reports, is_of, update_of, updated
+from numakube.topology.report_update import (
+    current_reports,
+    is_of,
+    is_overdue,
+    update_of,
+    updated,
+)
 from numakube.topology.topology_view import NodeTopology, view_of
+from numakube.values.times import parse_time
 
 WRITTEN = "2026-11-17T10:00:00.000000Z"
 LATER = "2026-11-17T10:05:00.000001Z"
+POLICY = Attribute(name=nrt_names.TOPOLOGY_POLICY, value="none")
 
 
 def promising(report: NodeResourceTopology, at: str = WRITTEN) -> NodeResourceTopology:
@@ -136,12 +145,39 @@ def test_an_update_of_another_report_says_nothing() -> None:
     assert list(current_reports([first], [update])) != [first]
 
 
+def test_both_together_have_the_version_of_the_later_write() -> None:
+    """A report is marked stale without a new update, and readers must notice."""
+    site = node()
+    report = promising(site.report())
+    update = update_of(report, site.report(), time=LATER)
+    assert update is not None
+    for of_report, of_update in (("9", "10"), ("11", "10")):
+        first = msgspec.structs.replace(report.metadata, resource_version=of_report)
+        second = msgspec.structs.replace(update.metadata, resource_version=of_update)
+        found = updated(
+            msgspec.structs.replace(report, metadata=first),
+            msgspec.structs.replace(update, metadata=second),
+        )
+        assert found.metadata.resource_version == str(max(int(of_report), int(of_update)))
+
+
+def test_a_report_is_overdue_that_promised_more() -> None:
+    """With some grace."""
+    report = promising(node().report())
+    written = parse_time(WRITTEN)
+    assert not is_overdue(report, written + timedelta(seconds=119))
+    assert is_overdue(report, written + timedelta(seconds=121))
+    assert not is_overdue(node().report(), written)
+    assert not is_overdue(promising(node().report(), at="once"), written)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
         ("available", ("1 2",), "the report has 2 zones"),
         ("available", ("1", "2"), "node-0 has 3 resources"),
         ("vectors", ("!",), "the report has 2 zones"),
+        ("attributes", (POLICY,), "pods do not change topologyManagerPolicy"),
         ("exact", "", "Input data was truncated"),
         ("exact", '{"pods":7}', "Expected `object`"),
         ("exact", "z:???", "compressed text"),

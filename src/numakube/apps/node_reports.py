@@ -20,8 +20,7 @@ from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import Resource
 from numakube.kube.served_topologies import TopologyStore, topology_reflector, update_reflector
 from numakube.kube.store import Removed, Store
-from numakube.topology.nrt_names import SURPRISES_ANNOTATION
-from numakube.topology.report_update import is_of, updated
+from numakube.topology.report_update import is_of, is_overdue, updated
 from numakube.topology.volcano import as_nrt
 
 if TYPE_CHECKING:
@@ -76,10 +75,10 @@ class ReportMirror:
     def update_trouble(self) -> str:
         """Say why reports that are there are old; empty if they are not."""
         error = self._updates.last_error
-        if not isinstance(error, Forbidden):
+        if not isinstance(error, Forbidden) or not self._updates.denied:
             return ""
-        reports = self.topologies.store.values()
-        old = any(SURPRISES_ANNOTATION in one.metadata.annotations for one in reports)
+        now = self._clock.now()
+        old = any(is_overdue(one, now) for one in self.topologies.store.values())
         return f"reports are old: {error.message}" if old else ""
 
     async def run(self) -> None:
@@ -98,37 +97,53 @@ def node_reports(
     numatopologies: Store[Numatopology],
 ) -> Store[NodeResourceTopology]:
     """Return a store that always has the report of every node that has one."""
-    # Most are the objects of the other store, whose parts are shared already.
-    reports = TopologyStore(transform=None)
+    return _Reports(topologies, updates, numatopologies).store
 
-    def show(key: ObjectKey) -> None:
-        topology, numatopology = topologies.get(key), numatopologies.get(key)
+
+class _Reports:
+    """Puts the reports of nodes together as their parts come and go."""
+
+    def __init__(
+        self,
+        topologies: Store[NodeResourceTopology],
+        updates: Store[NodeResourceTopologyUpdate],
+        numatopologies: Store[Numatopology],
+    ) -> None:
+        # Most are the objects of the other store, whose parts are shared already.
+        self.store = TopologyStore(transform=None)
+        self._topologies, self._updates = topologies, updates
+        self._numatopologies = numatopologies
+        self._applied: dict[ObjectKey, NodeResourceTopologyUpdate] = {}
+        topologies.subscribe(self._on_topology)
+        updates.subscribe(self._on_update)
+        numatopologies.subscribe(self._on_numatopology)
+
+    def _show(self, key: ObjectKey) -> None:
+        topology, numatopology = self._topologies.get(key), self._numatopologies.get(key)
         if topology is not None:
-            reports.put(updated(topology, updates.get(key)))
+            update = self._updates.get(key)
+            if update is not None and is_of(update, topology):
+                self._applied[key] = update
+            # The update of a report that has yet to come does not take back the one before.
+            self.store.put(updated(topology, self._applied.get(key)))
         elif numatopology is not None:
-            reports.put(as_nrt(numatopology))
+            self.store.put(as_nrt(numatopology))
 
-    def on_topology(change: Change[NodeResourceTopology]) -> None:
+    def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
         key = key_of(change.object)
-        if isinstance(change, Removed) and key not in topologies:
-            reports.remove(key, last=change.object, unseen=change.unseen)
-        show(key)
+        if isinstance(change, Removed) and key not in self._topologies:
+            self._applied.pop(key, None)
+            self.store.remove(key, last=change.object, unseen=change.unseen)
+        self._show(key)
 
-    def on_update(change: Change[NodeResourceTopologyUpdate]) -> None:
+    def _on_update(self, change: Change[NodeResourceTopologyUpdate]) -> None:
+        # Without its report it says nothing; and a report keeps what an update said of it.
+        if not isinstance(change, Removed):
+            self._show(key_of(change.object))
+
+    def _on_numatopology(self, change: Change[Numatopology]) -> None:
         key = key_of(change.object)
-        topology = topologies.get(key)
-        # One of another report says nothing: that has yet to come, or a later one was there before.
-        known = topology is not None and is_of(change.object, topology)
-        if known and not isinstance(change, Removed):
-            show(key)
-
-    def on_numatopology(change: Change[Numatopology]) -> None:
-        key = key_of(change.object)
-        if isinstance(change, Removed) and key not in topologies and key not in numatopologies:
-            reports.remove(key, unseen=change.unseen)
-        show(key)
-
-    topologies.subscribe(on_topology)
-    updates.subscribe(on_update)
-    numatopologies.subscribe(on_numatopology)
-    return reports
+        known = key in self._topologies or key in self._numatopologies
+        if isinstance(change, Removed) and not known:
+            self.store.remove(key, unseen=change.unseen)
+        self._show(key)

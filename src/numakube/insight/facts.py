@@ -45,7 +45,7 @@ from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology.foreseen_holdings import current_view
 from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.report_update import current_reports
+from numakube.topology.report_update import current_reports, distrusted, promises_updates
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.volcano import as_nrt
 
@@ -204,6 +204,7 @@ class ClusterFacts:
 def facts_of(collected: Collected) -> ClusterFacts:
     """Return what was collected as typed values."""
     reader = _Reader(collected)
+    refusals = reader.refusals()
     topologies = reader.all(names.TOPOLOGIES, NodeResourceTopology)
     namespaces = reader.by_key(names.NAMESPACES, Namespace)
     return ClusterFacts(
@@ -212,7 +213,7 @@ def facts_of(collected: Collected) -> ClusterFacts:
         pods=reader.all(names.PODS, Pod),
         topologies={
             **{one.metadata.name: as_nrt(one) for one in reader.all(NUMATOPOLOGIES, Numatopology)},
-            **reader.topologies(topologies),
+            **reader.topologies(topologies, refusals),
         },
         old_topologies=any(one.api_version == V1ALPHA1 for one in topologies),
         topologies_in_namespaces=any(one.metadata.namespace for one in topologies),
@@ -233,7 +234,7 @@ def facts_of(collected: Collected) -> ClusterFacts:
         kubelet_configs=reader.kubelet_configs(),
         schedulers=reader.schedulers(),
         version=reader.one(names.VERSION, ServerVersion) or ServerVersion(),
-        unreadable=(*reader.refusals(), *reader.unreadable),
+        unreadable=(*refusals, *reader.unreadable),
     )
 
 
@@ -253,7 +254,7 @@ class _Reader:
         return {one.metadata.key: one for one in self.all(plural, type_)}
 
     def topologies(
-        self, objects: tuple[NodeResourceTopology, ...]
+        self, objects: tuple[NodeResourceTopology, ...], refusals: tuple[Unreadable, ...]
     ) -> dict[str, NodeResourceTopology]:
         found: list[NodeResourceTopology] = []
         for one in objects:
@@ -262,8 +263,16 @@ class _Reader:
             except MalformedObject as error:
                 what = f"{names.TOPOLOGIES} {one.metadata.key}"
                 self.unreadable.append(Unreadable(what, f"{error.path}: {error.detail}"))
+        reports = by_node(found)
         updates = self.all(names.TOPOLOGY_UPDATES, NodeResourceTopologyUpdate)
-        return {one.metadata.name: one for one in current_reports(by_node(found).values(), updates)}
+        current = {one.metadata.name: one for one in current_reports(reports.values(), updates)}
+        why = next((one.why for one in refusals if one.what == names.TOPOLOGY_UPDATES), "")
+        if not why:
+            return current
+        return {
+            name: distrusted(one, f"its updates: {why}") if promises_updates(one) else one
+            for name, one in current.items()
+        }
 
     def one(self, file: str, type_: type[Any]) -> Any:  # noqa: ANN401 - of the given type
         found, bad = read_object(type_, self._files.get(file), file)

@@ -89,13 +89,15 @@ async def _served_in(client: Client, version: str) -> _Served | None:
 
 async def read_topology(client: Client, node: str) -> NodeResourceTopology | None:
     """Return the object of *node* as the server has it now; ``None`` if there is none."""
+    # A report that comes after its update was read is no older than both.
+    update = await _read_update(client, node)
     try:
         resource = await served_topologies(client)
         found = await client.list(resource, fields=f"metadata.name={node}")
     except NotFound:
         return None
     report = by_node(found.items).get(node)
-    return None if report is None else updated(report, await _read_update(client, node))
+    return None if report is None else updated(report, update)
 
 
 async def _read_update(client: Client, node: str) -> NodeResourceTopologyUpdate | None:

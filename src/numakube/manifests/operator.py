@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
+from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd
 from numakube.manifests import (
     debug_access,
     exporter,
@@ -33,10 +33,7 @@ _LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-
 _WRITE: Final = (*READ, "create", "patch", "delete")
 _GROUP: Final = "nodetopology.openshift.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
-_DEFINITIONS: Final = (
-    "noderesourcetopologies.topology.node.k8s.io",
-    "noderesourcetopologyupdates.topology.numakube.dev",
-)
+_DEFINITIONS: Final = tuple(crd(name)["metadata"]["name"] for name in (NRT_CRD, UPDATE_CRD))
 _CONTROLLERS: Final = (
     RebalancerManifest(scheduler=secondary_scheduler.NAME),
     AdmissionCheckManifest(scheduler=secondary_scheduler.NAME),

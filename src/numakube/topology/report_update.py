@@ -6,9 +6,8 @@
 A report is large and most of it stays: the machine, the settings, what zones have. An API server
 needs a third of the time for the small object, and sends a third of the bytes to every watcher.
 
-An update names the report that it is of by the time at which that was written. One of another
-report says nothing: either the report of which it is has yet to arrive, or a later one has replaced
-both.
+An update says which report it belongs to, by the time at which that report was written. One of
+another report says nothing: either its report has yet to arrive, or a later one has replaced both.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.topology.report_codec import moving_part, with_moving_part
 from numakube.values.safe_text import quoted
+from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from numakube.api.nrt import NodeResourceTopology, Zone
 
@@ -75,6 +76,23 @@ def update_of(
     return update if _says(updated(report, update), now) else None
 
 
+def promises_updates(report: NodeResourceTopology) -> bool:
+    """Tell whether what pods change may be in an update of *report*."""
+    return nrt_names.SURPRISES_ANNOTATION in report.metadata.annotations
+
+
+def is_overdue(report: NodeResourceTopology, now: datetime) -> bool:
+    """Tell whether *report* has no update by *now* though it promised one."""
+    heartbeat = _heartbeat(report)
+    try:
+        written = None if heartbeat is None else parse_time(heartbeat.at)
+    except InvalidValue:
+        return False
+    if heartbeat is None or written is None:
+        return False
+    return (now - written).total_seconds() > 2 * heartbeat.seconds
+
+
 def is_of(update: NodeResourceTopologyUpdate, report: NodeResourceTopology) -> bool:
     """Tell whether *update* is of *report*, and not of one before or after it."""
     heartbeat = _heartbeat(report)
@@ -93,9 +111,13 @@ def updated(
     try:
         return _updated(report, update)
     except InvalidValue as error:
-        reason = f"its {KIND} cannot be read: {error}"
-        marked = with_attribute(report.attributes, Attribute(name=nrt_names.STALE, value=reason))
-        return _versioned(msgspec.structs.replace(report, attributes=marked), update)
+        return _versioned(distrusted(report, f"its {KIND} cannot be read: {error}"), update)
+
+
+def distrusted(report: NodeResourceTopology, reason: str) -> NodeResourceTopology:
+    """Return *report* with the word that it must not be trusted."""
+    marked = with_attribute(report.attributes, Attribute(name=nrt_names.STALE, value=reason))
+    return msgspec.structs.replace(report, attributes=marked)
 
 
 def current_reports(
@@ -116,6 +138,8 @@ def _updated(
     annotations[nrt_names.EXACT_ANNOTATION] = with_moving_part(exact, update.exact)
     attributes = report.attributes
     for one in update.attributes:
+        if one.name not in MOVING_ATTRIBUTES:
+            raise InvalidValue(f"pods do not change {quoted(one.name)}")
         attributes = with_attribute(attributes, one)
         if one.name == nrt_names.FINGERPRINT and nrt_names.FINGERPRINT_ANNOTATION in annotations:
             annotations[nrt_names.FINGERPRINT_ANNOTATION] = one.value
@@ -171,8 +195,9 @@ def _heartbeat(report: NodeResourceTopology) -> Heartbeat | None:
 def _versioned(
     report: NodeResourceTopology, update: NodeResourceTopologyUpdate
 ) -> NodeResourceTopology:
-    """Return *report* in a version of its own: with every update it is another object."""
-    version = update.metadata.resource_version
+    """Return *report* in a version of its own: with every write of either it is another object."""
+    versions = report.metadata.resource_version, update.metadata.resource_version
+    version = max(versions, key=int) if all(map(str.isdecimal, versions)) else versions[1]
     metadata = msgspec.structs.replace(report.metadata, resource_version=version)
     return msgspec.structs.replace(report, metadata=metadata)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from numakube.apps.exporter.nrt_writer import ObjectPublisher, Operation
 from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.update_writer import WHOLE_SECONDS
+from numakube.errors import ApiError, ClusterUnreachable, Conflict
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NODE_RESOURCE_TOPOLOGIES,
@@ -24,6 +26,8 @@ from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.topology import nrt_names
 from numakube.topology.report_update import updated
+
+CONFLICT = Conflict("it was changed", code=409, reason="Conflict")
 
 
 class Site:
@@ -55,11 +59,6 @@ class Site:
         """Return the report as it was written."""
         return await self.client.get(NODE_RESOURCE_TOPOLOGIES, NODE)
 
-    async def updates(self) -> list[str]:
-        """Return the versions of its updates."""
-        found = await self.client.list(NODE_RESOURCE_TOPOLOGY_UPDATES)
-        return [one.metadata.resource_version for one in found.items]
-
     async def says_the_truth(self) -> bool:
         """Tell whether readers have what the node is like."""
         (update,) = (await self.client.list(NODE_RESOURCE_TOPOLOGY_UPDATES)).items or (None,)
@@ -81,7 +80,7 @@ async def test_the_first_report_is_whole_and_later_ones_are_updates(site: Site) 
     """Which belong to it, so that they vanish with it."""
     await site.publish()
     whole = await site.report()
-    assert await site.updates() == []
+    assert await site.says_the_truth()
     for number in range(3):
         site.node.admit(pod(f"p{number}", cpus=1))
         assert await site.publish(Cause.PERIODIC) is Operation.UPDATE
@@ -126,8 +125,6 @@ async def test_an_exporter_that_starts_again_writes_the_whole_report(site: Site)
 async def test_a_report_that_is_gone_is_written_again(site: Site) -> None:
     """Its update is deleted with it."""
     await site.publish()
-    site.node.admit(pod("p0", cpus=1))
-    await site.publish()
     await site.client.delete(NODE_RESOURCE_TOPOLOGIES, NODE)
     await site.client.delete_collection(NODE_RESOURCE_TOPOLOGY_UPDATES)
     assert await site.publish(Cause.PERIODIC) is Operation.CREATE
@@ -135,15 +132,72 @@ async def test_a_report_that_is_gone_is_written_again(site: Site) -> None:
 
 
 async def test_what_somebody_wrote_meanwhile_is_replaced(site: Site) -> None:
-    """A late write of an exporter that was killed, or a person's."""
+    """A late write of an exporter that was killed, a person's, or what a backup had."""
     await site.publish()
     site.node.admit(pod("p0", cpus=1))
     await site.publish()
+    before = await site.report()
     patch = merge_patch({"available": ["7", "7"]})
     await site.client.patch(NODE_RESOURCE_TOPOLOGY_UPDATES, NODE, patch)
     site.node.admit(pod("p1", cpus=1))
     assert await site.publish() is Operation.UPDATE
+    assert await site.report() != before
     assert await site.says_the_truth()
+
+
+async def test_two_exporters_do_not_hide_what_either_says(site: Site) -> None:
+    """One of them may be on its way out."""
+    first, second = site.publisher, site.started()
+    for number, site.publisher in enumerate((first, first, second, second, first, second)):
+        site.node.admit(pod(f"p{number}", cpus=0.5))
+        await site.publish()
+        assert await site.says_the_truth()
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable("lost", sent=True), CONFLICT])
+async def test_updates_are_of_the_report_that_the_server_has(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Even if the answer to the last whole one was lost, or it was sent twice."""
+    await site.publish()
+    patch = Client.patch
+
+    async def stored_without_answer(self: Client, *args: Any, **options: Any) -> Any:
+        await patch(self, *args, **options)
+        monkeypatch.setattr(Client, "patch", patch)
+        raise error
+
+    site.publisher.forget()
+    monkeypatch.setattr(Client, "patch", stored_without_answer)
+    with contextlib.suppress(ClusterUnreachable):
+        await site.publish()
+    for number in range(2):
+        site.node.admit(pod(f"p{number}", cpus=1))
+        await site.publish()
+        assert await site.says_the_truth()
+    (update,) = (await site.client.list(NODE_RESOURCE_TOPOLOGY_UPDATES)).items
+    assert update.metadata.is_owned_by((await site.report()).metadata.uid)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (405, 1), (422, 1), (500, 2), (429, 0)])
+async def test_a_server_that_refuses_updates_gets_whole_reports(
+    site: Site, monkeypatch: pytest.MonkeyPatch, code: int, attempts: int, *, first: bool
+) -> None:
+    """At once, or after a failure; one that has too much to do is asked for no more than that."""
+    await site.publish()
+    if first:
+        site.publisher = site.started()
+
+    async def refuse(self: Client, *args: Any, **options: Any) -> Any:
+        raise ApiError("no", code=code, reason="")
+
+    monkeypatch.setattr(Client, "update", refuse)
+    site.node.admit(pod("p0", cpus=1))
+    for attempt in range(1, 4):
+        with contextlib.suppress(ApiError):
+            await site.publish()
+        assert await site.says_the_truth() is (first or 0 < attempts <= attempt)
 
 
 async def test_the_whole_report_is_written_once_an_hour(
@@ -157,7 +211,7 @@ async def test_the_whole_report_is_written_once_an_hour(
     monkeypatch.setattr(type(clock), "monotonic", lambda _: late)
     await site.publish(Cause.PERIODIC)
     assert await site.report() != before
-    assert await site.updates() == []
+    assert await site.says_the_truth()
 
 
 async def test_without_the_kind_the_whole_report_is_written(site: Site) -> None:

@@ -171,7 +171,7 @@ class Writer:
 
     async def _patch(self, known: NodeResourceTopology, change: Mapping[str, Any]) -> Written:
         if not change:
-            return Written(Operation.NONE)
+            return Written(Operation.NONE, uid=known.metadata.uid)
         version = {"resourceVersion": known.metadata.resource_version}
         patch = merge_patch({**change, "metadata": {**change.get("metadata", {}), **version}})
         self._known = None
@@ -320,12 +320,14 @@ class ObjectPublisher:
             self._writer.forget()
         if cause is Cause.PERIODIC or not self._node.is_known:
             await self._node.refresh()
+        # If the answer is lost, it is not known of which report updates are.
+        self._end_updates()
         wanted = self._promising(self._owned(report.topology(self._name)))
         written = await self._writer.write(self._timed(wanted, cause, slept))
         self._whole_bytes = written.whole_bytes
         if self._updates is not None:
             metadata = msgspec.structs.replace(wanted.metadata, uid=written.uid)
-            self._updates.start_from(msgspec.structs.replace(wanted, metadata=metadata))
+            await self._updates.start_from(msgspec.structs.replace(wanted, metadata=metadata))
         return written
 
     def forget(self) -> None:

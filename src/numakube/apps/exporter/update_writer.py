@@ -1,8 +1,9 @@
 """Writes what pods change to an object of its own, as long as the rest of the report stays.
 
-The NodeResourceTopology itself is written again when more has changed, and once an hour, for
-others who read it and in case that somebody has changed it. If the cluster does not have the small
-objects, or does not let us write them, the whole report is written each time.
+The NodeResourceTopology itself is written again when more has changed, and about once an hour, for
+others who read it and in case somebody has changed it; also if somebody else has written the small
+object. If the cluster does not have small objects, or does not let us write them, the whole report
+is written each time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import structlog
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import KIND, V1ALPHA2
-from numakube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, Conflict, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES
 from numakube.topology.report_update import update_of
 from numakube.values.times import format_micro_time
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 WHOLE_SECONDS: Final = 3600.0
 """How often the whole report is written at least."""
-_ATTEMPTS: Final = 5
+_LEAST_SHARE: Final = 0.8
+"""Exporters that start together must not write together for ever."""
+REFUSED_SECONDS: Final = 300.0
+"""How long whole reports are written after an update was refused."""
+_TOO_MANY: Final = 429
+_INTERNAL: Final = 500
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -43,19 +49,42 @@ class UpdateWriter:
         """
         self._client = client
         self._manager = manager
+        # The report that updates are of, and the version of the last one; nothing if the whole
+        # report has to be written next.
         self._report: NodeResourceTopology | None = None
-        self._whole_due = self._refused_until = 0.0
-        # The version of the object when we last saw it.
         self._version = ""
+        self._whole_due = self._refused_until = 0.0
 
-    def start_from(self, report: NodeResourceTopology) -> None:
-        """Take note that *report* was written; updates are of it from now on."""
-        self._report = report
-        self._whole_due = self._client.clock.monotonic() + WHOLE_SECONDS
+    async def start_from(self, report: NodeResourceTopology) -> None:
+        """Have updates be of *report*, which was just written.
+
+        One is written at once, though it says nothing new. Then nobody else can write another, such
+        as an exporter on its way out; and if the report is deleted, the update goes with it, which
+        is noticed.
+        """
+        now = self._client.clock.monotonic()
+        if now < self._refused_until:
+            return
+        share = _LEAST_SHARE + (1 - _LEAST_SHARE) * self._client.rng.random()
+        self._whole_due = now + share * WHOLE_SECONDS
+        update = self._update(report, report)
+        if update is None:
+            return
+        try:
+            self._version = await self._current_version(report.metadata.name)
+            await (self._replace(update) if self._version else self._create(update))
+        except (ApiError, ClusterUnreachable) as error:
+            self.stop()
+            refused = isinstance(error, ApiError) and error.code < _INTERNAL
+            if refused and not isinstance(error, AlreadyExists | Conflict):
+                self._refused_until = now + REFUSED_SECONDS
+            _log.info("update_not_written", node=report.metadata.name, error=str(error))
+        else:
+            self._report = report
 
     def stop(self) -> None:
         """Have the whole report written next: what readers have is not known, or something else."""
-        self._report = None
+        self._report, self._version = None, ""
 
     async def write(self, wanted: NodeResourceTopology) -> int | None:
         """Make readers believe what *wanted* says; ``None`` if the whole report has to be written.
@@ -64,33 +93,34 @@ class UpdateWriter:
             The size of what was sent.
 
         Raises:
-            ApiError: the server refused.
+            ApiError: the server failed.
             ClusterUnreachable: it did not answer.
         """
-        now = self._client.clock.monotonic()
         report = self._report
-        if report is None or now >= self._whole_due or now < self._refused_until:
+        if report is None or self._client.clock.monotonic() >= self._whole_due:
             return None
-        time = format_micro_time(self._client.clock.now())
-        update = update_of(report, wanted, time=time)
+        update = self._update(report, wanted)
         if update is None:
             return None
         try:
-            return await self._put(_owned(update, report))
-        except (Forbidden, NotFound) as error:
-            self._refused_until = now + WHOLE_SECONDS
-            _log.info("update_not_written", node=report.metadata.name, error=error.message)
+            return await self._replace(update)
+        except ApiError as error:
+            if error.code == _TOO_MANY:
+                raise
+            # Somebody else has written or deleted it, or the server does not take it any more.
+            self.stop()
+            if error.code >= _INTERNAL:
+                raise
             return None
+        except ClusterUnreachable:
+            self.stop()
+            raise
 
-    async def _put(self, update: NodeResourceTopologyUpdate) -> int | None:
-        for _ in range(_ATTEMPTS):
-            try:
-                if not self._version:
-                    self._version = await self._current_version(update.metadata.name)
-                return await (self._replace(update) if self._version else self._create(update))
-            except (AlreadyExists, Conflict) as error:
-                last, self._version = error, ""
-        raise last
+    def _update(
+        self, report: NodeResourceTopology, wanted: NodeResourceTopology
+    ) -> NodeResourceTopologyUpdate | None:
+        update = update_of(report, wanted, time=format_micro_time(self._client.clock.now()))
+        return None if update is None else _owned(update, report)
 
     async def _current_version(self, name: str) -> str:
         try:
@@ -99,24 +129,18 @@ class UpdateWriter:
             return ""
         return found.metadata.resource_version
 
-    async def _create(self, update: NodeResourceTopologyUpdate) -> int:
+    async def _create(self, update: NodeResourceTopologyUpdate) -> None:
         made = await self._client.create(
             NODE_RESOURCE_TOPOLOGY_UPDATES, update, field_manager=self._manager
         )
         self._version = made.metadata.resource_version
-        return len(msgspec.json.encode(update))
 
-    async def _replace(self, update: NodeResourceTopologyUpdate) -> int | None:
+    async def _replace(self, update: NodeResourceTopologyUpdate) -> int:
         metadata = msgspec.structs.replace(update.metadata, resource_version=self._version)
         update = msgspec.structs.replace(update, metadata=metadata)
-        self._version = ""
-        try:
-            made = await self._client.update(
-                NODE_RESOURCE_TOPOLOGY_UPDATES, update, field_manager=self._manager
-            )
-        except NotFound:
-            # It goes with the report that it belongs to.
-            return None
+        made = await self._client.update(
+            NODE_RESOURCE_TOPOLOGY_UPDATES, update, field_manager=self._manager
+        )
         self._version = made.metadata.resource_version
         return len(msgspec.json.encode(update))
 

@@ -40,7 +40,7 @@ from numakube.insight.collected import (
     scheduler_file,
 )
 from numakube.insight.list_reading import Unreadable, refused
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
 from numakube.kube.paged_lists import PAGE_SIZE, read_pages
@@ -171,7 +171,10 @@ class _Gathering:
         # The version first: a missing server is reported once, in plain words.
         await self._version()
         wanted = [one for one in LISTED if list_name(one.plural, one.group) in what]
-        await _together(*(self._list(resource) for resource in wanted))
+        # A report that is read after its update is no older than both.
+        first = [one for one in wanted if one == NODE_RESOURCE_TOPOLOGY_UPDATES]
+        await _together(*(self._list(resource) for resource in first))
+        await _together(*(self._list(resource) for resource in wanted if resource not in first))
         if CONFIGZ in what:
             await _together(*(self._configz(node) for node in self._node_names()))
         if SCHEDULER in what:

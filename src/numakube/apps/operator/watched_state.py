@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from numakube.api import nrt, nrt_update
 from numakube.api.meta import Named
 from numakube.api.numaresources import (
     GROUP,
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", NUMAResourcesOperator, NUMAResourcesScheduler)
 
-NRT_DEFINITION: Final = "noderesourcetopologies.topology.node.k8s.io"
-DEFINITIONS: Final = (NRT_DEFINITION, "noderesourcetopologyupdates.topology.numakube.dev")
+DEFINITIONS: Final = tuple(f"{one.PLURAL}.{one.GROUP}" for one in (nrt, nrt_update))
 """What the operator installs for the exporters."""
 MACHINE_CONFIG_GROUP: Final = "machineconfiguration.openshift.io"
 

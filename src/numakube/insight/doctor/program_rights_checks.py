@@ -16,7 +16,7 @@ from numakube.insight.collected import (
 )
 from numakube.insight.doctor.deployed_programs import Deployed, Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
-from numakube.topology.nrt_names import SURPRISES_ANNOTATION
+from numakube.topology.report_update import promises_updates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,8 +107,7 @@ def _account(facts: ClusterFacts, one: Deployed) -> Iterator[Finding]:
 
 def _updates(facts: ClusterFacts) -> bool:
     """Tell whether exporters write what changes to objects of their own."""
-    reports = facts.topologies.values()
-    return any(SURPRISES_ANNOTATION in one.metadata.annotations for one in reports)
+    return any(map(promises_updates, facts.topologies.values()))
 
 
 def _granted(facts: ClusterFacts, namespace: str, account: str) -> list[PolicyRule]:

@@ -14,11 +14,21 @@ from numakube.api.codec import convert
 from numakube.api.kubelet_config import KubeletConfiguration, decode_configz
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
+from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.yaml_text import load_manifests
 from numakube.apps.bundle import unpack
 from numakube.errors import MalformedObject
-from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, configz_file, list_file
+from numakube.insight.collected import (
+    NODES,
+    PODS,
+    TOPOLOGIES,
+    TOPOLOGY_UPDATES,
+    Collected,
+    configz_file,
+    list_file,
+)
 from numakube.simulation.observed_node import observed_node
+from numakube.topology.report_update import current_reports
 from numakube.values.quantity import value
 from numakube_lab.nodes.node_documents import STORAGE
 from numakube_lab.nodes.node_plan import STORAGE_BYTES, NodePlan
@@ -27,7 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _GZIP: Final = b"\x1f\x8b"
-_KINDS: Final = {NODES: "Node", TOPOLOGIES: "NodeResourceTopology", PODS: "Pod"}
+_KINDS: Final = {
+    NODES: "Node",
+    TOPOLOGIES: "NodeResourceTopology",
+    TOPOLOGY_UPDATES: "NodeResourceTopologyUpdate",
+    PODS: "Pod",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +86,12 @@ def dump_of(documents: Iterable[Mapping[str, Any]], subject: str) -> Dump:
     if not found["Node"]:
         raise MalformedObject(subject, "has no objects of kind Node")
     topologies = map(convert_nrt, found["NodeResourceTopology"])
+    updates = (
+        convert(NodeResourceTopologyUpdate, one) for one in found["NodeResourceTopologyUpdate"]
+    )
     return Dump(
         nodes=tuple(convert(Node, one) for one in found["Node"]),
-        topologies={one.metadata.name: one for one in topologies},
+        topologies={one.metadata.name: one for one in current_reports(topologies, updates)},
         pods=tuple(found["Pod"]),
     )
 
