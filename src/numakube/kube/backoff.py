@@ -18,6 +18,11 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 
 
+def spread(seconds: float, rng: Random) -> float:
+    """Return 80 to 100 % of a period: who starts together must not act together for ever."""
+    return seconds * rng.uniform(0.8, 1.0)
+
+
 class Backoff:
     """Waits that double after each failure, up to a cap, spread at random.
 

@@ -175,6 +175,11 @@ class Heartbeat:
     seconds: float
     at: str
 
+    @property
+    def overdue_seconds(self) -> float:
+        """After how long without a write it has missed two of them."""
+        return 2 * self.seconds
+
     def __str__(self) -> str:
         """Return the value of the report's annotation."""
         return f"{self.seconds:g} {self.at}"

@@ -90,7 +90,7 @@ def is_overdue(report: NodeResourceTopology, now: datetime) -> bool:
         return False
     if heartbeat is None or written is None:
         return False
-    return (now - written).total_seconds() > 2 * heartbeat.seconds
+    return (now - written).total_seconds() > heartbeat.overdue_seconds
 
 
 def is_of(update: NodeResourceTopologyUpdate, report: NodeResourceTopology) -> bool:

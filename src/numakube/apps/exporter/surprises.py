@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod import has_ended
+from numakube.kube.backoff import spread
 from numakube.kube.store import Removed
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.topology.foreseen_holdings import read_foreseen, same_state, state_after
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS: Final = 2.0
 """How long the end of a pod may be known to the kubelet and not to the API."""
-_LEAST_SHARE: Final = 0.8
-"""Exporters that start together must not write together for ever."""
 
 
 class Silence:
@@ -101,8 +100,7 @@ class Silence:
     def wrote(self, report: Report) -> None:
         """Take note that *report*, which was judged last, is what readers have."""
         self._written, self._told, self._waits_since = report, self._judged, None
-        share = _LEAST_SHARE + (1 - _LEAST_SHARE) * self._random.random()
-        self._due = self._clock.monotonic() + share * self.seconds
+        self._due = self._clock.monotonic() + spread(self.seconds, self._random)
         self._ended &= report.exact.pods.keys() if report.exact is not None else set()
 
     def end(self) -> None:

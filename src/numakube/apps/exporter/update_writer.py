@@ -15,7 +15,16 @@ import structlog
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import KIND, V1ALPHA2
-from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, Conflict, NotFound
+from numakube.errors import (
+    AlreadyExists,
+    ApiError,
+    ClusterUnreachable,
+    Conflict,
+    NotFound,
+    NumakubeError,
+    TooManyRequests,
+)
+from numakube.kube.backoff import spread
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES
 from numakube.topology.report_update import update_of
 from numakube.values.times import format_micro_time
@@ -27,11 +36,8 @@ if TYPE_CHECKING:
 
 WHOLE_SECONDS: Final = 3600.0
 """How often the whole report is written at least."""
-_LEAST_SHARE: Final = 0.8
-"""Exporters that start together must not write together for ever."""
 REFUSED_SECONDS: Final = 300.0
 """How long whole reports are written after an update was refused."""
-_TOO_MANY: Final = 429
 _INTERNAL: Final = 500
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -65,8 +71,7 @@ class UpdateWriter:
         now = self._client.clock.monotonic()
         if now < self._refused_until:
             return
-        share = _LEAST_SHARE + (1 - _LEAST_SHARE) * self._client.rng.random()
-        self._whole_due = now + share * WHOLE_SECONDS
+        self._whole_due = now + spread(WHOLE_SECONDS, self._client.rng)
         update = self._update(report, report)
         if update is None:
             return
@@ -75,8 +80,7 @@ class UpdateWriter:
             await (self._replace(update) if self._version else self._create(update))
         except (ApiError, ClusterUnreachable) as error:
             self.stop()
-            refused = isinstance(error, ApiError) and error.code < _INTERNAL
-            if refused and not isinstance(error, AlreadyExists | Conflict):
+            if _is_refusal(error) and not isinstance(error, AlreadyExists | Conflict):
                 self._refused_until = now + REFUSED_SECONDS
             _log.info("update_not_written", node=report.metadata.name, error=str(error))
         else:
@@ -104,16 +108,13 @@ class UpdateWriter:
             return None
         try:
             return await self._replace(update)
-        except ApiError as error:
-            if error.code == _TOO_MANY:
-                raise
+        except TooManyRequests:
+            raise  # A whole report would be more still.
+        except (ApiError, ClusterUnreachable) as error:
             # Somebody else has written or deleted it, or the server does not take it any more.
             self.stop()
-            if error.code >= _INTERNAL:
-                raise
-            return None
-        except ClusterUnreachable:
-            self.stop()
+            if _is_refusal(error):
+                return None
             raise
 
     def _update(
@@ -143,6 +144,11 @@ class UpdateWriter:
         )
         self._version = made.metadata.resource_version
         return len(msgspec.json.encode(update))
+
+
+def _is_refusal(error: NumakubeError) -> bool:
+    """Tell whether the server does not want what was sent, and not merely fails."""
+    return isinstance(error, ApiError) and error.code < _INTERNAL
 
 
 def _owned(

@@ -264,7 +264,7 @@ def _silence(facts: ClusterFacts, name: str, view: NodeTopology) -> Iterator[Fin
     if view.heartbeat is None or view.stale:
         return
     age = age_seconds(facts, view.heartbeat.at)
-    if age is not None and age > 2 * view.heartbeat.seconds + _CLOCKS_SECONDS:
+    if age is not None and age > view.heartbeat.overdue_seconds + _CLOCKS_SECONDS:
         promised = age_words(view.heartbeat.seconds)
         detail = f"it wrote {age_words(age)} ago and promised to every {promised}"
         yield about_report(SILENT, name, detail, fix=SILENT.fix_for(NODE=name))
