@@ -19,6 +19,7 @@ venv: $(STAMP)  ## Create .venv with the packages (editable) and their developme
 
 $(STAMP): pyproject.toml packages/lab/pyproject.toml packages/lab/hatch_build.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "numakube needs Python 3.11 or newer; set PYTHON=...")'
+	@echo 'Setting up $(VENV): a minute or two, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' -e packages/lab
 	@# As pip would, on all cores, and our own modules as well; what is no Python 3 stays as it is.

@@ -26,7 +26,8 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 FIGURES = Path(__file__).parent / "figures"
 PICTURE = Path(__file__).parent / "images" / "admit.svg"
 WIDTH = 108
-# The default template loads a font from the network; any monospaced font does.
+# The default template loads a font from the network; any monospaced font does. Programs that are no
+# browsers know fonts by their own names only.
+FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 LINE_ENDS = re.compile(r"[ \t]+$", re.MULTILINE)
 
@@ -54,7 +56,7 @@ def draw() -> str:
     console.print()
     print_drawing(console, zone_lines(picture, width=WIDTH))
     svg = console.export_svg(title="numakube", unique_id="numakube")
-    return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", "monospace")
+    return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", FONT)
 
 
 def figures() -> dict[str, str]:

@@ -41,7 +41,9 @@ RECORDINGS: Final = {
     "map": "kubectl numa map node-0",
 }
 PODS: Final = Path(__file__).parent / "tutorial-cluster.md"
-# The default template loads a font from the network; any monospaced font does.
+# The default template loads a font from the network; any monospaced font does. Programs that are no
+# browsers know fonts by their own names only.
+FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 LINE_ENDS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 
@@ -56,7 +58,7 @@ def svg_of(cast: str) -> str:
     )
     console.print(Text.from_ansi(screen.rstrip("\n")), overflow="fold")
     svg = console.export_svg(title=header["title"], unique_id="recording")
-    return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", "monospace")
+    return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", FONT)
 
 
 def record(command: str, env: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from tests.topology.producers import golden
 
 from numakube.api.nrt import Attribute, with_attribute
 from numakube.api.resource_slices import DeviceTaintSelector
+from numakube.api.static_pods import static_uid
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack, without_secrets
 from numakube.insight.collected import Collected
@@ -196,6 +197,18 @@ def test_no_name_of_a_claim_is_left_and_findings_stay_the_same() -> None:
     assert rule.spec.device_selector == DeviceTaintSelector(
         pool=one.spec.pool.name, device=device.name
     )
+
+
+def test_a_static_pod_is_still_one_without_names() -> None:
+    """Its kubelet's marks go along, with the new name of the node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
+    marks = {"kubernetes.io/config.mirror": "hash", "kubernetes.io/config.source": "file"}
+    world = healthy()
+    image = document("static", node="n1")
+    image["metadata"] |= {"annotations": marks, "ownerReferences": [owner]}
+    world.pods.append(image)
+    hidden = facts_of(anonymise(world.collected()))
+    assert "hash" in [static_uid(one) for one in hidden.pods]
 
 
 def test_the_pod_that_owns_a_claim_is_called_the_same_everywhere() -> None:

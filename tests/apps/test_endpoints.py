@@ -275,8 +275,9 @@ async def test_on_loopback_a_request_must_name_the_machine(scene: Scene) -> None
         await scene.announced.wait()
         try:
             async with aiohttp.ClientSession(scene.places[PORT]) as session:
-                for host, status in (("evil.example", 421), ("localhost:1", 200)):
-                    async with session.get("/configz", headers={"Host": host}) as response:
-                        assert response.status == status, host
+                for path in ("/configz", "/metrics", "/dashboard/", "/debug/queue"):
+                    for host, status in (("evil.example", 421), ("localhost:1", 200)):
+                        async with session.get(path, headers={"Host": host}) as response:
+                            assert response.status == status, (path, host)
         finally:
             stop.set()

@@ -10,24 +10,35 @@ import pytest
 from tests.scheduling.numa.caches.reported_node import ReportedNode, of_surprises, pod
 from tests.topology.producers import document, golden
 
-from numakube.api.codec import convert
+from numakube.api.codec import convert, to_tree
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.volcano_numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
 from numakube.apps.anonymising import anonymise
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
-from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
-from numakube.errors import NotFound
+from numakube.apps.node_reports import NUMATOPOLOGIES, NodeReports, node_reports
+from numakube.errors import MalformedObject, NotFound
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
-from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGY_UPDATES,
+)
+from numakube.kube.client import Client
+from numakube.kube.decode import Malformed
 from numakube.kube.object_keys import ObjectKey
+from numakube.kube.served_topologies import read_topology
 from numakube.kube.store import Change, Store
+from numakube.scheduling.numa.caches.predict import Predict
 from numakube.simulation.observed_cluster import collected_of
 from numakube.topology.report_update import update_of, updated
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.dumps.cluster_dump import dump_of
+from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import Opener, lab_cluster
 
 KEY = ObjectKey("", "worker-0")
@@ -250,3 +261,92 @@ async def test_numatopologies_are_read_where_the_server_has_them(sites: Opener) 
         again = nameless.view(node)
         assert isinstance(again, NodeTopology)
         assert (again.producer, again.zones) == (Producer.VOLCANO, view.zones)
+
+
+def malformed(version: str = "900") -> Malformed:
+    """An update whose content is of other types than it should be."""
+    error = MalformedObject("NodeResourceTopologyUpdate n1", "expected a string", path="report")
+    return Malformed(ObjectKey("", "n1"), error, version)
+
+
+class Parts:
+    """The parts of one node's report, and a cache that hears of it."""
+
+    def __init__(self, *, knows_updates: bool = True) -> None:
+        self.knows_updates = knows_updates
+        self.topologies: Store[NodeResourceTopology] = Store()
+        self.updates: Store[NodeResourceTopologyUpdate] = Store()
+        self.reports = NodeReports(
+            self.topologies, self.updates, Store(), knows_updates=lambda: self.knows_updates
+        )
+        self.cache = Predict()
+        self.reports.store.subscribe(self._hear)
+
+    def _hear(self, change: Change[NodeResourceTopology]) -> None:
+        self.cache.set_report(change.object)
+
+    @property
+    def blocked(self) -> str:
+        """Why the cache does not use the node."""
+        belief = self.cache.belief("n1")
+        assert belief is not None
+        return belief.blocked
+
+
+def test_a_report_whose_update_cannot_be_read_is_not_trusted_until_there_is_another() -> None:
+    """Its last state may be long gone; the object is named."""
+    parts, site = Parts(), ReportedNode.make()
+    report = of_surprises(site.report())
+    parts.topologies.put(report)
+    assert not parts.blocked
+    parts.reports.note_malformed(malformed())
+    assert "NodeResourceTopologyUpdate n1: report: expected a string" in parts.blocked
+    update = update_of(report, of_surprises(site.report()), time="2026-11-17T10:05:00.000001Z")
+    assert update is not None
+    metadata = msgspec.structs.replace(update.metadata, resource_version="901")
+    parts.updates.put(msgspec.structs.replace(update, metadata=metadata))
+    assert not parts.blocked
+
+
+def test_an_update_that_cannot_be_read_says_nothing_of_the_next_report() -> None:
+    """Nor of one whose exporter writes no updates."""
+    parts, site = Parts(), ReportedNode.make()
+    parts.reports.note_malformed(malformed(version="1"))
+    parts.topologies.put(of_surprises(site.report()))
+    assert parts.blocked
+    parts.topologies.put(of_surprises(site.report()))
+    assert not parts.blocked
+    plain = Parts()
+    plain.topologies.put(site.report())
+    plain.reports.note_malformed(malformed())
+    assert not plain.blocked
+
+
+def test_a_report_is_not_trusted_while_its_updates_are_not_known() -> None:
+    """A server that has just started may not know yet that it serves them."""
+    parts, site = Parts(knows_updates=False), ReportedNode.make()
+    parts.topologies.put(of_surprises(site.report()))
+    assert parts.blocked.endswith("its updates have not been read yet")
+    parts.knows_updates = True
+    parts.reports.show_all()
+    assert not parts.blocked
+    plain = Parts(knows_updates=False)
+    plain.topologies.put(site.report())
+    assert not plain.blocked
+
+
+async def test_a_node_is_read_again_although_its_update_cannot_be_read() -> None:
+    """Only that report is not trusted, and the object is named."""
+    async with ApiServer() as server:
+        client = Client(InProcess(server), rate=0)
+        await install_definition(client)
+        report = of_surprises(ReportedNode.make().report())
+        metadata = {"name": "n1", "annotations": dict(report.metadata.annotations)}
+        await client.create(NODE_RESOURCE_TOPOLOGIES, {**to_tree(report), "metadata": metadata})
+        odd = {"report": ["x"], "time": "2026-11-17T10:05:00Z", "available": [], "exact": "{}"}
+        await client.create(NODE_RESOURCE_TOPOLOGY_UPDATES.raw, {"metadata": {"name": "n1"}, **odd})
+        found = await read_topology(client, "n1")
+    assert found is not None
+    view = view_of(found)
+    assert isinstance(view, NodeTopology)
+    assert "NodeResourceTopologyUpdate n1: report: expected a string" in (view.stale_reason or "")

@@ -99,6 +99,12 @@ async def opened(browser: Browser, url: str, **others: bool | int) -> Page:
     return page
 
 
+async def into_map(page: Page) -> None:
+    """Give the keys to the map. One without data yet ignores them."""
+    await page.until("document.querySelector('#map canvas.painted') !== null")
+    await page.evaluate("document.querySelector('#map canvas').focus()")
+
+
 def unexpected(page: Page) -> list[str]:
     """Return the complaints of the browser, but for the page that is not there on purpose."""
     return [text for text in page.complaints if "nowhere" not in text]
@@ -151,7 +157,7 @@ async def test_the_map_of_a_large_cluster_is_drawn_and_steered(
         await page.mouse("mouseMoved", x - 30, y - 20, button="left", buttons=1)
         await page.mouse("mouseReleased", x - 30, y - 20, button="left", clickCount=1)
         assert await page.evaluate("location.pathname") == PREFIX
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         for key in ("Home", "ArrowRight", "ArrowDown", "+", "-", "0"):
             await page.press(key)
         await page.until(f"/used by zone|no usable report/.test({STATUS})")
@@ -183,7 +189,7 @@ async def test_the_order_and_the_filter_of_the_map_are_the_readers(browser: Brow
         await page.until(f"{STATUS} === '8 nodes with 4 NUMA zones each'")
         await page.evaluate(f"{choose}('map-resource', 'vendor.example/gpu')")
         await page.evaluate(f"{choose}('map-order', 'high')")
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         await page.until(
             "document.getElementById('map-status').textContent.includes('vendor.example/gpu')"
@@ -203,7 +209,7 @@ async def test_colours_of_the_map_mean_what_the_reader_chooses(
         await page.evaluate(f"{CHOOSE}('map-measure', '{measure}')")
         words = "largest free" if measure == "largest" else measure
         await page.until(f"document.getElementById('map-high').textContent === '100 % {words}'")
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         value = 0 if measure in ("used", "stranded") else 100
         await page.until(f"{STATUS}.startsWith('node-0, cpu {words} by zone: 0: {value} %')")
@@ -219,7 +225,7 @@ async def test_groups_of_the_map_are_walked_by_keys(browser: Browser) -> None:
     async with small_site() as site:
         page = await opened(browser, site.url)
         await page.evaluate(f"{CHOOSE}('map-group', 'pool')")
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         await page.until(f"{STATUS}.startsWith('node-1')")
         for _ in range(4):
@@ -248,7 +254,7 @@ async def test_the_box_says_what_fits_and_colours_the_map(browser: Browser) -> N
         await page.until(f"{answer}.includes('more such pods fit')")
         await page.until("document.getElementById('map-measure').value === 'fits'")
         assert "shape=cpu" in await page.evaluate("location.search")
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         assert await page.until(f"/^node-0: [1-9]\\d* pods fit$/.test({STATUS})")
         for name in [f"node-{number}" for number in range(8)]:
@@ -329,7 +335,7 @@ async def test_an_open_page_follows_the_cluster(browser: Browser) -> None:
         await page.until("document.getElementById('waiting').textContent.includes('no')")
         focus = "document.activeElement.getAttribute('href')"
         assert await page.evaluate(focus) == f"{PREFIX}nodes/node-2"
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         await page.until("document.getElementById('map-status').textContent.includes('0: 0 %')")
         model = kubelet()
@@ -435,7 +441,7 @@ async def test_a_page_stays_fluid_while_everything_changes(browser: Browser) -> 
     async with site_of(source) as site:
         page = await opened(browser, site.url)
         await page.until(LIVE)
-        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await into_map(page)
         await page.press("Home")
         for turn in range(2, 8):
             for number in range(300):

@@ -123,6 +123,8 @@ _VALUED: Final = r"""
 2 true " a ".trim() == "a"
 2 true ["a", "b"].join() == "ab"
 4 true a.names.join("-") == "a-b"
+6 false ["a", "b", "c"].join("abcdefghijkl") == ""
+0 true [].join("abcdefghijkl") == ""
 2 false strings.quote("a\nb") == "x"
 2 true "%s %d".format(["a", 1]) == "a 1"
 14 true "%s".format([a.index]) == "1"
@@ -152,6 +154,7 @@ _VALUED: Final = r"""
 2 true ip("0.0.0.0").isUnspecified()
 3 true cidr("10.0.0.0/8").containsIP("10.1.1.1")
 3 false cidr("10.0.0.0/8").containsIP(ip("11.1.1.1"))
+6 true cidr("::1/128").containsIP(ip("::1"))
 6 true cidr("10.0.0.0/8").containsCIDR("10.1.0.0/16")
 6 true cidr("10.0.0.0/8").containsCIDR(cidr("10.1.0.0/16"))
 5 false cidr("10.0.0.0/8").containsCIDR("0.0.0.0/0")
@@ -171,6 +174,8 @@ _VALUED: Final = r"""
 2 true format.named("dns1123Label").hasValue()
 2 false format.named("x").hasValue()
 20 false format.uuid().validate("x").value() == []
+554 false format.uri().validate("https://a.example").hasValue()
+278 true format.uri().validate("a b").hasValue()
 38 false format.date().validate("2020-01-01").hasValue()
 3 true format.dns1123Label() == format.dns1123Label()
 3 true semver("1.2.3").isLessThan(semver("1.2.4"))
@@ -189,6 +194,7 @@ _VALUED: Final = r"""
 2 true timestamp("2020-01-01T00:00:00Z") + duration("1s") > timestamp("2020-01-01T00:00:00Z")
 4 true -a.index == -1
 4 true [1, 2][a.index] == 2
+6 true [1, 2][a.index - 1] == 1
 4 true {1: "x"}[a.index] == "x"
 3 true {1: 2}[?1].orValue(0) == 2
 3 true a["index"] == 1
@@ -209,6 +215,7 @@ _VALUED: Final = r"""
 4 true cel.bind(x, 1, cel.bind(y, 2, x + y)) == 3
 4 true a.productName.size() == 11
 17 true a.all(x, true)
+1 true [].all(x, x.y == 1)
 12 true a.names.exists(n, n == "a")
 32 true a.names.map(n, n + "x") == ["ax", "bx"]
 21 true a.names.filter(n, n == "a") == ["a"]
@@ -253,6 +260,37 @@ _VALUED: Final = r"""
 """
 _FAILING: Final = r"""
 a.productName - 1 == 2 -> no such overload
+a.index / a.productName == 1 -> no such overload
+a.index < a.productName -> no such overload
+a.productName < a.index -> no such overload
+a.index.endsWith("a") -> no such overload
+a.productName.endsWith(a.index) -> no such overload
+a.index.startsWith("a") -> no such overload
+a.productName.startsWith(a.index) -> no such overload
+a.index.contains("a") -> no such overload
+a.productName.contains(a.index) -> no such overload
+a.index.matches("a") -> no such overload
+a.index ? true : false -> no such overload
+!a.index -> no such overload
+a.index && true -> no such overload
+a.index.all(x, true) -> got 'types.Int', expected iterable type
+a.index.all(k, v, true) -> unsupported comprehension range type: types.Int
+a.names[a.productName] == "a" -> unsupported index type 'string' in list
+a.names[dyn(1.5)] == "a" -> unsupported index value 1.5 in list
+[?a.index] == [1] -> cannot initialize optional list element from non-optional value 1
+{?"k": a.index} == {} -> cannot initialize optional entry 'k' from non-optional value 1
+(dyn(["a"]) + dyn([1])).join(",") == "a" -> join: invalid input: 1
+dyn(5).sort() == [1] -> no such overload: sort
+dyn(5).flatten() == [1] -> no such overload: int.flatten()
+a.index * a.productName == 1 -> no such overload
+a.index % a.healthy == 1 -> no such overload
+-a.productName == 1 -> no such overload
+a.names - 1 == 1 -> no such overload: _-_
+dyn(5).distinct() == [1] -> no such overload: distinct(int)
+{a.names: 1} == {} -> unsupported key type: list
+a.names in {"a": 1} -> unsupported key type: list
+a.index.orValue(1) == 1 -> no such overload
+a.index.or(optional.of(1)).hasValue() -> no such overload
 a.healthy + 1 == 2 -> no such overload: _+_
 a.version < a.version -> no such overload: _<_
 a.version == 1 -> no such overload
@@ -282,6 +320,7 @@ bool(a.productName) -> type conversion error from 'string' to 'bool'
 !a.index -> no such overload
 !a.productName -> no such overload
 9223372036854775807 + a.index == 1 -> integer overflow
+-(a.index - 9223372036854775807 - 2) == 1 -> integer overflow
 [1, 2][a.index + 5] == 2 -> index out of bounds: 6
 [1, 2][a.productName] == 2 -> unsupported index type 'string' in list
 {"a": 1}["b"] == 1 -> no such key: b
@@ -329,6 +368,10 @@ bool("x")
 timestamp("x") == timestamp("y")
 {1: "x"}[1.0] == "x"
 true ? 1 : "a"
+true ? 1 : null
+[1] == null
+{"a": 1} == null
+(true ? {dyn("a"): 1} : {"b": dyn(2)})["a"] == "x"
 [1, "a"] == []
 [1, a.index] == []
 {"a": 1, "b": "x"} == {}
@@ -377,6 +420,51 @@ def test_an_error_has_the_words_of_cel_go(line: str) -> None:
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1.2.3", "IPv4 address too short"),
+        ("1.2.3.4.5", "IPv4 address too long"),
+        ("1.2.3.x", 'unexpected character (at "x")'),
+        ("1.2.3.999", "IPv4 field has value >255"),
+        ("1.2.3.04", "IPv4 field has octet with leading zero"),
+        ("abc", "unable to parse IP"),
+        ("::g", 'unexpected character (at "::g")'),
+    ],
+)
+def test_what_is_no_address_is_told_in_the_words_of_go(text: str, problem: str) -> None:
+    """By the first thing that is wrong with it."""
+    with pytest.raises(EvaluationError) as error:
+        _compiled(f"ip('{text}') == ip('1.2.3.4')").evaluate(_VALUES)
+    assert str(error.value).endswith(f'ParseAddr("{text}"): {problem}')
+
+
+@pytest.mark.parametrize(
+    ("clause", "given", "message"),
+    [
+        ("%d", "productName", "decimal clause can only be used on integers, was given string"),
+        ("%o", "productName", "octal clause can only be used on integers, was given string"),
+        (
+            "%b",
+            "productName",
+            "only integers and bools can be formatted as binary, was given string",
+        ),
+        (
+            "%x",
+            "healthy",
+            "only integers, byte buffers, and strings can be formatted as hex, was given bool",
+        ),
+        ("%f", "healthy", "fixed-point clause can only be used on doubles, was given bool"),
+        ("%e", "healthy", "scientific clause can only be used on doubles, was given bool"),
+    ],
+)
+def test_a_clause_says_what_it_can_print(clause: str, given: str, message: str) -> None:
+    """The type of the argument is known only when it is evaluated."""
+    with pytest.raises(EvaluationError) as error:
+        _compiled(f"'{clause}'.format([a.{given}]) == ''").evaluate(_VALUES)
+    assert str(error.value) == f"error during formatting: {message}"
+
+
 @pytest.mark.parametrize("text", _REFUSED.strip().splitlines())
 def test_what_kubernetes_does_not_compile_is_refused(text: str) -> None:
     """Literals of mixed types, unknown functions, constants that cannot be read."""
@@ -395,4 +483,4 @@ def test_an_expensive_evaluation_is_stopped() -> None:
 def test_a_loop_that_collects_is_not_slowed_down_by_what_it_has() -> None:
     """A list of many thousand elements is built in one pass."""
     program = _compiled("lists.range(40000).map(x, x * 2).size() == 40000")
-    assert program.evaluate(_VALUES, limit=1_000_000) is True
+    assert program.evaluate(_VALUES, limit=1_000_000, most=2_000_000) is True

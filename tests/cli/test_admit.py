@@ -339,7 +339,7 @@ def test_a_few_words_are_enough_of_a_configuration(
     assert json.loads(alone.out)["pods"][0]["reason"] == "TopologyAffinityError"
     assert numakube(*line, "policy=best-effort", "-o", "name").out == "pod/train\n"
     assert numakube(*line, "policy=none", "-k", "kubelet.yaml").code == 2
-    assert "'polcy' is unknown; use " in numakube(*line, "polcy=none").err
+    assert "'polcy' is unknown; did you mean policy?" in numakube(*line, "polcy=none").err
 
 
 def test_missing_options_are_wrong_usage(numakube: Callable[..., Ended]) -> None:

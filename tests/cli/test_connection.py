@@ -96,6 +96,42 @@ def test_a_server_needs_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert config_for(ClusterOptions(server="127.0.0.1:80")).server == "http://127.0.0.1:80"
 
 
+def test_a_kubeconfig_that_does_not_exist_is_named(
+    numakube: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By option or by variable, in words."""
+    absent = tmp_path / "none"
+    monkeypatch.setenv("KUBECONFIG", str(absent))
+    assert f"KUBECONFIG names {absent}, which does not exist" in numakube("top").err
+    told = numakube("top", "--kubeconfig", absent).err
+    assert told == f"error: {absent}: cannot read this kubeconfig: No such file or directory\n"
+
+
+def test_the_proxy_is_that_of_the_server_that_is_asked(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The environment's, for another server than the kubeconfig's; one that it names stays."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "10.9.9.9")
+
+    def proxy(server: str, file: Path = kubeconfig) -> str:
+        return config_for(ClusterOptions(kubeconfig=str(file), server=server)).proxy_url
+
+    assert proxy("https://10.1.2.3") == "http://proxy:3128"
+    assert proxy("https://10.9.9.9") == ""
+    own = tmp_path / "own"
+    own.write_text(KUBECONFIG.replace(f'"{DEAD}"', f'"{DEAD}", proxy-url: "http://own:1"'))
+    assert proxy("https://10.1.2.3", own) == "http://own:1"
+
+
+def test_a_kind_that_is_not_explained_is_told(numakube: Any) -> None:
+    """It is not taken for a namespace."""
+    for words in (["daemonset/x"], ["ds", "x"], ["cronjobs/x", "-n", "y"]):
+        ended = numakube("explain", *words)
+        assert ended.code == 2
+        assert "explain is about pod, deployment, " in ended.err
+
+
 def test_a_request_takes_no_longer_than_told(numakube: Any) -> None:
     """By a server that accepts and says nothing; a number alone is seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from benchmarks.defrag_quality import owned
 from tests.cli.conftest import Ended
+from tests.insight.defrag.test_end_states import telco
 from tests.insight.defrag.test_opened_room import world_of
 from tests.insight.drawing.nodes import bundle
 from tests.insight.test_audit import spread
@@ -110,3 +112,61 @@ def test_a_waiting_pod_can_be_named(numakube: Run, tmp_path: Path) -> None:
     missing = numakube("defrag", "--for", "podgroup/none", "--from", file)
     assert (missing.code, "there is no pod group default/none" in missing.err) == (1, True)
     assert numakube("defrag", "--for", "node/n0", "--from", file).code == 2
+
+
+def test_places_are_there_at_the_same_time_and_who_waits_is_named(
+    numakube: Run, tmp_path: Path
+) -> None:
+    """Nodes with places are cordoned meanwhile, and opened together."""
+    made = telco()
+    made.pods.append(pod("late", cpu="24"))
+    file = bundle(tmp_path / "telco.tar.gz", made.facts())
+    ended = numakube("defrag", "--open", "cpu=24,memory=1Gi", "--count", "2", "--from", file)
+    assert (ended.code, ended.out.splitlines()) == (
+        0,
+        [
+            "1. Cordon n0 and n1, and evict:",
+            "     default/small-1-1 from n1, which goes to n2",
+            "   Uncordon n0 and n1: one more pod fits on n1.",
+            "2 of 2 pods fit at the same time then; 1 pod is moved.",
+            "Waiting already, and may take the room first: default/late.",
+        ],
+    )
+
+
+def test_a_pod_that_no_idle_node_holds_is_answered_without_a_search(
+    numakube: Run, full: Path
+) -> None:
+    """Which is said, beside the scheduler's words."""
+    ended = numakube("defrag", "--open", "cpu=5,memory=1Gi", "--from", full)
+    assert (ended.code, ended.out.splitlines()[0]) == (1, "0 of 1 pods fit, and no moves help.")
+    assert "It fits no node, even without all pods that may leave. 0/2 nodes" in ended.out
+
+
+def test_a_resource_that_no_node_offers_is_refused_under_the_flag_that_named_it(
+    numakube: Run, full: Path
+) -> None:
+    """Whatever were counted without it would be false."""
+    for flag, command in (("--open", "defrag"), ("--shape", "fits"), ("--shape", "top")):
+        ended = numakube(command, flag, "cpus=3", "--from", full)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{flag}: no node offers 'cpus'; did you mean cpu?" in ended.err
+
+
+def test_no_pod_is_sent_to_a_node_of_unknown_zones(numakube: Run, tmp_path: Path) -> None:
+    """It is cordoned meanwhile, offers no place, and is named."""
+    made = world_of((owned("a"), owned("b")), (pod("c"), pod("d")), ())
+    facts = made.facts()
+    known = {name: report for name, report in facts.topologies.items() if name != "n2"}
+    file = bundle(tmp_path / "blind.tar.gz", replace(facts, topologies=known))
+    ended = numakube("defrag", "--open", ROOM, "--from", file)
+    assert (ended.code, ended.out.splitlines()) == (
+        0,
+        [
+            "1. Cordon n0 and n2, and evict:",
+            "     default/a from n0, which goes to n1",
+            "   Uncordon n0 and n2: one more pod fits on n0.",
+            "1 of 1 pods fit then; 1 pod is moved.",
+            "Left out, since nothing is known of their NUMA zones: n2.",
+        ],
+    )

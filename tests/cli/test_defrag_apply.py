@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.apps.rebalancer.fragmented import fragmented, on
+from tests.apps.scheduler.served import served
 from tests.cli.conftest import Ended
 from tests.cli.test_rights import account, allow, as_user
 
+from numakube.api.fit_question import HOLD
 from numakube.manifests.rbac_rules import READ, rule
 from numakube.testing import pod_document
 
@@ -56,3 +58,20 @@ def test_it_needs_a_cluster_that_can_be_changed(numakube: Run) -> None:
     """A bundle cannot, and a dry run is of something."""
     assert "needs a live cluster" in numakube(*ROOM, "--from", "x.tar.gz").err
     assert "goes with --apply" in numakube(*ROOM[:-1], "--dry-run=client").err
+
+
+async def test_the_places_are_held_for_pods_that_name_the_hold(numakube: Run) -> None:
+    """Others of the same priority stay off them."""
+    async with fragmented() as world, served(world.running[-1]) as url:
+        more = ("--kubeconfig", world.site.kubeconfig, "--scheduler-url", url)
+        ended = await asyncio.to_thread(numakube, *ROOM, *more, "--hold", "mine")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.splitlines()[-1] == (
+            "1 place is held for 10m: pods with the annotation numakube.dev/hold: mine take them"
+        )
+        await world.create(pod_document("other", "3"))
+        await world.refuses("other")
+        held = {"annotations": {HOLD: "mine"}}
+        await world.create(pod_document("wanted", "3", metadata=held))
+        await world.runs("wanted")
+    assert "--hold goes with --apply" in numakube(*ROOM[:-1], "--hold", "x").err

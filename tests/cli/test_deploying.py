@@ -7,16 +7,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.apps.deployer.test_apply_and_remove import agent
 from tests.cli.conftest import Ended
 
+from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yaml_text import dump_yaml, load_yaml
-from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
+from numakube.cli.deploying.deploy_options import wait_options
+from numakube.kube.catalog import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+    resource_of,
+)
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
+from numakube.manifests.pod_template_parts import HASH
 from numakube.testing import until
+from numakube.topology import nrt_names
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import LabSite, SiteOptions, lab_site
 
@@ -120,6 +135,29 @@ async def test_all_profiles_are_taken_over_with_their_arguments(
     assert await is_at_work(site)
 
 
+async def test_exporters_that_others_deployed_are_not_waited_for(
+    site: LabSite, run: Numakube
+) -> None:
+    """Helm did: they stay, and so does what they keep up to date."""
+    await run("deploy", "api")
+    home = "numakube"
+    await site.client.create(NAMESPACES, {"metadata": {"name": home}})
+    pod = {"metadata": {"name": "exporter-1"}, "spec": _pod("", "none")["spec"]}
+    await site.client.create(PODS.raw, pod, namespace=home)
+    set_of_others = agent("DaemonSet", "numakube-exporter", "registry.example/numakube:1")
+    set_of_others["metadata"]["namespace"] = home
+    await site.client.create(DAEMON_SETS, set_of_others, namespace=home)
+    report = {
+        "metadata": {"name": "node-0", "annotations": {nrt_names.EXACT_ANNOTATION: "{}"}},
+        "attributes": [{"name": nrt_names.EXPORTER, "value": f"{home}/exporter-1"}],
+        "zones": [],
+    }
+    await site.client.create(NODE_RESOURCE_TOPOLOGIES.raw, report)
+    done = await run("remove", "exporter")
+    assert (done.code, done.err) == (0, "")
+    assert "daemonset/numakube-exporter in numakube kept: numakube did not deploy it" in done.out
+
+
 async def test_what_ours_cannot_do_keeps_everything_as_it_was(site: LabSite, run: Numakube) -> None:
     """With the reason, and exit code 1."""
     await install(site, *scheduler(profile("topo-a"), profile("gang", "Coscheduling")), EXPORTER)
@@ -127,6 +165,7 @@ async def test_what_ours_cannot_do_keeps_everything_as_it_was(site: LabSite, run
     assert refused.code == 1
     assert "nothing is taken over: deployment/tas in default" in refused.err
     assert "profile gang: there is no plugin Coscheduling" in refused.err
+    assert "--scheduler-config FILE gives ours a configuration of your own" in refused.err
     assert await is_at_work(site)
     exporter = await site.client.get(DAEMON_SETS, "rte", namespace="default")
     assert not exporter["spec"]["template"]["spec"].get("nodeSelector")
@@ -268,6 +307,20 @@ def test_a_configuration_of_an_older_version_is_deployed_with_a_warning(
     assert "kubeconfigpath has no effect: write clientConnection.kubeconfig" in ended.err
 
 
+def test_a_kubeconfig_that_pods_do_not_have_is_left_out_with_a_warning(
+    numakube: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """The rest of how to reach the cluster is kept."""
+    own = tmp_path / "own.yaml"
+    tree = configuration_tree(numa_configuration(("own",)))
+    tree["clientConnection"] = {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 70}
+    own.write_text(dump_yaml(tree), encoding="utf-8")
+    ended = numakube("render", "scheduler", "--scheduler-config", str(own))
+    assert f"warning: {own}: clientConnection.kubeconfig is left out" in ended.err
+    assert "kubeconfig:" not in ended.out
+    assert "qps: 70" in ended.out
+
+
 async def _scheduler_pods(site: LabSite) -> set[str]:
     found = await site.client.list(PODS, namespace="numakube")
     return {one.metadata.name for one in found.items}
@@ -289,3 +342,74 @@ async def _until_bound(site: LabSite, names: list[str]) -> None:
         return {one.metadata.name for one in found.items if one.spec.node_name}
 
     await until(bound, lambda found: found >= set(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("40", 40.0), ("2.5", 2.5), ("40s", 40.0), ("1m30s", 90.0)]
+)
+def test_the_time_to_wait_is_a_duration_or_a_number_of_seconds(text: str, seconds: float) -> None:
+    """As other commands take it, and as this one always did."""
+
+    @click.command()
+    @wait_options
+    def command(*, wait: bool, timeout: float) -> None:
+        del wait
+        click.echo(timeout)
+
+    assert CliRunner().invoke(command, ["--wait-timeout", text]).output.strip() == str(seconds)
+    assert CliRunner().invoke(command, ["--wait-timeout", "soon"]).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--exporter-config", "--rte-config-file"])
+def test_exporters_get_a_configuration_of_the_users_and_start_again_when_it_changes(
+    numakube: Callable[..., Ended], tmp_path: Path, option: str
+) -> None:
+    """It is where they look for it; what a flag overrules is said."""
+    own = tmp_path / "own.yaml"
+
+    def deployed(*words: str) -> tuple[str, str, str]:
+        ended = numakube("render", "exporter", *words)
+        assert ended.code == 0, ended.err
+        found = {one["kind"]: one for one in yaml.safe_load_all(ended.out)}
+        template = found["DaemonSet"]["spec"]["template"]
+        volumes = {one["name"]: one for one in template["spec"]["volumes"]}
+        config = found["ConfigMap"]
+        assert volumes["rte-config-volume"]["configMap"]["name"] == config["metadata"]["name"]
+        (mount,) = (
+            one
+            for one in template["spec"]["containers"][0]["volumeMounts"]
+            if one["name"] == "rte-config-volume"
+        )
+        (name,) = config["data"]
+        assert f"{mount['mountPath']}/{name}" == "/etc/resource-topology-exporter/config.yaml"
+        return config["data"][name], template["metadata"]["annotations"][HASH], ended.err
+
+    usual, before, _ = deployed()
+    assert load_yaml(usual, "config.yaml") == {}
+    own.write_text('resourceExclude: {"*": [memory]}\n', encoding="utf-8")
+    text, after, err = deployed(option, str(own))
+    assert (text, err) == (own.read_text(encoding="utf-8"), "")
+    assert before != after
+    own.write_text("topologyExporter: {sleepInterval: 5s}\n", encoding="utf-8")
+    _, again, err = deployed(option, str(own))
+    assert again != after
+    assert "topologyExporter.sleepInterval has no effect: the DaemonSet sets --sleep-int" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        ("resourceMonitr: {exact: true}", (), "unknown key 'resourceMonitr.exact'"),
+        ("resourceExclude: [memory]", (), "resourceExclude: must map node names"),
+        ("{}", ("--updater-type", "nfd"), "a configuration is for our exporter, not for nfd's"),
+    ],
+)
+def test_a_configuration_that_no_exporter_takes_is_refused(
+    numakube: Callable[..., Ended], tmp_path: Path, text: str, words: tuple[str, ...], told: str
+) -> None:
+    """By the name of the file and of the key."""
+    own = tmp_path / "own.yaml"
+    own.write_text(text, encoding="utf-8")
+    ended = numakube("render", "exporter", "--exporter-config", str(own), *words)
+    assert (ended.code, ended.out) == (1, "")
+    assert told in ended.err

@@ -55,9 +55,10 @@ def test_a_finding_says_what_where_why_and_what_to_do(doctor: Doctor) -> None:
     assert text == (
         "ERROR NUMA-NRT-FROZEN  A NodeResourceTopology is not updated any more\n"
         "  NodeResourceTopology node-2: it lacks default/unseen, which has run for 60 minutes\n"
-        "  why: Pods have come since and are not in it: what they hold looks free, so the"
-        " scheduler sends\n"
-        "       pods that the kubelet rejects.\n"
+        "  why: Pods have come or gone since: what those in it hold that are gone looks taken, and"
+        " what those\n"
+        "       hold that it lacks looks free, so the scheduler sends pods that the kubelet"
+        " rejects.\n"
         "  fix: kubectl get pods -A -o wide --field-selector spec.nodeName=node-2   # does its"
         " exporter run? restart it, and read its log\n"
         "\n"

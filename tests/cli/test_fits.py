@@ -66,6 +66,25 @@ def test_nodes_that_do_not_exist_can_be_counted_on(
     assert ended.err.startswith("error: 'many': ")
 
 
+def test_nodes_like_those_that_are_there_can_be_counted_on(
+    numakube: Run, world: Path, manifest: Path
+) -> None:
+    """Idle ones, whatever runs on that one; the kind of another node is found all the same."""
+    where = ("-f", manifest, "--from", world, "-o", "json")
+    ended = numakube("fits", *where, "--nodes", "2x like small-1", "--nodes", "small-1")
+    answer = json.loads(ended.out)
+    new = {f"small-1-new-{number}": 3 for number in (1, 2, 3)}
+    assert answer["nodes"] == {"large": 7, "small-0": 3, "small-1": 2, **new}
+    assert [(one["like"], one["nodes"], one["fits"]) for one in answer["kinds"]] == [
+        ("large", 1, 7), ("small-0", 5, 3),
+    ]  # fmt: skip
+    for kind, told in {
+        "like small-9": "there is no node 'small-9'; did you mean small-",
+        "small-0; policy=none": "these have the kubelet of small-0",
+    }.items():
+        assert told in numakube("fits", *where, "--nodes", kind).err
+
+
 def test_it_says_how_many_where_and_what_another_node_takes(
     numakube: Run, world: Path, manifest: Path
 ) -> None:

@@ -10,8 +10,7 @@ import pytest
 from tests.cli.conftest import Ended
 
 from numakube.apps.host.log_levels import SWITCH
-from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
-from numakube.kube.resource_types import Resource
+from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, resource_of
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import pod_document, until
@@ -59,18 +58,7 @@ async def deploy(world: LabCluster) -> None:
     """Create what deploy/scheduler.yaml has, and wait until it works."""
     await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
     for document in SchedulerManifest(replicas=1).objects():
-        group, _, version = document["apiVersion"].rpartition("/")
-        kind = document["kind"]
-        namespaced = "namespace" in document["metadata"]
-        resource = Resource(
-            group=group,
-            version=version,
-            plural=f"{kind.lower()}s",
-            kind=kind,
-            namespaced=namespaced,
-            object_type=dict,
-        )
-        await world.client.create(resource, document)
+        await world.client.create(resource_of(document), document)
 
     async def is_ready() -> bool:
         found = await world.client.get(DEPLOYMENTS, "numakube-scheduler", namespace="numakube")

@@ -196,6 +196,8 @@ def test_a_lab_that_does_not_answer_hides_no_other(
     ("words", "code", "complaint"),
     [
         (("--with-pods",), 2, "--with-pods needs --from"),
+        (("--with-pods", "--rbac", "--host", "0.0.0.0"), 2, "--rbac also serves HTTPS"),
+        (("--with-pods", "--rbac", "--host", "0.0.0.0"), 2, "--with-pods needs --from"),
         (("--from", __file__, "--nodes", "2"), 2, "leave out --nodes"),
         (("--from", __file__), 1, "test_lab.py: neither a dump of a cluster (kubectl get nodes"),
     ],

@@ -11,8 +11,7 @@ from tests.cli.conftest import Ended
 
 from numakube.apps.exporter.podresources_endpoint import document_of
 from numakube.cli.podresources import _rows
-from numakube.kube.catalog import NAMESPACES, PODS
-from numakube.kube.resource_types import Resource
+from numakube.kube.catalog import NAMESPACES, PODS, resource_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.node.podresources_client import (
     AllocatableResources,
@@ -26,8 +25,6 @@ from numakube.node.podresources_client import (
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, lab_cluster
 
-PLURALS = {"NetworkPolicy": "networkpolicies"}
-
 
 @pytest.fixture
 async def world() -> AsyncIterator[LabCluster]:
@@ -38,21 +35,8 @@ async def world() -> AsyncIterator[LabCluster]:
         await world.create(pod_document("four", "4", nodeName="node-0"))
         await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
         for document in ExporterManifest().objects():
-            await world.client.create(_resource(document), document)
+            await world.client.create(resource_of(document), document)
         yield world
-
-
-def _resource(document: dict[str, object]) -> Resource[dict[str, object]]:
-    group, _, version = str(document["apiVersion"]).rpartition("/")
-    kind, metadata = str(document["kind"]), document["metadata"]
-    return Resource(
-        group=group,
-        version=version,
-        plural=PLURALS.get(kind, f"{kind.lower()}s"),
-        kind=kind,
-        namespaced="namespace" in metadata,  # type: ignore[operator]
-        object_type=dict,
-    )
 
 
 @pytest.mark.timeout(120)

@@ -97,14 +97,23 @@ async def test_what_is_forbidden_is_not_called_missing(world: LabCluster, as_use
     drawn = await as_user("reader", "map", "node-0")
     assert "does its exporter run" not in drawn.out
     assert f"403 Forbidden: {right}; the ClusterRole numakube-view" in drawn.err
-    explained = (await as_user("reader", "explain", "pod", "late")).out
-    assert explained.count(f"403 Forbidden: {right}, so nothing") == 1
+    ended = await as_user("reader", "explain", "pod", "late")
+    explained = ended.out
+    first = explained.splitlines()[1]
+    assert first.startswith("Whether it fits is not known: nothing is known of any NUMA zone (403")
+    assert explained.count(f"403 Forbidden: {right}; the ClusterRole numakube-view") == 1
+    assert (ended.code, " fits" in explained.replace("Whether it fits", "")) == (1, False)
     assert "is an exporter running" not in explained
     assert explained.count("since you may not (403): list ") == 1
     found = (await as_user("reader", "doctor", "--exit-zero", "--only", "NUMA-ACCESS")).out
     assert found.count("NUMA-ACCESS-FORBIDDEN") == 1
     assert "noderesourcetopologies.topology.node.k8s.io" in found
     assert "NUMA-NRT-MISSING" not in found
+    assert "NUMA-ACCESS-MALFORMED" not in found
+    absent = {"devices.scheduling.koordinator.sh", "numatopologies.nodeinfo.volcano.sh"}
+    advised = found.partition("--resource=")[2].split()[0].split(",")
+    assert advised
+    assert not absent & set(advised), "kubectl refuses kinds that the server does not have"
 
 
 async def test_whoever_may_view_the_cluster_may_view_its_zones(
@@ -141,6 +150,7 @@ async def test_a_tenant_has_its_pod_explained_without_names_of_others(
     alone = await as_user("tenant", "explain", "pod", "late")
     assert alone.code == 1
     assert "(403 Forbidden); nor can the scheduler be asked:" in alone.err
+    assert "docs/reference/debug-endpoints.md#tenants" in alone.err
     await bind(world, who, "Role", TENANTS, "numakube")
     without = await as_user("tenant", "explain", "pod", "late")
     assert "create the ServiceAccount numakube-tenant in default" in without.err

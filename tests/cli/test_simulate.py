@@ -35,6 +35,20 @@ workloads:
 """
 
 
+MANY = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec:
+      containers: [{name: c, image: x, resources: {limits: {cpu: 7, memory: 1Gi}}}]
+"""
+
+
 @pytest.fixture
 def mix(tmp_path: Path) -> Path:
     """Return a mix of workloads."""
@@ -61,9 +75,9 @@ def test_every_form_has_the_same_answers(numakube: Run, mix: Path, tmp_path: Pat
     kept = ("--resume", tmp_path / "runs.jsonl")
     table = numakube(*line, *kept)
     assert (table.code, table.err) == (0, "")
-    head, row, *rest = table.out.splitlines()
-    assert head.split("   ")[0] == "ARM"
-    assert row.startswith("numakube   11 ")
+    answer, _, head, row, *rest = table.out.splitlines()
+    assert answer == "2.5 of 11 pods never run (means of 2 runs)."
+    assert (head.split(), row.split()) == (["numakube"], ["PODS", "11"])
     assert "means of 2 seeds" in "\n".join(rest)
     lines = (tmp_path / "runs.jsonl").read_bytes()
     assert lines.count(b"\n") == 2
@@ -324,3 +338,50 @@ def test_a_dask_cluster_that_does_not_answer_is_named(numakube: Run, mix: Path) 
     ended = numakube("simulate", *NODES, "-f", mix, "--on", "dusk://nowhere")
     assert ended.code == 3
     assert "--on dusk://nowhere: " in ended.err
+
+
+def test_more_nodes_like_one_that_is_there_can_be_asked_for(
+    numakube: Run, bundle: Path, tmp_path: Path
+) -> None:
+    """The answer is a sentence; names of arms stay short, and the table narrow."""
+    many = tmp_path / "many.yaml"
+    many.write_text(MANY)
+    line = ("simulate", "--from", bundle, "-f", many, "-j", 1)
+    ended = numakube(*line, "--add-nodes", "3x like node-a")
+    assert (ended.code, ended.err) == (0, "")
+    answer, *rest = ended.out.splitlines()
+    assert answer == "Of 5 pods, 4 never run as it is; with 3 more nodes like node-a, all run."
+    assert "numakube, +3x like node-a" in ended.out
+    assert "numakube: 4 pods never placed: 0/1 nodes are available: 1 Insufficient cpu" in rest
+    assert max(len(one) for one in rest if not one.startswith("Assumed")) <= 120
+    same = numakube(*line, "--add-nodes", "3x node-a", "-o", "json")
+    assert json.loads(same.out)["answers"] == [answer]
+    shape = "3x 2 sockets, 4 cores, smt 2, 16Gi, gpu 2; policy=best-effort"
+    long = json.loads(numakube(*line, "--add-nodes", shape, "-o", "json").out)
+    assert long["legend"] == [f"numakube, +3 nodes: +{shape}"]
+    assert long["answers"] == [answer.replace(" like node-a", "")]
+    assert long["arms"][0]["neverPlacedByReason"][0].popitem()[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--add-nodes", "like node-b"), "there is no node 'node-b'; did you mean node-a?"),
+        (("--add-nodes", "2x like node-a; polcy=none"), "did you mean policy?"),
+        (("--set", "topologyManagerPolcy=x"), "--set: 'topologyManagerPolcy' is unknown; did you"
+         " mean topologyManagerPolicy? There are "),
+        (("--set", "scope"), "--set: 'scope' is not of the form name=value"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_changed_is_told_with_what_may_be_meant(
+    numakube: Run, bundle: Path, options: tuple[str, str], told: str
+) -> None:
+    """By the flag that was used."""
+    ended = numakube("simulate", "--from", bundle, *options)
+    assert (ended.code, told in ended.err) == (1, True), ended.err
+
+
+def test_nodes_of_an_invented_cluster_are_like_no_other(numakube: Run, mix: Path) -> None:
+    """There is none yet."""
+    ended = numakube("simulate", "--nodes", "3x like node-a", "-f", mix)
+    assert "there is no cluster with such a node; describe a machine" in ended.err

@@ -11,6 +11,7 @@ from tests.cli.conftest import Ended
 from tests.insight.drawing import nodes
 
 from numakube.api.yaml_text import load_yaml
+from numakube.testing import World, pod
 
 Run = Callable[..., Ended]
 
@@ -131,16 +132,16 @@ def test_json_and_yaml_are_the_same(numakube: Run, bundle: Path, what: str) -> N
 
 
 def test_a_shape_is_counted(numakube: Run, bundle: Path) -> None:
-    """By the scheduler's word, who knows a node without data by its totals alone."""
+    """By the scheduler's word; of a node without known zones nobody can say."""
     shape = "cpu=4,memory=2Gi,vendor.example/gpu=1"
     ended = numakube("top", "--from", bundle, "--shape", shape, "--sort-by", "fits")
     rows = [cells(line) for line in ended.out.splitlines()]
     assert [(row[0], row[-1]) for row in rows] == [
         ("NODE", "FITS"),
-        ("b-1", "100"),
         ("a-2", "3"),
         ("a-1", "0"),
-        ("*", "103"),
+        ("b-1", "unknown"),
+        ("*", "3"),
     ]
 
 
@@ -152,6 +153,8 @@ def test_a_shape_is_counted(numakube: Run, bundle: Path) -> None:
         (("-w",), 2, "live cluster"),
         (("--shape", "cpu"), 2, "--shape"),
         (("--shape", "cpu=many"), 2, "--shape"),
+        (("--shape", "cpu=8cores"), 2, "is not an amount like 8 or 32Gi; write 8."),
+        (("--shape", "memory=64GB"), 2, "is not an amount like 8 or 32Gi; write 64Gi, or 64G."),
         (("--shape", ""), 2, "nothing is asked for"),
         (("--shape", "cpu=1", "-f", "-"), 2, "not both"),
     ],
@@ -169,3 +172,31 @@ def test_shapes_and_groups_are_about_nodes(numakube: Run, bundle: Path) -> None:
     """A scheduler places pods on nodes; zones are the kubelet's choice."""
     ended = numakube("top", "zones", "--shape", "cpu=1", "--from", bundle)
     assert (ended.code, "about nodes" in ended.err) == (2, True)
+
+
+def test_hugepages_are_shown_and_a_table_is_no_wider_than_the_terminal(
+    numakube: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What says least is left out first; what rows are sorted by stays."""
+    made, shape = World(), "2 sockets, 16 cores, smt 2, 96Gi, hugepages-1Gi 16, sriov_netdevice 4"
+    for number in range(2):
+        name = f"worker-{number}.cluster.example.org"
+        made.add_node(name, machine=shape)
+        made.run(pod(f"p{number}", cpu="30", memory="70Gi"), name)
+    file = nodes.bundle(tmp_path / "telco.tar.gz", made.facts())
+
+    def top(*more: str) -> list[str]:
+        out = numakube("top", *more, "--from", file).out.splitlines()
+        assert "-o" in more or max(map(len, out)) <= 120
+        return cells(out[0])
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert {"HUGEPAGES", "CPU", "MEMORY", "LARGEST"} <= set(top())
+    assert {"FRAGMENTED", "POLICY", "STRANDED"} & set(top()) != {"FRAGMENTED", "POLICY", "STRANDED"}
+    assert "FRAGMENTED" in top("--sort-by", "fragmentation")
+    assert "HUGEPAGES" in top("zones")
+    assert {"FRAGMENTED", "POLICY", "HUGEPAGES"} <= set(top("-o", "wide"))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert {"FRAGMENTED", "POLICY", "HUGEPAGES"} <= set(
+        cells(numakube("top", "--from", file).out.splitlines()[0])
+    )

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
-from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.api.resource_slices import DeviceAttribute, DeviceClass, ResourceSlice
 from numakube.dra.alike_nodes import OWN, NodeKinds
 from numakube.dra.allocated_state import AllocatedState, state_of
-from numakube.dra.allocator import Allocator, SearchStopped
+from numakube.dra.allocator import Allocator
+from numakube.dra.cel_selectors import derived_attribute, derived_program
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.features import Features, features_of
 from numakube.dra.pools import Inventory
+from numakube.dra.search_time import SearchStopped
 from numakube.errors import InvalidValue
 
 _NODE = convert(Node, {"metadata": {"name": "n1"}})
@@ -119,6 +121,92 @@ def test_features_follow_the_version() -> None:
     assert not features_of(minor=34).consumable_capacity
     assert features_of(minor=36).consumable_capacity
     assert features_of({"DRAConsumableCapacity": True}, minor=34).consumable_capacity
+
+
+@pytest.mark.parametrize(
+    ("gate", "newest"),
+    [
+        ("DRAListTypeAttributes", True),
+        ("DRADerivedAttributes", True),
+        ("DRADeviceCompatibilityGroups", True),
+        ("DRAOptionalNodeOperations", True),
+        ("DRAFractionalCapacityRange", False),
+    ],
+)
+def test_an_alpha_feature_takes_the_newest_allocator(gate: str, newest: bool) -> None:
+    """Unless the one before it can do the same."""
+    assert features_of({gate: True}).experimental is newest
+
+
+def test_nothing_is_allocated_from_a_pool_of_which_slices_are_missing() -> None:
+    """It is known all the same: a request for all devices must not overlook it."""
+    inventory = Inventory([_slice([{"name": "a"}], count=2)], Features())
+    (pool,) = inventory.pools_for(_NODE)
+    assert (pool.usable, pool.incomplete) == (False, True)
+    assert _allocate([_slice([{"name": "a"}], count=2)], _claim(_request())) is None
+
+
+def test_devices_say_where_they_are_only_if_their_slice_leaves_it_to_them() -> None:
+    """A slice that says nothing may do so in a way that is not known yet."""
+    devices = [{"name": "a", "nodeName": "n1"}]
+    silent = _slice(devices, nodeName=None)
+    assert _allocate([silent], _claim(_request())) is None
+    leaving = _slice(devices, nodeName=None, perDeviceNodeSelection=True)
+    assert _names(_allocate([leaving], _claim(_request()))) == [["a"]]
+
+
+@pytest.mark.parametrize("shareable", [True, False])
+def test_only_further_shares_of_a_device_consume_no_counters(shareable: bool) -> None:
+    """A device that may no longer be shared is paid for anew, and nothing is left for that."""
+    consumption = {"counterSet": "set", "counters": {"memory": {"value": "1"}}}
+    device = {"name": "a", "allowMultipleAllocations": shareable, "consumesCounters": [consumption]}
+    counters = {"name": "set", "counters": {"memory": {"value": "1"}}}
+    slices = [
+        _slice([device], name="devices", count=2),
+        _slice([], name="counters", count=2, sharedCounters=[counters]),
+    ]
+    share = {"request": "r", "driver": "d", "pool": "n1", "device": "a", "shareID": "one"}
+    held = convert(AllocationResult, {"devices": {"results": [share]}})
+    found = _allocate(slices, _claim(_request()), state=state_of([held], sharing=True))
+    assert _names(found) == ([["a"]] if shareable else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "asked", "consumed"),
+    [
+        ("1", {"x": "500m"}, "500m"),
+        ("1", {"x": "1500m"}, None),
+        ("1500u", {}, None),
+    ],
+)
+def test_fractions_of_a_range_are_whole_steps(
+    value: str, asked: dict[str, str], consumed: str | None
+) -> None:
+    """Steps of a thousandth; what cannot be said in thousandths is in no such range."""
+    policy = {"validRange": {"min": "1m", "step": "1m"}}
+    device = {
+        "name": "a",
+        "allowMultipleAllocations": True,
+        "capacity": {"x": {"value": value, "requestPolicy": policy}},
+    }
+    claim = _claim(_request(capacity={"requests": asked}))
+    found = _allocate([_slice([device])], claim, features=Features(fractional_capacity_range=True))
+    amounts = [one.consumed_capacity["x"] for each in found or () for one in each.devices.results]
+    assert amounts == ([] if consumed is None else [consumed])
+
+
+@pytest.mark.parametrize(("name", "found"), [("d/n", True), ("other/n", False)])
+def test_an_attribute_without_domain_is_of_the_driver(name: str, found: bool) -> None:
+    """A constraint on one of another domain is not satisfied by it."""
+    devices = [{"name": one, "attributes": {"n": {"int": 1}}} for one in ("a", "b")]
+    claim = _claim(_request(count=2), constraints=[{"matchAttribute": name}])
+    assert (_allocate([_slice(devices)], claim) is not None) is found
+
+
+def test_a_derived_attribute_may_be_an_empty_list() -> None:
+    """Of texts, since nothing tells what they would be."""
+    program = derived_program("['a'].filter(one, false)", lists=True)
+    assert derived_attribute(program, {}) == DeviceAttribute(strings=())
 
 
 _SHARES = st.lists(st.integers(1, 6), min_size=1, max_size=8)

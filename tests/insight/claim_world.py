@@ -15,9 +15,10 @@ DRIVER = "gpu.example"
 NUMA = "resource.kubernetes.io/numaNode"
 
 
-def device(name: str, zone: int | None = None, **fields: Any) -> dict[str, Any]:
-    """Return a device, on a NUMA node if one is given."""
-    attributes = {} if zone is None else {NUMA: {"int": zone}}
+def device(name: str, zone: int | list[int] | None = None, **fields: Any) -> dict[str, Any]:
+    """Return a device, on a NUMA node if one is given, or local to several."""
+    value = {"ints": zone} if isinstance(zone, list) else {"int": zone}
+    attributes = {} if zone is None else {NUMA: value}
     return {"name": name, "attributes": attributes, **fields}
 
 

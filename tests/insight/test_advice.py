@@ -193,3 +193,17 @@ def test_claims_are_made_from_templates_for_the_question() -> None:
     wide = with_amounts(one, "main", {"cpu": 9000})
     advice = advice_on(facts, engine_of, wide, name="pod/web")
     assert [(less.to, less.nodes) for less in advice.smaller] == [("8", 1), ("7", 1)]
+
+
+def test_more_cpus_are_advised_where_a_kubelet_gives_out_whole_cores() -> None:
+    """Eleven make up no number of them; both neighbours are told."""
+    world, shape = World(), "2 sockets, 8 cores, smt 2, 32Gi"
+    whole = kubelet_settings(reserved="0,16", cpu_options={"full-pcpus-only": "true"})
+    world.add_node("n", machine=shape, settings=whole)
+    advice = advised(world, pod("a", cpu="11"))
+    assert [(one.was, one.to, one.nodes) for one in advice.larger] == [("11", "12", 1)]
+    assert advice.smaller[0].to == "10"
+    lines = list(advice_lines(advice))
+    assert lines.index("Ask for more:") < lines.index("Ask for less:")
+    assert advised(world, pod("a", cpu="12")).larger == ()
+    assert advised(world, pod("a", cpu="1500m")).larger == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tests.insight.claim_world import (
     DRIVER,
     NUMA,
@@ -15,16 +17,24 @@ from tests.insight.claim_world import (
 
 from numakube.api.codec import convert
 from numakube.api.resource_slices import DeviceTaintRule
+from numakube.dra.device_ids import DeviceId
+from numakube.insight.audit.alignment_audit import audit
+from numakube.insight.dra_devices import DraDevice, zones_needed, zones_of_devices
 from numakube.insight.drawing.map_json import picture_document
 from numakube.insight.drawing.map_words import device_words
 from numakube.insight.drawing.picture_from_facts import node_picture
 from numakube.insight.drawing.planned_picture import Plan, planned
 from numakube.insight.drawing.svg import svg_of
 from numakube.insight.drawing.terminal_map import text_of
-from numakube.insight.usage.pod_alignment import pod_usages
+from numakube.insight.explain.running_pod import placement_of
+from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.kubelet.device_connections import Closeness
 from numakube.testing import World, pod
+
+if TYPE_CHECKING:
+    from numakube.insight.facts import ClusterFacts
 
 PCI = "resource.kubernetes.io/pciBusID"
 
@@ -190,3 +200,72 @@ def test_devices_of_claims_are_paired_with_those_of_plugins() -> None:
     assert (found.total, found.free, found.best) == (2, 0, Closeness.NODE)
     (train,) = pod_usages(world.facts(), world.facts().pods)
     assert train.closeness == "NODE"
+
+
+def _with_card(zones: list[int]) -> World:
+    """Return a pod with CPUs on the first NUMA node and a card that is local to *zones*."""
+    world = two_zones("single-numa-node")
+    add_slice(world, "node-a", [device("card", zones), device("free", zones), device("gpu", 1)])
+    world.run(claiming("train", "nic", cpu="4", memory="1Gi"), "node-a")
+    add_claim(world, "nic", "node-a/card", pods=["train"])
+    return world
+
+
+def test_a_pod_is_aligned_with_a_device_that_is_local_to_its_zone_among_others() -> None:
+    """In the list, in the audit and in the explanation."""
+    facts = _with_card([1, 0]).facts()
+    (train,) = pod_usages(facts, facts.pods)
+    assert (train.alignment, train.zones) == (Alignment.ALIGNED, (0,))
+    assert audit(facts, facts.pods).misaligned == ()
+    text = text_of(node_picture(facts, "node-a"))
+    assert "A default/train  zone 0 · " in text
+    node = engine_of(facts).cluster.snapshot().node("node-a")
+    assert node is not None
+    placement = placement_of(facts, node, facts.pods[0])
+    assert placement.zones == (0,)
+    assert "gpu.example card (zones 0+1)" in placement.words[-1]
+
+
+def test_a_pod_is_spread_if_its_device_is_local_to_other_zones_alone() -> None:
+    """The list makes nothing near that is not in it."""
+    facts = _with_card([1, 7]).facts()
+    (train,) = pod_usages(facts, facts.pods)
+    assert (train.alignment, train.zones) == (Alignment.SPREAD, (0, 1))
+
+
+def test_a_device_of_several_zones_is_drawn_in_each_and_counted_once() -> None:
+    """By node; by zone it is there for both."""
+    facts = _with_card([0, 1]).facts()
+    node, zones = node_usage(facts, "node-a")
+    assert [(one.free[DRIVER], one.allocatable[DRIVER]) for one in zones] == [(1, 2), (2, 3)]
+    assert (node.free[DRIVER], node.allocatable[DRIVER]) == (2, 3)
+    drawn = [one.get("id") for zone in _document(facts)["zones"] for one in zone["devices"]]
+    assert drawn.count("card") == 2
+
+
+def _document(facts: ClusterFacts) -> dict[str, Any]:
+    return picture_document(node_picture(facts, "node-a"))
+
+
+def test_devices_are_told_to_be_in_as_few_zones_as_can_be() -> None:
+    """Beside given ones first."""
+    cards = [
+        DraDevice(id=DeviceId("d", "p", str(number)), zones=zones)
+        for number, zones in enumerate([(4, 5, 6), (5, 7), (6, 7), ()])
+    ]
+    assert zones_of_devices(cards, {6}) == {5, 6}
+    assert zones_of_devices(cards) == {5, 6}
+    assert zones_of_devices(cards[:2]) == {5}
+    assert zones_of_devices(cards[3:]) == set()
+    assert zones_needed(cards[:2], cards) == 1
+    assert zones_needed(cards[:3], cards) == 2
+
+
+def test_a_free_device_is_not_stranded_while_one_of_its_zones_has_cpus() -> None:
+    """It counts if none has, and then once."""
+    world = two_zones("single-numa-node")
+    add_slice(world, "node-a", [device("card", [0, 1])])
+    world.run(pod("full", "7"), "node-a")
+    assert DRIVER not in node_usage(world.facts(), "node-a")[0].stranded
+    world.run(pod("too", "8"), "node-a")
+    assert node_usage(world.facts(), "node-a")[0].stranded[DRIVER] == 1

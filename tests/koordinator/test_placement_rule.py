@@ -216,6 +216,24 @@ def test_the_strategy_is_the_pods_the_labels_or_the_default(
 
 
 @pytest.mark.parametrize(
+    ("pod", "label", "scope", "source"),
+    [
+        (None, None, TopologyScope.CONTAINER, "default"),
+        (None, TopologyScope.POD, TopologyScope.POD, "node label"),
+        (TopologyScope.POD, None, TopologyScope.POD, "pod"),
+    ],
+)
+def test_the_default_scope_is_for_pods_and_nodes_that_say_none(
+    pod: TopologyScope | None, label: TopologyScope | None, scope: TopologyScope, source: str
+) -> None:
+    """A profile may say that all its pods are aligned container by container."""
+    wish = PodWish(policy=SINGLE, scope=pod)
+    facts = replace(NODE, label_scope=label)
+    rule = ruled(wish, facts, default_scope=TopologyScope.CONTAINER)
+    assert (rule.scope, rule.scope_from) == (scope, source)
+
+
+@pytest.mark.parametrize(
     ("wish", "facts", "bind", "required"),
     [
         (lsr(2000), NODE, FULL, False),

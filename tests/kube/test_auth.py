@@ -53,17 +53,18 @@ async def test_bearer_basic_and_id_tokens_become_headers() -> None:
     assert await authorization(authenticator_for(oidc, clock=clock)) == "Bearer opaque"
 
 
-def id_token(expires: datetime) -> str:
+def id_token(expires: datetime, subject: str = "me") -> str:
     """Return an unsigned JWT."""
-    claims = msgspec.json.encode({"sub": "me", "exp": expires.timestamp()})
+    claims = msgspec.json.encode({"sub": subject, "exp": expires.timestamp()})
     return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}."
 
 
-async def test_an_expired_id_token_is_explained() -> None:
-    """The server would only say 401."""
+@pytest.mark.parametrize("subject", ["me", "you", "them", "many of them"])
+async def test_an_expired_id_token_is_explained(subject: str) -> None:
+    """The server would only say 401. Tokens are of any length."""
     clock = JumpingClock()
-    fresh = UserConfig(id_token=id_token(clock.now() + timedelta(hours=1)))
-    stale = UserConfig(id_token=id_token(clock.now() - timedelta(hours=1)))
+    fresh = UserConfig(id_token=id_token(clock.now() + timedelta(hours=1), subject))
+    stale = UserConfig(id_token=id_token(clock.now() - timedelta(hours=1), subject))
 
     assert await authorization(authenticator_for(fresh, clock=clock))
     with pytest.raises(CredentialError, match=r"id-token .* has expired"):

@@ -114,11 +114,17 @@ async def test_an_error_lists_the_single_faults(client: Client, server: Scripted
 
 
 async def test_an_answer_of_a_proxy_is_quoted(client: Client, server: ScriptedServer) -> None:
-    """An answer of a proxy is quoted."""
-    server.reply(b"<html>teapot</html>", status=418)
+    """A text as it is, of a web page the title only."""
+    server.reply(b"I am a teapot", status=418)
+    server.reply(b"<!DOCTYPE html>\n<html><title>Teapot</title><p>short and stout", status=418)
 
-    with pytest.raises(errors.ApiError, match="<html>teapot</html>"):
+    with pytest.raises(errors.ApiError, match="I am a teapot"):
         await client.get(NODES, "a")
+    with pytest.raises(
+        errors.ApiError, match=r"is a web page \(Teapot\): of no Kubernetes"
+    ) as told:
+        await client.get(NODES, "a")
+    assert "<" not in str(told.value)
 
 
 async def test_a_redirect_is_not_followed(client: Client, server: ScriptedServer) -> None:

@@ -40,6 +40,20 @@ async def test_retry_after_is_honoured_with_jitter(
     assert 7.05 <= clock.slept[0] <= 7.1
 
 
+async def test_what_the_header_says_is_the_servers_last_word(
+    client: Client, server: ScriptedServer, clock: JumpingClock
+) -> None:
+    """A proxy on the way may ask for more patience than the server in its Status did."""
+    details = {"retryAfterSeconds": 2}
+    status = {"kind": "Status", "apiVersion": "v1", "code": 429, "details": details}
+    server.reply(status, status=429, headers={"Retry-After": "7"})
+    server.reply(thing("a"))
+
+    await client.get(NODES, "a")
+
+    assert 7.05 <= clock.slept[0] <= 7.1
+
+
 async def test_retry_after_may_be_a_date(
     client: Client, server: ScriptedServer, clock: JumpingClock
 ) -> None:

@@ -13,6 +13,7 @@ from numakube.kube.connection.cluster_config import (
     ExecPlugin,
     Impersonation,
     Pem,
+    in_cluster_config,
     load_config,
 )
 from numakube.kube.connection.proxy_settings import proxy_from_environment
@@ -312,6 +313,14 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         load(tmp_path / "nothing")
 
 
+def test_an_empty_file_is_a_kubeconfig_without_contexts(tmp_path: Path) -> None:
+    """As somebody's editor or a tool that was stopped leaves it."""
+    path = tmp_path / "config"
+    path.write_text("")
+    with pytest.raises(ConfigError, match="no current-context is set"):
+        load_config(kubeconfig=path, env={})
+
+
 def test_empty_sections_and_dates_are_fine(tmp_path: Path) -> None:
     """``null`` sections and unquoted dates appear in real files."""
     path = tmp_path / "config"
@@ -350,9 +359,10 @@ def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
     assert config.namespace == "apps"
 
 
-def test_an_ipv6_address_is_put_into_brackets(tmp_path: Path) -> None:
-    """Dual-stack clusters give a bare IPv6 address; the namespace file may be missing."""
-    service_account(tmp_path, namespace=None)
+@pytest.mark.parametrize("namespace", [None, ""], ids=["missing", "empty"])
+def test_an_ipv6_address_is_put_into_brackets(tmp_path: Path, namespace: str | None) -> None:
+    """Dual-stack clusters give a bare IPv6 address; the namespace file may be missing or empty."""
+    service_account(tmp_path, namespace=namespace)
     env = {**IN_POD, "KUBERNETES_SERVICE_HOST": "fd00::1"}
 
     config = load_config(env=env, home=tmp_path, root=tmp_path)
@@ -370,9 +380,25 @@ def test_a_kubeconfig_has_precedence_over_the_service_account(tmp_path: Path) ->
     assert config.server == "https://c:6443"
 
 
+@pytest.mark.parametrize("missing", IN_POD)
+def test_a_pod_needs_the_host_and_the_port_of_its_cluster(tmp_path: Path, missing: str) -> None:
+    """The kubelet sets both; one alone is somebody's mistake."""
+    service_account(tmp_path)
+    env = {name: value for name, value in IN_POD.items() if name != missing}
+    with pytest.raises(ConfigError, match="not inside a pod: KUBERNETES_SERVICE_HOST and"):
+        in_cluster_config(env=env, root=tmp_path)
+
+
+def test_a_context_is_not_looked_for_in_the_pods_account(tmp_path: Path) -> None:
+    """It has none; to use the account instead could be another cluster."""
+    service_account(tmp_path)
+    with pytest.raises(ConfigError, match="no cluster is configured"):
+        load_config(env=IN_POD, context="another", home=tmp_path, root=tmp_path)
+
+
 def test_nothing_at_all_is_explained(tmp_path: Path) -> None:
     """The message says what can be done."""
-    with pytest.raises(ConfigError, match="--kubeconfig or KUBECONFIG"):
+    with pytest.raises(ConfigError, match=r"no cluster is configured.*KUBECONFIG"):
         load_config(env={}, home=tmp_path, root=tmp_path)
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
         load_config(env=IN_POD, home=tmp_path, root=tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from aiohttp import web
 
 from numakube.api.meta import ObjectMeta, ObjectReference
@@ -16,7 +17,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connect import connect
-from numakube.kube.event_correlation import Correlator, Occurrence
+from numakube.kube.event_correlation import COMBINING_SECONDS, Correlator, Occurrence
 from numakube.kube.event_recorder import MOST_HELD, MOST_HELD_SECONDS, EventRecorder, reference_to
 from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.testing import until
@@ -281,6 +282,19 @@ async def test_messages_are_combined_only_if_they_come_close_together() -> None:
         assert recorded.occurrence.message == f"m{number}"
 
 
+async def test_a_series_lasts_through_ten_minutes_of_silence() -> None:
+    """Not one message less than ten is combined, and the tenth is, however slowly they come."""
+    clock = ManualClock()
+    correlator = Correlator(clock=clock, rng=Random(1))
+    combined = []
+    for number in range(10):
+        recorded = correlator.decide(occurrence(f"m{number}"))
+        assert recorded is not None
+        combined.append(recorded.occurrence.message != f"m{number}")
+        await clock.advance(COMBINING_SECONDS)
+    assert combined == [False] * 9 + [True]
+
+
 async def test_one_source_may_not_flood_one_object() -> None:
     """25 events at once, then one every five minutes; other objects and types are not held up."""
     clock = ManualClock()
@@ -321,13 +335,15 @@ async def test_a_long_name_is_cut() -> None:
 
 
 async def test_recording_never_waits_and_what_is_too_much_is_dropped(client: Client) -> None:
-    """Nobody writes here; the caller does not notice."""
+    """Nobody writes here; the caller does not notice, and a burst does not fill the log."""
     recorder = recorder_for(client, capacity=3)
 
-    for number in range(5):
-        recorder.normal(POD, "A", str(number))
+    with structlog.testing.capture_logs() as logs:
+        for number in range(8):
+            recorder.normal(POD, "A", str(number))
 
-    assert recorder.dropped == 2
+    assert recorder.dropped == 5
+    assert [one["event"] for one in logs] == ["event_dropped"] * 2, "of the first, then every third"
 
 
 async def test_a_server_that_is_away_is_waited_for(

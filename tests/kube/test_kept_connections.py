@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 from numakube.errors import ClusterUnreachable
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.kept_connections import NotHttp, ResponseReader, head_lines
+from numakube.kube.connection.kept_connections import (
+    KeptConnections,
+    NoConnection,
+    NotHttp,
+    ResponseReader,
+    head_lines,
+)
+from numakube.kube.connection.tls import client_context
 from numakube.kube.connection.transport import Request, Response
 from numakube.testing import turns, until
 
@@ -26,6 +34,7 @@ WRITE = Request(method="POST", path="/pods", body=b"{}")
 BODY = b"one\r\n\r\ntwo, and a third"
 
 LENGTH = b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\nA:  b \r\n\r\n%s" % (len(BODY), BODY)
+EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
 CHUNKS = b"HTTP/1.1 201 Created\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n"
 PIECES = b"5;x=y\r\n%s\r\n%X\r\n%s\r\n0\r\n" % (BODY[:5], len(BODY) - 5, BODY[5:])
 ANNOUNCED = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
@@ -87,6 +96,15 @@ def test_an_answer_may_have_no_body() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 20000,
+        CHUNKS + b"5\r\nabcdeXX0\r\n\r\n",
+        CHUNKS + b"0x5\r\nabcde\r\n0\r\n\r\n",
+        CHUNKS + b"5_0\r\n",
+        CHUNKS + b"fffffffff\r\n",
+        CHUNKS + b"0\r\n" + b"A: b\r\n" * 20000,
         CHUNKS + b"xyz\r\n",
         CHUNKS + b"1" * 2000,
         b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20000,
@@ -96,6 +114,28 @@ def test_what_is_no_answer_is_refused(answer: bytes) -> None:
     """Instead of being waited for."""
     with pytest.raises(NotHttp):
         ResponseReader().feed(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "kept"),
+    [
+        (EMPTY + b"\r\n", 200, True),
+        (EMPTY + b"Connection: Keep-Alive\r\n\r\n", 200, True),
+        (EMPTY + b"Connection: keep-alive, Close\r\n\r\n", 200, False),
+        (EMPTY + b"Connection: a\r\nConnection: close\r\n\r\n", 200, False),
+        (EMPTY.replace(b"1.1 200", b"1.0 503") + b"\r\n", 503, False),
+        (CHUNKS.replace(b"A: b", b"Content-Length: 3") + b"0\r\n\r\n", 201, False),
+        (CHUNKS + b"0;x=y\r\nTrailer: x\r\n\r\n", 201, True),
+    ],
+)
+def test_a_connection_is_kept_unless_the_answer_may_be_its_last(
+    answer: bytes, status: int, kept: bool
+) -> None:
+    """A request on one that the server closes could have arrived, or not; nobody could tell."""
+    reader = ResponseReader()
+    response = reader.feed(answer)
+    assert response is not None
+    assert (response.status, reader.keeps_connection) == (status, kept)
 
 
 @pytest.mark.parametrize("value", ["a\r\nB: c", "a\nB: c", "a\0b"])
@@ -221,3 +261,24 @@ async def test_a_request_under_way_when_the_client_is_closed_leaves_no_connectio
         peer.writers[0].write(LENGTH)
         assert (await asking).status == 201
         await until(peer.writers[0].is_closing)
+
+
+async def test_a_connection_with_credentials_that_were_replaced_meanwhile_is_not_kept() -> None:
+    """What was asked under the old ones has its answer; nothing more is asked under them."""
+    peer = Peer(b"")
+    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
+    kept = KeptConnections(*server.sockets[0].getsockname()[:2], limit=4)
+    data = b"POST / HTTP/1.1\r\n\r\n" + (WRITE.body or b"")
+    plain = partial(kept.exchange, data, tls=None, connect_seconds=None, timeout_seconds=None)
+    async with server:
+        asking = asyncio.create_task(plain())
+        await until(lambda: bool(peer.heads))
+        with pytest.raises(NoConnection):
+            # The peer speaks no TLS; but from now on the connections are to be those of it.
+            await kept.exchange(
+                data, tls=client_context(authority=None), connect_seconds=0.01, timeout_seconds=None
+            )
+        peer.writers[0].write(LENGTH)
+        assert (await asking).status == 201
+        await until(peer.writers[0].is_closing)
+        kept.close()

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from numakube.errors import ConfigError, LeadershipLost
 from numakube.kube.client import Client
@@ -272,6 +273,21 @@ async def test_cancelling_ends_the_work_then_releases(
     assert not election.is_leader
 
 
+async def test_a_lease_does_not_wait_for_the_pace_of_other_requests(
+    api: tuple[LeaseServer, Client], transport: Counting, manual: ManualClock
+) -> None:
+    """Behind a queue of them the renewal would come too late."""
+    server, _ = api
+    paced = Client(transport, clock=manual, rng=Random(1), rate=0.001, burst=0)
+    one = Candidate(paced, "one")
+    await one.leading.wait()
+    await manual.sleepers()
+    await manual.advance(2)
+    await manual.sleepers()
+    assert server.spec["renewTime"] == "2026-01-01T00:00:02.000000Z"
+    await one.stop()
+
+
 async def test_a_candidate_takes_over_when_the_leader_is_gone(
     api: tuple[LeaseServer, Client], time: Time
 ) -> None:
@@ -408,6 +424,18 @@ async def test_of_many_who_find_it_expired_one_wins(
     assert len(set(led)) == 4
     for each in candidates:
         await each.stop()
+
+
+async def test_being_second_is_no_warning(api: tuple[LeaseServer, Client], time: Time) -> None:
+    """Replicas that start together all find no lease; only one of them can create it."""
+    _, client = api
+    with capture_logs() as logs:
+        candidates = [Candidate(client, f"c{number}") for number in range(3)]
+        while not any(each.leading.is_set() for each in candidates):
+            await time.passes(1)
+        for each in candidates:
+            await each.stop()
+    assert [one for one in logs if one["log_level"] not in ("info", "debug")] == []
 
 
 async def test_somebody_elses_lease_is_not_released(

@@ -105,3 +105,15 @@ async def test_a_pause_ends_when_another_has_reached_the_server() -> None:
     assert not later.done()
     await clock.advance(30.0)
     await later
+
+
+def test_a_server_may_ask_for_a_wait_up_to_the_patience() -> None:
+    """Beyond it the error is raised; our own pause comes on top."""
+    policy, rng = RetryPolicy(patience=60), Random(1)
+    waits = [
+        policy.wait(ApiError("busy", code=503, retry_after=asked), method="PUT", attempt=1, rng=rng)
+        for asked in (60, 61)
+    ]
+    assert waits[0] is not None
+    assert 60 < waits[0] <= 60 + policy.base
+    assert waits[1] is None

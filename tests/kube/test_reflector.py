@@ -1,6 +1,8 @@
 """The reflector: its store equals the server's collection, whatever happens in between."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +13,10 @@ from numakube.errors import (
     MalformedObject,
     ServiceUnavailable,
 )
+from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
+from numakube.kube.connection.transport import Request, Response, Stream
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.scripted_server import ScriptedServer
 from numakube.kube.store import Change, Removed
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 from tests.kube.collection import PODS, Collection, Mirror, equal, event, names_in
 
-from numakube.testing import until
+from numakube.testing import turns, until
 
 
 async def test_it_lists_then_watches(client: Client, pods: Collection) -> None:
@@ -245,6 +249,39 @@ async def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_loop(
             await until(lambda: len(clock.slept) >= number)  # noqa: B023 (ends in this round)
 
     assert [0.4 * 2**n <= clock.slept[n] <= 0.8 * 2**n for n in range(4)] == [True] * 4
+
+
+class Nobody:
+    """A transport to an address at which no program listens."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def send(self, request: Request) -> Response:
+        """Refuse."""
+        await turns()
+        self.asked += 1
+        raise ClusterUnreachable(f"{request}: refused", refused=True)
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Stream]:
+        """Refuse."""
+        await self.send(request)
+        yield NotImplemented
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+async def test_a_server_that_restarts_is_asked_less_and_less_often(clock: JumpingClock) -> None:
+    """Until it is there again."""
+    nobody = Nobody()
+    client = Client(nobody, clock=clock, retry=RetryPolicy(attempts=1))
+    running = asyncio.create_task(Reflector(client, PODS).run())
+    await until(lambda: nobody.asked > 4)
+    running.cancel()
+    assert len(clock.slept) >= 4
+    assert sorted(clock.slept[:4]) == clock.slept[:4]
 
 
 async def test_retry_after_is_honoured(

@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 
+import pytest
 from aiohttp import web
 from tests.kube.collection import PODS, Collection, Mirror, equal, event, names_in
 
@@ -34,6 +35,17 @@ async def test_streaming_needs_no_list(client: Client, pods: Collection) -> None
 
     assert pods.lists == []
     assert [each.get("sendInitialEvents") for each in pods.watches].count("true") == 2
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_who_has_reached_the_server_ends_the_pauses_of_the_others(
+    client: Client, pods: Collection, streaming: bool
+) -> None:
+    """It would be odd to know one kind as it is, and another as it was."""
+    pods.put("a")
+    other = asyncio.create_task(client.recovery.pause(ManualClock(), 30.0))
+    async with reflecting(Reflector(client, PODS, streaming=streaming)):
+        await until(other.done)
 
 
 async def test_streaming_falls_back_where_it_is_forbidden(

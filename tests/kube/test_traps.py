@@ -99,12 +99,14 @@ def test_3_every_name_we_declare_exists_in_the_api(resource: Resource[Any]) -> N
 
 
 # Claims of volumes have no claims of devices; the type is shared with containers, which do.
-# Options of bind mounts, node-allocatable resources of claims and groups came after 1.35.
+# Options of bind mounts, node-allocatable resources of claims and groups came after 1.35; the new
+# name of those resources comes with 1.38.
 HARMLESS = {
     "Pod.spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.claims",
     "Pod.spec.containers[].volumeMounts[].bindMountOptions",
     "Pod.spec.initContainers[].volumeMounts[].bindMountOptions",
     "Pod.status.nodeAllocatableResourceClaimStatuses",
+    "Pod.status.additionalNodeAllocatableResources",
     "Pod.spec.schedulingGroup",
 }
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.kubelet.device_connections import Closeness, Connection, DeviceTree, path_of, tree_of
+from numakube.kubelet.device_connections import (
+    Closeness,
+    Connection,
+    DeviceTree,
+    PciPath,
+    path_of,
+    tree_of,
+)
 
 GPU = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0"
 BESIDE_GPU = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0"
@@ -82,3 +89,13 @@ def test_a_function_behind_a_volume_management_device_keeps_its_host_bridge() ->
 def test_other_devices_have_no_path() -> None:
     """Such as a network interface that no PCI function provides."""
     assert path_of(["virtual", "net", "lo"], None) is None
+
+
+def test_devices_that_are_local_to_several_numa_nodes_are_close_on_each() -> None:
+    """A driver may tell more than the kernel, which knows one."""
+    card = PciPath("card", "pci0000:00", (), 4, frozenset({4, 5, 6}))
+    for numa_node, closeness in ((6, Closeness.NODE), (4, Closeness.NODE), (7, Closeness.SYS)):
+        other = PciPath("other", "pci0000:80", (), numa_node)
+        found = tree_of([card, other]).between("card", "other")
+        assert found is not None
+        assert found.closeness is closeness

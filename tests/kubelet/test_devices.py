@@ -164,3 +164,13 @@ def test_unknown_resources_are_none_of_its_business() -> None:
     """A limit that no plugin registered is ignored here; the resource fit refuses it."""
     outcome = admit(gpu_node((0,)), pod(container("c", **{"vendor.example/fpga": "1"})))
     assert outcome.containers["c"].devices == {}
+
+
+def test_devices_stay_with_their_pods_when_the_plugin_lists_them_again() -> None:
+    """Every ListAndWatch message replaces the list, and nobody's devices."""
+    node = gpu_node((0,), (1,))
+    first = admit(node, pod(container("c", gpu="1"), uid="first"))
+    node.register_devices(GPU, (Device("gpu0", (0,)), Device("gpu1", (1,))))
+    second = admit(node, pod(container("c", gpu="1"), uid="second"))
+    assert first.containers["c"].devices != second.containers["c"].devices
+    assert node.devices.available(GPU) == set()

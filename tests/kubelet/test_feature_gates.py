@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kubelet.build import guaranteed, pod
+from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.kubelet.admission_outcome import Admitted
@@ -70,3 +70,20 @@ def test_empty_pod_level_resources_leave_the_qos_class_to_the_containers_since_1
     outcome = node.admit(pod(guaranteed("app", "2"), level={}))
     assert isinstance(outcome, Admitted)
     assert len(outcome.containers["app"].cpus) == cpus
+
+
+def test_a_container_without_a_request_has_no_cpus_of_its_own_in_a_guaranteed_pod() -> None:
+    """The pod as a whole is guaranteed; kubelets before 1.34 hand out what containers ask for."""
+    machine = from_shape("2 sockets, 4 cores, 8Gi")
+    config = KubeletConfiguration(
+        cpu_manager_policy="static",
+        reserved_system_cpus="0",
+        feature_gates={"PodLevelResources": True},
+    )
+    node = KubeletNode(machine, settings_of(config, machine), kubernetes="1.33")
+    one = pod(guaranteed("app", "2"), container("helper"), level={"cpu": "3", "memory": "1Gi"})
+    outcome = node.admit(one)
+    assert isinstance(outcome, Admitted)
+    assert {name: len(held.cpus) for name, held in outcome.containers.items() if held.cpus} == {
+        "app": 2
+    }

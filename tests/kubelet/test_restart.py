@@ -123,3 +123,17 @@ def test_a_container_that_a_pod_has_no_longer_gives_back_what_it_held() -> None:
     assert outcome.containers["app"].cpus == kept.cpus
     assert len(outcome.shared_cpus) == 10
     assert sum(books.tables["memory"].reserved for books in node.memory.books.values()) == 2 * GIB
+
+
+def test_a_pod_that_has_its_memory_is_offered_just_that_again() -> None:
+    """After a restart the kubelet asks for hints of running pods, too, and must not move them."""
+    node = pinned(scope="pod")
+    one = pod(guaranteed("app", "2", "192Mi"), uid="uid")
+    admit(node, one)
+    after = restarted(node)
+    assert after.memory is not None
+    found = after.memory.pod_hints(after.demand_of(one))
+    assert found is not None
+    hints = found["memory"]
+    assert isinstance(hints, tuple)
+    assert [(hint.mask, hint.preferred) for hint in hints] == [(1, True)]

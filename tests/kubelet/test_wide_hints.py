@@ -82,6 +82,17 @@ def test_every_answer_is_that_of_the_list(random: Random) -> None:
         assert hints.first(size, within=some, numa=numa) == fittest
 
 
+def test_the_closest_nodes_are_found_though_each_is_far_from_itself() -> None:
+    """Firmware may write such tables; what a node is to itself says nothing of pairs."""
+    rows = [[40 if one == other else 10 if min(one, other) > 1 else 20 for other in range(5)]
+            for one in range(5)]  # fmt: skip
+    numa = numa_of(*range(5), distances=rows, closest=True)
+    anywhere = WideHints(
+        numa.nodes, (), smallest=3, open=mask_of(numa.nodes), least=1, listed=frozenset()
+    )
+    assert anywhere.first(3, numa=numa) == mask_of((2, 3, 4))
+
+
 @given(SEEDS)
 @settings(max_examples=200)
 def test_described_hints_merge_as_listed_ones(random: Random) -> None:

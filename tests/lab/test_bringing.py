@@ -99,9 +99,10 @@ async def test_what_cannot_be_had_again_is_told() -> None:
     async with lab_from(dump(came, ("a",))) as lab:
         first, second = lab.info().notes
         assert first == (
-            "team/b on n has CPUs 1,17, memory of NUMA 0; it had CPUs 3,19, memory of NUMA 0"
+            "team/c on n has CPUs 1-3,17-19, memory of NUMA 0;"
+            " it had CPUs 1-2,4,17-18,20, memory of NUMA 0"
         )
-        assert second.startswith("team/c on n has CPUs ")
+        assert second.startswith("team/b on n has CPUs ")
 
 
 async def test_all_kinds_of_pods_come_along() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -23,9 +24,11 @@ from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import nrt_of
 from numakube.values.resources import quantities_of
 from numakube_lab.dumps.cluster_dump import dump_of, plans_of, read_dump
+from numakube_lab.nodes.node_documents import Offer, node_document
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube_lab.nodes.node_plan import NodePlan
 
 DUMP = """
 apiVersion: v1
@@ -34,7 +37,7 @@ items:
 - apiVersion: v1
   kind: Node
   metadata: {name: worker-0, labels: {zone: a}}
-  spec: {taints: [{key: gpu, effect: NoSchedule}]}
+  spec: {unschedulable: true, taints: [{key: gpu, effect: NoSchedule}]}
   status: {capacity: {cpu: "8", memory: 64Gi, pods: "110", vendor.example/gpu: "2"}}
 - apiVersion: v1
   kind: Node
@@ -63,8 +66,16 @@ items:
 """
 
 
+def _spec(plan: NodePlan) -> dict[str, Any]:
+    """Return the spec of the node that is registered for *plan*."""
+    offer = Offer(capacity={}, allocatable={})
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    document = node_document(plan, offer, address="10.0.0.1", cidr="10.1.0.0/24", now=now)
+    return dict(document["spec"])
+
+
 def test_zones_become_numa_nodes_with_their_devices_and_distances() -> None:
-    """Numbers with holes are kept, and so are policy, labels and taints."""
+    """Numbers with holes are kept, and so are policy, labels, taints and a cordon."""
     worker, plain = plans_of(read_dump(DUMP.encode(), "dump"), {})
     zero, two = worker.machine.nodes
     assert (zero.id, two.id) == (0, 2)
@@ -78,6 +89,9 @@ def test_zones_become_numa_nodes_with_their_devices_and_distances() -> None:
     assert worker.config.topology_manager_policy == "restricted"
     assert worker.labels["zone"] == "a"
     assert worker.taints[0].key == "gpu"
+    assert (worker.unschedulable, plain.unschedulable) == (True, False)
+    assert _spec(worker)["unschedulable"] is True
+    assert "unschedulable" not in _spec(plain)
     assert len(plain.machine.nodes) == 1
     assert plain.machine.cpu_count == 4
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.manifests.helm_rendering import render
 
+from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd
 from numakube.api.yaml_text import load_manifests, load_yaml
 from numakube.insight.scheduler_engine import tried
 from numakube.manifests.components import COMPONENTS, Choices, objects_of
@@ -20,6 +21,7 @@ from numakube.manifests.packages.chart import chart
 from numakube.manifests.packages.chart_values import CHART_COMPONENTS, default_values
 from numakube.manifests.pod_template_parts import HASH
 
+KIND = "CustomResourceDefinition"
 FOLDER = Path(__file__).parents[2] / "deploy" / "chart"
 FILES = {file.path: file.text for file in chart()}
 TEMPLATES = [path for path in FILES if path.startswith("templates/") and path.endswith(".yaml")]
@@ -48,10 +50,9 @@ def values_with(**switches: bool) -> dict[str, Any]:
 
 
 def without_kinds(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what Helm makes in its own way."""
-    return [
-        one for one in documents if one["kind"] not in ("Namespace", "CustomResourceDefinition")
-    ]
+    """Leave out what Helm makes in its own way, and the leases, which programs make."""
+    left_out = ("Namespace", "CustomResourceDefinition", "Lease")
+    return [one for one in documents if one["kind"] not in left_out]
 
 
 def test_the_files_are_up_to_date() -> None:
@@ -81,8 +82,40 @@ def unhashed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_the_default_values_render_to_what_deploy_applies() -> None:
     """Exporter and scheduler."""
     expected = objects_of(("api", "exporter", "scheduler"), Choices())
-    found = unhashed(rendered(default_values()))
+    found = without_kinds(unhashed(rendered(default_values())))
     assert by_key(found) == by_key(without_kinds(unhashed(expected)))
+
+
+def test_the_operators_kinds_come_with_the_operator_alone_and_stay() -> None:
+    """Helm would delete all objects of a kind together with it."""
+    names = {path for path in FILES if path.startswith("crds/")}
+    assert names == {f"crds/{NRT_CRD}", f"crds/{UPDATE_CRD}"}
+    assert not any(one["kind"] == KIND for one in rendered(default_values()))
+    found = [one for one in rendered(values_with(operator=True)) if one["kind"] == KIND]
+    for one in found:
+        assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert found == [crd(OPERATOR_CRD), crd(SCHEDULER_CRD)]
+
+
+def test_every_lease_is_part_of_the_release() -> None:
+    """So that it goes when the release does, although programs hold it."""
+    values = values_with(**dict.fromkeys(CHART_COMPONENTS, True))
+    values["scheduler"]["name"] = "mine"
+    found = rendered(values, "elsewhere")
+    held = {
+        name
+        for one in found
+        if one["kind"] == "Role"
+        for rule in one["rules"]
+        if rule["resources"] == ["leases"]
+        for name in rule.get("resourceNames", ())
+    }
+    leases = {key: one for key, one in by_key(found).items() if key[0] == "Lease"}
+    of_the_operators_scheduler = "numa-scheduler-leader"
+    names = held - {of_the_operators_scheduler}
+    assert leases.keys() == {("Lease", "elsewhere", name) for name in names}
+    assert "mine" in names
+    assert all("spec" not in one for one in leases.values())
 
 
 def scheduler_with(**chosen: Any) -> tuple[dict[str, Any], str]:
@@ -157,7 +190,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
         period="5s",
         max_silence="5m",
     )
-    found = by_key(unhashed(rendered(values, "elsewhere")))
+    found = by_key(without_kinds(unhashed(rendered(values, "elsewhere"))))
     assert found == by_key(without_kinds(unhashed(objects_of(("api", component), choices))))
 
 

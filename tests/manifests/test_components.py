@@ -14,6 +14,7 @@ from numakube.manifests.components import (
     in_order,
     objects_of,
 )
+from numakube.manifests.exporter import PoolExporter, PoolExporters
 
 
 def test_what_changes_running_pods_or_requests_has_to_be_named() -> None:
@@ -23,6 +24,14 @@ def test_what_changes_running_pods_or_requests_has_to_be_named() -> None:
     assert in_order([ALL, "enforcer"]) == [
         name for name in COMPONENTS if name not in ON_REQUEST or name == "enforcer"
     ]
+
+
+@pytest.mark.parametrize("component", [name for name in COMPONENTS if name != "api"])
+def test_components_deployed_later_let_agents_of_nodes_run_on(component: str) -> None:
+    """All say the same of the namespace that they share, or one would undo what another needs."""
+    objects = objects_of([component], Choices())
+    (home,) = (one for one in objects if one["kind"] == "Namespace")
+    assert home["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
 def test_the_enforcer_has_no_right_and_no_capability_that_it_does_not_use() -> None:
@@ -36,7 +45,7 @@ def test_the_enforcer_has_no_right_and_no_capability_that_it_does_not_use() -> N
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "privileged" not in container["securityContext"]
     assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
-    paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"]}
+    paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
     writable = {paths[one["name"]] for one in container["volumeMounts"] if not one.get("readOnly")}
     assert writable == {"/sys/fs/cgroup", "/var/lib/numakube-enforcer"}
 
@@ -102,3 +111,12 @@ def test_requests_of_our_accounts_have_a_priority_level_of_their_own() -> None:
         (rule,) = schema["rules"]
         (subject,) = rule["subjects"]
         assert subject["serviceAccount"] == {"namespace": "numa", "name": "*"}
+
+
+def test_exporters_on_openshift_are_not_started_before_their_certificate_is_there() -> None:
+    """The kubelet waits for the Secret that the service CA writes; a crash would count restarts."""
+    pools = (PoolExporter(name="p"),)
+    manifest = PoolExporters(namespace="n", image="i", openshift=True, pools=pools)
+    pod = manifest.daemon_set(pools[0])["spec"]["template"]["spec"]
+    (secret,) = (one["secret"] for one in pod["volumes"] if "secret" in one)
+    assert secret == {"secretName": "rte-metrics-service-cert"}

@@ -29,8 +29,9 @@ HEAD = (
 
 
 def namespace(name: str) -> dict[str, Any]:
-    """Return the namespace that everything goes to."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    """Return the namespace that everything goes to, agents that see their hosts included."""
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def is_up_to_date(name: str, documents: list[dict[str, Any]], remark: str = "") -> bool:
@@ -53,9 +54,7 @@ def test_the_scheduler_file_is_up_to_date() -> None:
 def test_the_exporter_file_is_up_to_date() -> None:
     """With the kind of topologies, which it fills."""
     manifest = ExporterManifest()
-    privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     home = namespace(manifest.namespace)
-    home["metadata"]["labels"] = privileged
     shared = [crd(), crd(UPDATE_CRD), view_role(), *flow_control(manifest.namespace)]
     assert is_up_to_date("exporter.yaml", [*shared, home, *manifest.objects()])
 
@@ -64,7 +63,6 @@ def test_the_enforcer_file_is_up_to_date() -> None:
     """With a namespace that lets it write the host's control groups."""
     manifest = EnforcerManifest()
     home = namespace(manifest.namespace)
-    home["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "privileged"}
     assert is_up_to_date("enforcer.yaml", [home, *manifest.objects()])
 
 

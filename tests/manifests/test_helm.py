@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +18,7 @@ from tests.manifests.test_chart import FOLDER, by_key, rendered
 from numakube.api.yaml_text import load_manifests
 from numakube.manifests.packages.chart_values import CHART_COMPONENTS, default_values
 
-HELM = shutil.which("helm")
+HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 SETS = 24
 
 pytestmark = pytest.mark.skipif(HELM is None, reason="helm is not on the PATH")

@@ -65,6 +65,8 @@ def test_everything_that_is_copied_exists() -> None:
     """And the project's description names no file that is not copied."""
     copied = [name for one in words("COPY") if "--from=build" not in one for name in one[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
+    sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert [name for name in copied if f"!{name}" not in sent] == []
     assert "README.md" in copied
 
 

@@ -17,8 +17,8 @@ import yaml
 from tests.real.api_server import VARIABLE
 
 SCHEDULER: Final = shutil.which("kube-scheduler", path=os.environ.get(VARIABLE, os.environ["PATH"]))
-GATES: Final = "DRAExtendedResource=true,DRADeviceTaintRules=false"
-"""What a lab has that is not on in Kubernetes 1.35, and what it lacks that is on in 1.37."""
+GATES: Final = "DRAExtendedResource=true"
+"""What a lab has that is not on in Kubernetes 1.35."""
 STOCK: Final = "stock"
 """The name under which pods ask for it."""
 

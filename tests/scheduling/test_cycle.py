@@ -78,6 +78,19 @@ class Forbidden(Confirm):
         return unschedulable("forbidden") if node.name in self.nodes else SUCCESS
 
 
+class Doubtful(Confirm):
+    """Lets some nodes pass with a second thought."""
+
+    name = "Doubtful"
+
+    def __init__(self, *nodes: str) -> None:
+        self.nodes = nodes
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Hesitate."""
+        return Status(reasons=("doubtful",)) if node.name in self.nodes else SUCCESS
+
+
 class Only(PreFilter):
     """Narrows the nodes."""
 
@@ -138,6 +151,19 @@ def test_nodes_are_confirmed_from_the_best_downwards(setting: Setting, make_pod:
     assert isinstance(decision, Chosen)
     assert decision.node == "n3"
     assert checks.asked == ["n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "node"),
+    [(("n2",), "n3"), (("n2", "n3"), "n1"), (("n1", "n2", "n3"), "n2"), (("n1", "n3"), "n2")],
+)
+def test_a_node_without_doubts_is_taken_before_better_ones_with(
+    setting: Setting, make_pod: MakePod, doubtful: tuple[str, ...], node: str
+) -> None:
+    """The best one is, if there are doubts about all."""
+    decision = setting.decide(make_pod("a", "2"), Doubtful(*doubtful))
+    assert isinstance(decision, Chosen)
+    assert decision.node == node
 
 
 def test_a_refusal_counts_the_nodes_of_each_reason(setting: Setting, make_pod: MakePod) -> None:

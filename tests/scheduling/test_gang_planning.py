@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from numakube.api.pod import Pod
+from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, gang_arguments
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
 from numakube.scheduling.recorder.decision_notes import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
+from numakube_lab.testing import without_election
 
 RACK = "example.com/rack"
 HOST = "kubernetes.io/hostname"
@@ -38,8 +41,14 @@ def full(*names: str, **more: Any) -> list[Pod]:
 class Planning:
     """A planner on a cluster, and what is counted there."""
 
-    def __init__(self, cluster: World, books: type[EngineBooks] = EngineBooks) -> None:
-        self.engine = cluster.scheduler().engine
+    def __init__(
+        self,
+        cluster: World,
+        books: type[EngineBooks] = EngineBooks,
+        args: dict[str, Any] | None = None,
+    ) -> None:
+        config = without_election(GangScheduling=args or {})
+        self.engine = cluster.scheduler(config).engine
         self.planner = GangPlanner(self.engine, books(self.engine))
 
     def plan(
@@ -65,6 +74,17 @@ class Planning:
         """The node of each pod that is counted on one."""
         nodes = self.engine.cluster.nodes()
         return {one.name: node.name for node in nodes for one in node.pods.values()}
+
+
+def test_without_the_plugin_a_gang_waits_for_nobody() -> None:
+    """Profiles may do without it; labels mean themselves then."""
+    config = without_election()
+    none = PluginSet(disabled=(PluginRef(name="GangScheduling"),))
+    profiles = tuple(
+        msgspec.structs.replace(one, plugins=Plugins(multi_point=none)) for one in config.profiles
+    )
+    config = msgspec.structs.replace(config, profiles=profiles)
+    assert gang_arguments(World().scheduler(config).engine).incomplete_seconds == 0
 
 
 def test_a_plan_that_is_not_enough_leaves_nothing_behind() -> None:
@@ -166,3 +186,66 @@ def test_a_bug_in_the_middle_of_a_plan_leaves_nothing_behind() -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         planning.plan(*full("a", "b"))
     assert planning.counted == {}
+
+
+BLOCK = "example.com/block"
+LEVELS = {"levels": [BLOCK, RACK]}
+
+
+def tree(*places: tuple[str, str]) -> World:
+    """Return a cluster with a node of seven free CPUs in each rack of a block, n0, n1, ..."""
+    made = World()
+    for number, (block, rack) in enumerate(places):
+        made.add_node(f"n{number}", machine=SMALL, labels={BLOCK: block, RACK: rack})
+    return made
+
+
+def test_a_broken_rack_is_used_before_a_whole_one() -> None:
+    """A larger gang may need the whole one."""
+    cluster = world(*["a"] * 4, *["b"] * 4)
+    cluster.run(full("held")[0], "n4")
+    planning = Planning(cluster)
+    assert planning.plan(*full("x", "y", "z"), required=RACK).fitting == 3
+    assert {planning.counted[name] for name in "xyz"} == {"n5", "n6", "n7"}
+    assert planning.plan(*full("p", "q", "r", "s"), required=RACK).fitting == 4
+
+
+def test_a_rack_is_as_broken_as_the_room_on_its_nodes() -> None:
+    """Not only nodes that take nothing count; one without room for all is not tried first."""
+    cluster = world("a", "a", "b", "b", "c")
+    cluster.run(pod("held", "3"), "n2")
+    planning = Planning(cluster)
+    assert planning.plan(*(pod(name, "3") for name in "xyz"), required=RACK).fitting == 3
+    assert {planning.counted[name] for name in "xyz"} == {"n2", "n3"}
+
+
+def test_racks_of_one_name_in_two_blocks_are_two_racks() -> None:
+    """If it is known that racks are in blocks."""
+    places = (("b1", "r1"), ("b2", "r1"), ("b2", "r2"))
+    apart = Planning(tree(*places), args=LEVELS)
+    assert apart.plan(*full("x", "y"), required=RACK).fitting == 1
+    assert apart.plan(*full("x", "y"), required=BLOCK).fitting == 2
+    assert {apart.counted[name] for name in "xy"} == {"n1", "n2"}
+    joined = Planning(tree(*places), args={"levels": [BLOCK, RACK]})
+    assert joined.plan(*full("x"), running_on=["n0"], required=RACK).fitting == 1
+    assert joined.counted["x"] == "n0"
+    assert Planning(tree(*places)).plan(*full("x", "y"), required=RACK).fitting == 2
+
+
+def test_a_gang_that_fits_in_no_rack_stays_in_one_block() -> None:
+    """If it prefers a rack; one that requires it does not run."""
+    places = (("A", "a1"), ("B", "b1"), ("A", "a2"), ("B", "b2"))
+    planning = Planning(tree(*places), args=LEVELS)
+    assert planning.plan(*full("x", "y"), preferred=RACK).fitting == 2
+    assert set(planning.counted.values()) in ({"n0", "n2"}, {"n1", "n3"})
+    assert Planning(tree(*places), args=LEVELS).plan(*full("x", "y"), required=RACK).fitting == 1
+    everywhere = Planning(tree(*places), args=LEVELS)
+    assert everywhere.plan(*full("w", "x", "y"), preferred=RACK).fitting == 3
+
+
+def test_a_node_without_the_label_of_a_block_is_in_a_rack_of_its_own() -> None:
+    """It is not known to be beside those that have one."""
+    cluster = tree(("b1", "r1"))
+    cluster.add_node("n9", machine=SMALL, labels={RACK: "r1"})
+    cluster.add_node("n8", machine=SMALL, labels={BLOCK: "b1"})
+    assert Planning(cluster, args=LEVELS).plan(*full("x", "y"), required=RACK).fitting == 1

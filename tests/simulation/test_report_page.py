@@ -66,3 +66,20 @@ def test_a_report_has_a_plot_of_everything_that_differs() -> None:
     assert "Rejections by kubelets" in captions
     assert "Pods on each node at the end" in captions
     assert not {"pods never placed", "Pods that wait"} & {*captions}
+
+
+def test_a_report_begins_with_its_answer_and_is_drawn_whatever_arms_are_called() -> None:
+    """A warning of the library that draws would be an error here; equal lines differ in width."""
+    long = f"numakube, +{'10x 2 sockets, 16 cores, smt 2, 96Gi, ' * 4}"
+    runs = [_run("numakube", 1, 1), _run(long, 1, 1)]
+    page = report_page(
+        summaries_of(runs),
+        title="t",
+        answers=["Of 30 pods, 12 never run as it is; with 10 more nodes like n, all run."],
+        why=["numakube: 12 pods never placed: 0/3 nodes are available"],
+        table=(["", "numakube"], [["PODS", "30"]]),
+        notes=[],
+    )
+    assert page.index("Of 30 pods") < page.index("<table>") < page.index("12 pods never placed")
+    assert long not in page
+    assert len(set(re.findall(r"stroke-width: ([0-9.]+)", page))) > 2

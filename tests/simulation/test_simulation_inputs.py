@@ -9,6 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from numakube.api.affinity_and_taints import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Taint,
+)
 from numakube.api.meta import OwnerReference
 from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from numakube.errors import ConfigError, MalformedObject
@@ -247,3 +255,44 @@ def test_a_volume_whose_claim_is_known_of_the_cluster_can_be_simulated() -> None
     check_simulated(workload, {"default/data"})
     with pytest.raises(MalformedObject, match=r"Pod default/a: spec.volumes\[0\].persistent"):
         check_simulated(workload, {"other/data"})
+
+
+def test_nodes_like_another_have_its_machine_its_kubelet_and_its_daemons() -> None:
+    """But not its pods, its cordon or its troubles."""
+    world = World()
+    shape = "2 sockets, 4 cores, smt 1, 16Gi, hugepages-1Gi 4, intel.com/sriov_netdevice 2"
+    taints = (Taint(key="team", effect="NoSchedule"), Taint(key="node.kubernetes.io/not-ready"))
+    world.add_node("old", "restricted", "pod", machine=shape, unschedulable=True, taints=taints)
+    daemon = pod("agent", cpu="1")
+    owner = OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True
+    )
+    pinned = NodeSelectorTerm(
+        match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=("old",)),)
+    )
+    affinity = Affinity(
+        node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(pinned,)))
+    )
+    daemon = msgspec.structs.replace(
+        daemon,
+        metadata=msgspec.structs.replace(daemon.metadata, owner_references=(owner,)),
+        spec=msgspec.structs.replace(daemon.spec, affinity=affinity),
+    )
+    world.run(daemon, "old")
+    world.run(pod("works", cpu="2"), "old")
+    cluster = cluster_of(world.facts(), "cluster")
+    changes = Changes(kubelet={}, added=["2x like old", "old; policy=best-effort"])
+    more, workload = changed(cluster, Workload(arrivals=()), changes)
+    old, *new = more.nodes
+    assert [node.name for node in new] == ["new-a-000", "new-a-001", "new-b-000"]
+    assert {node.labels["kubernetes.io/hostname"] for node in new} == {node.name for node in new}
+    assert all(node.machine == old.machine and node.also == old.also for node in new)
+    assert [node.config.topology_manager_policy for node in new] == [
+        "restricted", "restricted", "best-effort",
+    ]  # fmt: skip
+    assert [(node.unschedulable, [one.key for one in node.taints]) for node in new] == [
+        (False, ["team"])
+    ] * 3
+    assert [one.node for one in more.running] == ["old", "old", *(node.name for node in new)]
+    result = simulate(more, workload, scheduler_arm("numakube"), seed=1)
+    assert (result.pods, result.rejections) == (0, {})

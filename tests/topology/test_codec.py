@@ -332,6 +332,7 @@ def with_choice(text: str | None) -> ExactReport | BadReport:
         (None, None),
         ("spread", DeviceChoice(Preference.SPREAD, ((0,), (1,), (2,)))),
         ("packed 2,0-1", DeviceChoice(Preference.PACKED, ((2, 0, 1),))),
+        ("packed+near 0-2", DeviceChoice(Preference.PACKED, ((0, 1, 2),), near=True)),
         ("most-free 1 0", DeviceChoice(Preference.MOST_FREE, ((1,), (0,)))),
         ("by-colour 0 1", None),
     ],

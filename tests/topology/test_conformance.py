@@ -161,3 +161,17 @@ TREES = st.recursive(
 def test_no_object_makes_the_check_fail(part: object, field: str) -> None:
     """Whatever a producer writes, its author gets an answer."""
     assert isinstance(findings_in({**good(), field: part}), list)
+
+
+def test_the_legacy_policy_none_is_known() -> None:
+    """Though it says nothing of the scope."""
+    tree = changed("attributes.1.value", "none", changed("topologyPolicies", ["None"]))
+    assert ("NRT-LEGACY", "topologyPolicies[0]") not in found(tree)
+
+
+def test_zones_that_are_no_numa_nodes_may_have_any_type() -> None:
+    """Readers pass over sockets and caches, as they should."""
+    tree = good()
+    tree["zones"].append({"name": "socket-0", "type": "Socket"})
+    tree["zones"][0]["parent"] = "socket-0"
+    assert found(tree) == []

@@ -22,7 +22,7 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.preferred_allocation import Preference, chooser_of
 from numakube.topology.exact_report import DeviceTable, Holding, MemoryCell, uid_hash
-from numakube.topology.model_from_report import node_of, remove_pod, report_of
+from numakube.topology.model_from_report import node_of, place, remove_pod, report_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.cpuset import CpuSet
 
@@ -96,8 +96,7 @@ def test_a_report_of_a_rebuilt_model_says_the_same(
     run(node, steps)
     report = report_of(node)
     again = report_of(through_text(node))
-    assert list(again.pods) == [uid_hash(uid) for uid in report.pods]
-    assert list(again.pods.values()) == list(report.pods.values())
+    assert again.pods == {uid_hash(uid): held for uid, held in report.pods.items()}
     assert replace(again, pods={}) == replace(report, pods={})
 
 
@@ -190,6 +189,20 @@ def test_a_reported_pod_is_removed_by_its_uid() -> None:
     assert list(rebuilt.pods) == []
     assert rebuilt.cpus is not None
     assert rebuilt.cpus.shared == rebuilt.cpus.managed
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_pod_has_memory_of_several_nodes_only_if_none_is_used_otherwise(first: int) -> None:
+    """The kubelet groups NUMA nodes for as long as a pod uses them together."""
+    configured = static_settings(memory_policy="Static", reserved_memory={0: {"memory": GIB}})
+    node = node_of(report_of(start(dual_socket_ht(), configured)))
+    assert isinstance(node, KubeletNode)
+    holdings = [
+        Holding(memory=(MemoryBlock(places, "memory", size * GIB),))
+        for size, places in ((1, (0,)), (70, (0, 1)))
+    ]
+    assert place(node, "first", holdings[first])
+    assert not place(node, "other", holdings[1 - first])
 
 
 def test_rebuilt_models_are_independent() -> None:

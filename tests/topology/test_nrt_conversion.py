@@ -302,3 +302,12 @@ def test_a_spoiled_annotation_keeps_nothing() -> None:
     for text in ("{", "[]", '{"attributes": 1}', '{"attributes": {}}'):
         tree["metadata"]["annotations"][KEPT_PREFIX + "v1beta1"] = text
         assert convert_version(tree, V1BETA1)["spec"]["zones"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "volcano"])
+def test_zones_of_an_object_that_was_written_in_v1beta1_are_read(name: str) -> None:
+    """It carries nothing along from an earlier version."""
+    old = document(name)
+    new = convert_version(old, V1BETA1)
+    new["metadata"].pop("annotations", None)
+    assert convert_nrt(convert_version(new, V1ALPHA2)).zones == convert_nrt(old).zones

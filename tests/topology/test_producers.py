@@ -244,3 +244,17 @@ def test_what_a_numatopology_does_not_tell_is_not_available(
     zones = as_nrt(numatopology(**spec)).zones
     free = {zone.name: zone.resources[0].available for zone in zones if zone.type == "Node"}
     assert free == cpus
+
+
+def test_a_cpu_whose_number_is_longer_than_any_is_passed_over() -> None:
+    """Its text alone may be as long as an object, and longer than Python reads as a number."""
+    cpus = {"0": CpuDetail(), "9" * 5000: CpuDetail(), "1" * 12: CpuDetail(numa=1)}
+    zones = as_nrt(numatopology(cpu_detail=cpus)).zones
+    assert [zone.name for zone in zones] == ["socket-0", "node-0"]
+
+
+@pytest.mark.parametrize("cpus", [(), ("x",)])
+def test_a_numatopology_without_a_cpu_that_can_be_read_has_no_zones(cpus: tuple[str, ...]) -> None:
+    """Nothing can be reserved of it."""
+    details = {cpu: CpuDetail() for cpu in cpus}
+    assert as_nrt(numatopology(cpu_detail=details, res_reserved={"cpu": "1"})).zones == ()

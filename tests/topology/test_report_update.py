@@ -15,7 +15,9 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value, with_attribute
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.topology import nrt_names
-from numakube.topology.report_codec import PLAIN_LIMIT
+from numakube.topology.exact_report import ExactReport
+from numakube.topology.report_binding import with_exact
+from numakube.topology.report_codec import PLAIN_LIMIT, decode_report
 from numakube.topology.report_update import (
     current_reports,
     is_of,
@@ -45,7 +47,10 @@ def with_vectors(report: NodeResourceTopology, *vectors: str) -> NodeResourceTop
     )
     told = Attribute(name=nrt_names.PLACEMENT_METADATA, value=f"{vectors}")
     attributes = with_attribute(report.attributes, told)
-    return msgspec.structs.replace(report, zones=zones, attributes=attributes)
+    exact = decode_report(report.metadata.annotations[nrt_names.EXACT_ANNOTATION])
+    assert isinstance(exact, ExactReport)
+    changed = msgspec.structs.replace(report, zones=zones, attributes=attributes)
+    return with_exact(changed, exact)
 
 
 def _vector(text: str) -> Iterator[Attribute]:

@@ -235,6 +235,13 @@ def test_attributes_override_legacy_policies_one_by_one(
     assert (view.policy, view.scope) == (policy, scope)
 
 
+def test_legacy_policies_after_the_first_are_a_problem() -> None:
+    """Which are ignored is told; one policy alone is none."""
+    told = seen(nrt(policies=("Restricted", "None", "BestEffort"))).problems
+    assert told == ("topologyPolicies: all but the first ignored: None, BestEffort",)
+    assert seen(nrt(policies=("Restricted",))).problems == ()
+
+
 def test_the_last_valid_attribute_of_a_name_wins() -> None:
     """As in the Go plugin."""
     texts = ("restricted", "best-effort", "BEST")
@@ -286,6 +293,7 @@ def test_an_empty_fingerprint_attribute_hides_the_annotation() -> None:
         (("1", "0"), (0, 1)),
         (("node-01", "node-+2"), (1, 2)),
         (("socket-1-numa-3",), (3,)),
+        (("node-63",), (63,)),
     ],
 )
 def test_a_zone_is_the_numa_node_whose_number_ends_its_name(
@@ -352,6 +360,7 @@ def test_an_object_without_numa_nodes_is_unusable() -> None:
         (("4", "3", "4"), (4, 3, 3), "more available than allocatable, read as allocatable"),
         (("4", "4", "1e30"), (0, 0, 0), "read as none: quantity '1e30': too large"),
         (("4", "4", "1500m"), (4, 4, 1), None),
+        (("4", "4", "0"), (4, 4, 0), None),
     ],
 )
 def test_odd_quantities_give_no_credit(

@@ -13,7 +13,7 @@ out to have done:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class Version:
     view: NodeTopology | None = None
     foreseen: bool = False
 
-    def completed(self, pods: Iterable[Pod]) -> Version:
+    def completed(self, pods: Collection[Pod]) -> Version:
         """Return what those read who saw *pods*, if the exporter reports only surprises."""
         if self.view is None or self.view.heartbeat is None:
             return self

@@ -23,6 +23,10 @@ Tree: TypeAlias = dict[str, Any]
 
 DEFAULT_ROOT: Final = "/var/lib/kubelet"
 _GATES: Final = "featureGates"
+_SWITCHES: Final = {
+    **dict.fromkeys(("true", "t", "1"), True),
+    **dict.fromkeys(("false", "f", "0"), False),
+}
 _CONTINUED: Final = re.compile(r"\\\n\s*")
 _VARIABLE: Final = re.compile(
     r"(?:export\s+|Environment=)?[\"']?(?P<name>KUBELET_\w+)=(?P<rest>.*)"
@@ -165,7 +169,13 @@ def _thresholds(text: str) -> dict[str, str]:
 
 
 def _gates(text: str) -> dict[str, bool]:
-    return {name: value.lower() in ("true", "t", "1") for name, value in _map(text).items()}
+    return {name: _switch(name, value) for name, value in _map(text).items()}
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.lower() not in _SWITCHES:
+        raise InvalidValue(f"kubelet flag --feature-gates: {name}={text} is neither true nor false")
+    return _SWITCHES[text.lower()]
 
 
 def _reserved_memory(text: str) -> list[Tree]:

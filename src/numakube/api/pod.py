@@ -153,6 +153,38 @@ class NodeAllocatableResourceClaimStatus(Wire, frozen=True):
     overhead: tuple[NodeAllocatableOverheadResource, ...] = ()
 
 
+class NodeAllocatableSource(Wire, frozen=True):
+    """The object that node resources were allocated by."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class AdditionalNodeAllocatableResource(Wire, frozen=True):
+    """What a claim means for the node's resources, as Kubernetes 1.38 says it.
+
+    Drafts name the claim in two ways: by *source*, or by *source_kind* and *source_name*.
+    """
+
+    source: NodeAllocatableSource = NodeAllocatableSource()
+    source_kind: str = ""
+    source_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[NodeAllocatableMappedResource, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResource, ...] = ()
+
+    @property
+    def as_of_claim(self) -> NodeAllocatableResourceClaimStatus:
+        """The same in the words of 1.37."""
+        return NodeAllocatableResourceClaimStatus(
+            resource_claim_name=self.source.name or self.source_name,
+            containers=self.containers,
+            mapping=self.mapping,
+            overhead=self.overhead,
+        )
+
+
 class PodStatus(Wire, frozen=True):
     """What became of a pod."""
 
@@ -172,7 +204,15 @@ class PodStatus(Wire, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    additional_node_allocatable_resources: tuple[AdditionalNodeAllocatableResource, ...] = ()
     observed_generation: int = 0
+
+    @property
+    def claimed_node_resources(self) -> tuple[NodeAllocatableResourceClaimStatus, ...]:
+        """What claims mean for the node's resources, in whichever words it is told."""
+        if not self.additional_node_allocatable_resources:
+            return self.node_allocatable_resource_claim_statuses
+        return tuple(one.as_of_claim for one in self.additional_node_allocatable_resources)
 
 
 class Pod(Wire, frozen=True):

@@ -145,7 +145,7 @@ def effective_requests(
 def claimed_resources(pod: Pod) -> Quantities:
     """Return what devices of *pod*'s claims stand for, of the node's own resources (KEP-5517)."""
     total: Quantities = {}
-    for claim in pod.status.node_allocatable_resource_claim_statuses if pod.status else ():
+    for claim in pod.status.claimed_node_resources if pod.status else ():
         for one in claim.mapping:
             if one.quantity is not None:
                 _add(total, {one.name: parse_quantity(one.quantity)})
@@ -162,14 +162,18 @@ def claimed_resources(pod: Pod) -> Quantities:
 def with_claimed(pod: Pod, claimed: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
     """Return *pod* with a status that says what devices of its claims stand for."""
     status = pod.status if pod.status is not None else PodStatus()
-    status = replace(status, node_allocatable_resource_claim_statuses=claimed)
+    status = replace(
+        status,
+        node_allocatable_resource_claim_statuses=claimed,
+        additional_node_allocatable_resources=(),
+    )
     return replace(pod, status=status)
 
 
 def claimed_by(pod: Pod, container: str) -> Quantities:
     """Return what devices of the claims that one *container* uses stand for."""
     total: Quantities = {}
-    for claim in pod.status.node_allocatable_resource_claim_statuses if pod.status else ():
+    for claim in pod.status.claimed_node_resources if pod.status else ():
         if container not in claim.containers:
             continue
         for one in claim.mapping:

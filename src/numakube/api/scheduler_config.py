@@ -1,6 +1,8 @@
 """KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): a scheduler's configuration.
 
-Only what numakube acts upon; arguments of plugins stay trees that each plugin reads itself.
+Every field of the type is here (Kubernetes 1.37), so that none is passed over in silence: reading
+one says which fields have no effect, and refuses what cannot be done. Arguments of plugins stay
+trees that each plugin reads itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from numakube.api.wire import DurationText, Wire, always
+from numakube.values.names import dns_subdomain
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -48,6 +51,8 @@ class Plugins(Wire, frozen=True):
     multi_point: PluginSet = PluginSet()
 
 
+LATER_POINTS: Final = ("placementGenerate", "placementScore", "podGroupPostFilter")
+"""Extension points of kube-scheduler 1.36 and later for groups of pods, which do not exist here."""
 SCHEDULER_NAME: Final = "numakube-scheduler"
 """What pods name to be placed by us, unless another name is configured."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -84,16 +89,18 @@ class LeaderElectionConfig(Wire, frozen=True):
     renew_deadline: DurationText = "10s"
     retry_period: DurationText = "2s"
     resource_lock: str = "leases"
-    resource_name: str = "kube-scheduler"
-    resource_namespace: str = "kube-system"
+    resource_name: str = always(MAIN_LEASE[1])
+    resource_namespace: str = MAIN_LEASE[0]
 
 
 class ClientConnectionConfig(Wire, frozen=True):
-    """How the API server is reached."""
+    """How the API server is reached; what is empty or 0 was left open."""
 
     kubeconfig: str = ""
-    qps: float = 50
-    burst: int = 100
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 0
+    burst: int = 0
 
 
 class KubeSchedulerConfiguration(Wire, frozen=True):
@@ -105,10 +112,32 @@ class KubeSchedulerConfiguration(Wire, frozen=True):
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     percentage_of_nodes_to_score: int | None = None
-    parallelism: int = 16
+    parallelism: int | None = None
+    enable_profiling: bool | None = None
+    enable_contention_profiling: bool | None = None
+    delay_cache_until_active: bool = False
     extenders: tuple[dict[str, Any], ...] = ()
     api_version: str = always(API_VERSION)
     kind: str = always(KIND)
+
+    @property
+    def serves_default(self) -> bool:
+        """Whether pods that name no scheduler are this one's, so that it is the cluster's main."""
+        return not self.profiles or DEFAULT_SCHEDULER in {
+            one.scheduler_name for one in self.profiles
+        }
+
+    @property
+    def own_lease(self) -> str:
+        """The name of the lease where none is given: kube-scheduler's is for who does its work.
+
+        A scheduler beside it that waited for that lease would never work, or keep kube-scheduler
+        from its own.
+        """
+        if self.serves_default:
+            return MAIN_LEASE[1]
+        first = self.profiles[0].scheduler_name
+        return SCHEDULER_NAME if dns_subdomain(first) else first
 
 
 NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"

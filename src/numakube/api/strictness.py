@@ -33,7 +33,7 @@ REQUIRED_POLICY: Final = f"{_DOMAIN}required-policy"
 WEAKER_POLICY: Final = f"{_DOMAIN}weaker-policy"
 CLOSENESS: Final = "numakube.dev/closeness"
 LUCK: Final = "numakube.dev/closeness-luck"
-_KEYS: Final = (MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY, CLOSENESS, LUCK)
+KEYS: Final = (MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY, CLOSENESS, LUCK)
 
 
 class Leniency(StrEnum):
@@ -98,7 +98,7 @@ def strictness_of(annotations: Mapping[str, str], default: Strictness = DEFAULT)
             return otherwise
         return kind(text)
 
-    if annotations.keys().isdisjoint(_KEYS):
+    if annotations.keys().isdisjoint(KEYS):
         return default
     closeness = None
     if CLOSENESS in annotations:

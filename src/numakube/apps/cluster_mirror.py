@@ -269,6 +269,10 @@ class Mirror:
             self.cluster.objects_changed(node=key if kind.of_node else "")
             if resource is RESOURCE_CLAIMS:
                 self._on_resource_claim(key, change)
+            elif kind.event is EventKind.POD_GROUP_CHANGED:
+                metadata = change.object.metadata
+                group = resource.group, metadata.namespace, metadata.name
+                self._tell(kind.event, pod_group=group)
             elif kind.event is not None:
                 claim = key if resource is CLAIMS else ""
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
@@ -351,10 +355,13 @@ class Mirror:
         node: str = "",
         pod: PodInfo | None = None,
         claim: str = "",
+        pod_group: tuple[str, str, str] | None = None,
     ) -> None:
         if self.listener is not None:
             info = self.cluster.node(node) if node else None
-            event = ClusterEvent(kind=kind, node=node, node_info=info, pod=pod, claim=claim)
+            event = ClusterEvent(
+                kind=kind, node=node, node_info=info, pod=pod, claim=claim, pod_group=pod_group
+            )
             self.listener.happened(event)
 
 

@@ -31,6 +31,8 @@ class NodeState(StrEnum):
     """The cache lets no pod on it until a report settles its doubts."""
     STALE = "stale"
     """The report says itself that it is old."""
+    ORPHANED = "orphaned"
+    """The exporter that wrote the report is gone; what has happened since is reckoned."""
     COUNTS = "counts"
     """Amounts by zone."""
     EXACT = "exact"
@@ -47,7 +49,8 @@ class NodeStates(Collector):
         """Return one figure for every state."""
         family = GaugeMetricFamily(
             "numakube_cache_nodes",
-            "Nodes by what is known of their zones: unknown, blocked, stale, counts or exact.",
+            "Nodes by what is known of their zones: unknown, blocked, stale, orphaned, counts or "
+            "exact.",
             labels=LABELS,
         )
         if self.cluster is not None:
@@ -65,4 +68,6 @@ def state_of(belief: NumaBelief | None) -> NodeState:
         return NodeState.BLOCKED
     if belief.topology.stale:
         return NodeState.STALE
+    if belief.topology.orphaned:
+        return NodeState.ORPHANED
     return NodeState.COUNTS if belief.topology.report is None else NodeState.EXACT

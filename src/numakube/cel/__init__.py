@@ -12,24 +12,27 @@ for it and can be stopped at a limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from numakube.cel.attributes import Frame
 from numakube.cel.cel_errors import (
     CompileError,
     CostLimitExceeded,
     EvaluationError,
+    EvaluationStopped,
     InstantiationError,
     Issue,
+    TimeLimitExceeded,
 )
 from numakube.cel.checker import Checker
+from numakube.cel.evaluation_meter import MOST_WORK, UNLIMITED, Meter
 from numakube.cel.literal_checks import literal_issues
 from numakube.cel.parser import parse
 from numakube.cel.planner import Planner
 from numakube.cel.syntax import Expr, Ident, children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numakube.cel.attributes import Step
     from numakube.cel.value_types import CelType
@@ -39,13 +42,14 @@ __all__ = [
     "CompileError",
     "CostLimitExceeded",
     "EvaluationError",
+    "EvaluationStopped",
     "InstantiationError",
     "Issue",
+    "Meter",
     "Program",
+    "TimeLimitExceeded",
     "compile_expression",
 ]
-
-_UNLIMITED: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +61,46 @@ class Program:
     result: CelType
     step: Step
 
-    def evaluate(self, bindings: Mapping[str, Any], *, limit: int = _UNLIMITED) -> CelValue:
-        """Return its value; raise `EvaluationError` if it has none, or if it costs too much."""
-        return self.measure(bindings, limit=limit)[0]
+    def evaluate(
+        self,
+        bindings: Mapping[str, Any],
+        *,
+        limit: int = UNLIMITED,
+        most: int = MOST_WORK,
+        expired: Callable[[], bool] | None = None,
+    ) -> CelValue:
+        """Return its value.
+
+        *limit* is on the cost as cel-go reckons it, *most* on all that is done; *expired* tells now
+        and then whether the caller has no more time.
+
+        Raises:
+            EvaluationError: it has no value.
+            EvaluationStopped: a limit was reached, or time is over.
+        """
+        return self.run(bindings, Meter(limit, most, expired))
 
     def measure(
-        self, bindings: Mapping[str, Any], *, limit: int = _UNLIMITED
+        self,
+        bindings: Mapping[str, Any],
+        *,
+        limit: int = UNLIMITED,
+        most: int = MOST_WORK,
+        expired: Callable[[], bool] | None = None,
     ) -> tuple[CelValue, int]:
         """Return its value and what computing it cost."""
-        frame = Frame(dict(bindings), limit)
-        value = self.step(frame)
-        return value, frame.cost
+        meter = Meter(limit, most, expired)
+        return self.run(bindings, meter), meter.cost
+
+    def run(self, bindings: Mapping[str, Any], meter: Meter) -> CelValue:
+        """Return its value; *meter* counts what computing it takes, and stops it."""
+        try:
+            return self.step(Frame(dict(bindings), meter))
+        except RecursionError:
+            raise EvaluationError("expression is nested too deeply") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # A function that did not foresee these operands: an error of this expression alone.
+            raise EvaluationError(f"cannot be evaluated: {error}") from error
 
     def mentions(self, name: str) -> bool:
         """Tell whether the variable *name* occurs in it."""
@@ -78,14 +111,16 @@ def compile_expression(text: str, variables: Mapping[str, CelType]) -> Program:
     """Read and check *text*; raise `CompileError` or `InstantiationError` if it cannot be used."""
     tree = parse(text)
     checker = Checker(variables)
-    result = checker.type_of(tree)
-    issues = checker.issues or list(literal_issues(tree, checker))
-    if issues:
-        raise CompileError(text, sorted(issues, key=lambda issue: issue.offset))
     try:
+        result = checker.type_of(tree)
+        issues = checker.issues or list(literal_issues(tree, checker))
+        if issues:
+            raise CompileError(text, sorted(issues, key=lambda issue: issue.offset))
         step = Planner(checker).plan(tree)
     except EvaluationError as error:
         raise InstantiationError(str(error)) from None
+    except RecursionError:
+        raise InstantiationError("expression is nested too deeply") from None
     return Program(text, tree, result, step)
 
 

@@ -141,7 +141,8 @@ def ordered(operator: str, holds: Callable[[int], bool]) -> Callable[[CelValue, 
 def in_(value: CelValue, container: CelValue) -> bool:
     """``value in container``; of a map the keys count."""
     if isinstance(container, dict):
-        return value in container and find(container, value).present
+        found = find(container, value)
+        return found.present and value in container
     if isinstance(container, list):
         return any(equals(value, item) for item in container)
     raise no_overload()

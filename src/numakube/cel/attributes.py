@@ -7,44 +7,32 @@ optional step the rest of the path is optional, too, and the value of the path i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from numakube.cel.cel_errors import CostLimitExceeded, EvaluationError
+from numakube.cel.cel_errors import EvaluationError
+from numakube.cel.evaluation_meter import ERROR_WORK
 from numakube.cel.type_conversions import to_string
 from numakube.cel.values import NONE, CelValue, Optional, find, is_number, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_UNLIMITED: Final = 2**64
+    from numakube.cel.evaluation_meter import Meter
 
 
 class Frame:
-    """The variables of an evaluation, and what it has cost so far."""
+    """The variables of an evaluation, and what counts its cost."""
 
-    __slots__ = ("_meter", "names")
+    __slots__ = ("charge", "meter", "names")
 
-    def __init__(self, names: dict[str, Any], limit: int = _UNLIMITED) -> None:
+    def __init__(self, names: dict[str, Any], meter: Meter) -> None:
         self.names = names
-        self._meter = [0, limit]
-
-    @property
-    def cost(self) -> int:
-        """What the evaluation has cost so far."""
-        return self._meter[0]
-
-    def charge(self, cost: int) -> None:
-        """Add to the cost; raise `CostLimitExceeded` once it is more than is allowed."""
-        meter = self._meter
-        meter[0] += cost
-        if meter[0] > meter[1]:
-            raise CostLimitExceeded
+        self.meter = meter
+        self.charge = meter.charge
 
     def nested(self) -> Frame:
         """Return a frame that sees the same variables and can get more."""
-        inner = Frame(dict(self.names))
-        inner._meter = self._meter
-        return inner
+        return Frame(dict(self.names), self.meter)
 
     def with_lazy(self, name: str, value: Step) -> Frame:
         """Return a frame in which *name* is computed by *value* when it is first used."""
@@ -57,13 +45,15 @@ class Frame:
         try:
             self.names[name] = step(self)
         except EvaluationError as error:
+            self.meter.spend(ERROR_WORK)
             self.names[name] = error
 
     def lookup(self, name: str) -> CelValue:
         """Return the value of the variable *name*."""
         value = self.names[name]
         if isinstance(value, EvaluationError):
-            raise value
+            # Raised over and over, it would remember all the places that it came by.
+            raise value.with_traceback(None)
         return value.get() if isinstance(value, _Lazy) else value
 
 
@@ -86,7 +76,7 @@ class _Lazy:
                 self._outcome.append(error)
         value = self._outcome[0]
         if isinstance(value, EvaluationError):
-            raise value
+            raise value.with_traceback(None)
         return value
 
 
@@ -110,10 +100,8 @@ class _Qualifier:
     test: bool = False
 
     def charge(self, frame: Frame) -> None:
-        if isinstance(self.key, Constant):
-            frame.charge(1)
-        elif not isinstance(self.key, Attribute):
-            # An attribute as index has charged for itself.
+        # An attribute as index has charged for itself.
+        if not isinstance(self.key, Attribute):
             frame.charge(1)
 
 

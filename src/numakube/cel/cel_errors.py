@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from numakube.errors import NumakubeError
+
+_MOST_SHOWN: Final = 100
+"""How many mistakes a message tells, as in cel-go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,10 @@ class CompileError(NumakubeError):
     """An expression that cannot be used; the message points at each mistake, as cel-go's does."""
 
     def __init__(self, text: str, issues: list[Issue]) -> None:
-        super().__init__("\n".join(_shown(text, issue) for issue in issues))
+        shown = [_shown(text, issue) for issue in issues[:_MOST_SHOWN]]
+        if len(issues) > _MOST_SHOWN:
+            shown.append(f"{len(issues) - _MOST_SHOWN} more errors were truncated")
+        super().__init__("\n".join(shown))
         self.issues = tuple(issues)
 
 
@@ -35,11 +42,22 @@ class EvaluationError(NumakubeError):
     """An expression that has no value for these inputs."""
 
 
-class CostLimitExceeded(NumakubeError):
-    """An evaluation that was stopped because it became too expensive; nothing absorbs it."""
+class EvaluationStopped(NumakubeError):
+    """An evaluation that was stopped because it took too much; nothing absorbs it."""
+
+
+class CostLimitExceeded(EvaluationStopped):
+    """An evaluation that became too expensive."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class TimeLimitExceeded(EvaluationStopped):
+    """An evaluation whose caller had no more time for it."""
+
+    def __init__(self) -> None:
+        super().__init__("operation interrupted: it took too long")
 
 
 def _shown(text: str, issue: Issue) -> str:

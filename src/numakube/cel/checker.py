@@ -65,7 +65,7 @@ class Checker:
         self._variables = dict(variables)
         self._bindings = Bindings()
         self._types: dict[int, CelType] = {}
-        self.issues: list[Issue] = []
+        self._issues: dict[Issue, None] = {}
         self.overloads: dict[int, tuple[Overload, ...]] = {}
         self.functions: dict[int, str] = {}
         self.type_references: dict[int, str] = {}
@@ -102,10 +102,13 @@ class Checker:
                 return self._fold(expr)
 
     def _issue(self, offset: int, message: str) -> CelType:
-        issue = Issue(offset, message)
-        if issue not in self.issues:
-            self.issues.append(issue)
+        self._issues[Issue(offset, message)] = None
         return DYN
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What is wrong, each once."""
+        return list(self._issues)
 
     def _mismatch(self, offset: int, wanted: CelType, found: CelType) -> CelType:
         shown = [self._bindings.resolved(kind, unknown=DYN) for kind in (wanted, found)]

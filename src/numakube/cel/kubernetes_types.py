@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -119,7 +120,10 @@ def whole(quantity: Quantity) -> int:
 
 def approximate(quantity: Quantity) -> float:
     """``quantity.asApproximateFloat()``."""
-    return float(quantity.unscaled) * 10.0**quantity.exponent
+    try:
+        return float(quantity.unscaled) * 10.0**quantity.exponent
+    except OverflowError:
+        return math.copysign(math.inf, quantity.unscaled)
 
 
 def order(one: CelValue, other: CelValue) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from numakube.cel.cel_errors import CompileError, Issue
@@ -27,8 +28,11 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_MAX_DIGITS: Final = 20
+_SURROGATES: Final = range(0xD800, 0xE000)
 _ESCAPE: Final = re.compile(
-    r"\\(?:([abfnrtv\\?\"'`])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2}))"
+    r"\\(?:([abfnrtv\\?\"'`])|[xX]([0-9a-fA-F]{2})|([0-3][0-7]{2})"
+    r"|(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))"
 )
 _SIMPLE_ESCAPES: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -83,9 +87,12 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 def _integer(text: str, part: str, offset: int) -> int:
     unsigned = part[-1] in "uU"
-    number = int(part.rstrip("uU"), 16 if part[:2] in ("0x", "0X") else 10)
+    hexadecimal = part[:2] in ("0x", "0X")
+    digits = part.rstrip("uU")[2 if hexadecimal else 0 :].lstrip("0") or "0"
+    too_long = len(digits) > _MAX_DIGITS
+    number = 0 if too_long else int(digits, 16 if hexadecimal else 10)
     # The smallest int64 is written with a minus in front, hence one more is let through here.
-    if number > (2**64 - 1 if unsigned else 2**63):
+    if too_long or number > (2**64 - 1 if unsigned else 2**63):
         kind = "uint" if unsigned else "int"
         raise CompileError(text, [Issue(offset, f"Syntax error: invalid {kind} literal")])
     return Uint(number) if unsigned else number
@@ -96,21 +103,30 @@ def _string(text: str, part: str, offset: int) -> str | bytes:
     flags = prefix.group().lower() if prefix else ""
     body = part[len(flags) :]
     body = body[3:-3] if body[:3] in ('"""', "'''") else body[1:-1]
-    if "r" not in flags:
-        body = _unescaped(text, body, offset)
-    return body.encode("latin-1" if "\\x" in part else "utf-8") if "b" in flags else body
+    is_bytes = "b" in flags
+    try:
+        if "r" not in flags:
+            body = _unescaped(body, is_bytes=is_bytes)
+        return body.encode("utf-8", "surrogateescape") if is_bytes else body
+    except (OverflowError, ValueError):
+        raise CompileError(text, [Issue(offset, "Syntax error: invalid escape sequence")]) from None
 
 
-def _unescaped(text: str, body: str, offset: int) -> str:
+def _unescaped(body: str, *, is_bytes: bool) -> str:
+    """Return *body* with what its escapes stand for; bytes that are no text become surrogates."""
     if "\\" in _ESCAPE.sub("", body):
-        raise CompileError(text, [Issue(offset, "Syntax error: invalid escape sequence")])
-    return _ESCAPE.sub(_escape, body)
+        raise ValueError(body)
+    return _ESCAPE.sub(partial(_escape, is_bytes=is_bytes), body)
 
 
-def _escape(found: re.Match[str]) -> str:
-    simple, *codes, octal = found.groups()
+def _escape(found: re.Match[str], *, is_bytes: bool) -> str:
+    simple, hexadecimal, octal, character = found.groups()
     if simple is not None:
         return _SIMPLE_ESCAPES.get(simple, simple)
-    if octal is not None:
-        return chr(int(octal, 8))
-    return chr(int(next(code for code in codes if code is not None), 16))
+    if character is not None:
+        code = int(character[1:], 16)
+        if is_bytes or code in _SURROGATES:
+            raise ValueError(code)
+        return chr(code)
+    code = int(octal, 8) if hexadecimal is None else int(hexadecimal, 16)
+    return bytes([code]).decode("ascii", "surrogateescape") if is_bytes else chr(code)

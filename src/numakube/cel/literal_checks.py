@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.cel.call_work import PATTERN_FUNCTIONS
 from numakube.cel.cel_errors import EvaluationError, Issue
-from numakube.cel.regular_expressions import compiled
+from numakube.cel.regular_expressions import compiled, compiled_size
 from numakube.cel.string_format import Clause, template_pieces
 from numakube.cel.syntax import Call, ListLiteral, Literal, MapLiteral, children
 from numakube.cel.type_conversions import to_duration, to_timestamp
@@ -31,11 +32,32 @@ _CHECKED: Final[dict[str, tuple[int, Callable[[str], object]]]] = {
 """Which argument of a function is checked how."""
 
 _MIXED_ALLOWED: Final = "format"
+_MOST_INSTRUCTIONS: Final = 25_000
+"""Instructions that all constant regular expressions of an expression may be compiled to."""
 
 
 def literal_issues(tree: Expr, checker: Checker) -> Iterator[Issue]:
     """Yield what is wrong with constants in *tree*."""
+    too_large = _too_large(tree)
+    if too_large is not None:
+        yield too_large
+        return
     yield from _issues(tree, checker, mixed=False)
+
+
+def _too_large(tree: Expr) -> Issue | None:
+    """Return the place from which on there is too much to be compiled."""
+    left, rest = _MOST_INSTRUCTIONS, [tree]
+    while rest:
+        node = rest.pop()
+        rest.extend(reversed(children(node)))
+        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS:
+            pattern = next(iter(node.args[node.target is None :]), None)
+            if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+                left -= compiled_size(pattern.value)
+                if left < 0:
+                    return Issue(pattern.offset, f"invalid {node.function} argument")
+    return None
 
 
 def _issues(tree: Expr, checker: Checker, *, mixed: bool) -> Iterator[Issue]:

@@ -19,6 +19,7 @@ from numakube.cel.syntax import (
     Literal,
     MapLiteral,
     Select,
+    children,
 )
 
 if TYPE_CHECKING:
@@ -35,15 +36,43 @@ _AFTER_OPERAND: Final = (
 _RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
 # Python itself gives up at about ten times this.
 _MAX_DEPTH: Final = 60
+MAX_LENGTH: Final = 100_000
+"""Characters of an expression, as in cel-go."""
+MAX_HEIGHT: Final = 160
+"""Levels of a tree. cel-go has 250; checking the types of one takes four levels of Python."""
+MAX_NODES: Final = 20_000
+"""Nodes of a tree, more than ten thousand characters can have unless macros repeat parts."""
 
 
 def parse(text: str) -> Expr:
     """Return the tree of *text*; raise `CompileError` if it has none."""
+    if len(text) > MAX_LENGTH:
+        problem = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}"
+        raise CompileError("", [Issue(0, problem)])
     parser = _Parser(text)
     tree = parser.expression()
     if parser.here.kind != "end":
         parser.refuse(f"mismatched input '{parser.here.text}' expecting {_AFTER_OPERAND}")
+    _check_shape(text, tree)
     return tree
+
+
+def _check_shape(text: str, tree: Expr) -> None:
+    """Refuse a tree that is too high or too big.
+
+    Chains such as ``a + b + c`` grow without nesting, and some macros use a part twice, whose parts
+    do the same: nodes are counted as often as they are used.
+    """
+    rest = [(tree, 1)]
+    count = 0
+    while rest:
+        node, height = rest.pop()
+        count += 1
+        if height > MAX_HEIGHT or count > MAX_NODES:
+            limit = "recursion" if height > MAX_HEIGHT else "size"
+            problem = f"Syntax error: expression {limit} limit exceeded"
+            raise CompileError(text, [Issue(node.offset, problem)])
+        rest.extend((child, height + 1) for child in children(node))
 
 
 class _Parser:
@@ -129,8 +158,7 @@ class _Parser:
             return Call(token.offset, "!_", (self._unary(),))
         if self._accept("-"):
             number = self.here.value
-            negative = isinstance(number, int | float) and not isinstance(number, bool)
-            if self.here.kind == "literal" and negative:
+            if isinstance(number, int | float) and not isinstance(number, bool):
                 self._take()
                 return self._member(Literal(token.offset, -number))
             return Call(token.offset, "-_", (self._unary(),))

@@ -7,11 +7,13 @@ a path behind it cost one; a test for presence is free; calls cost what `numakub
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from numakube.cel.attributes import Attribute, Constant, Frame, Step, conditional
+from numakube.cel.call_work import PATTERN_FUNCTIONS, matching, work_of
 from numakube.cel.cel_errors import EvaluationError
 from numakube.cel.costs import call_cost
+from numakube.cel.evaluation_meter import ERROR_WORK, MOST_WORK, UNLIMITED, Meter
 from numakube.cel.function_table import CONVERSIONS, LAZY, function_of
 from numakube.cel.syntax import (
     Call,
@@ -29,7 +31,6 @@ from numakube.cel.values import (
     GrowingMap,
     Optional,
     TypeValue,
-    equals,
     no_overload,
     type_name,
 )
@@ -37,7 +38,9 @@ from numakube.cel.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numakube.cel.call_work import Work
     from numakube.cel.checker import Checker
+    from numakube.cel.costs import Cost
 
 LIST_COST: Final = 10
 MAP_COST: Final = 30
@@ -101,7 +104,10 @@ class Planner:
         cost = call_cost(function, overloads[0].text if len(overloads) == 1 else "")
         if function in CONVERSIONS and len(args) == 1 and isinstance(args[0], Constant):
             return Constant(act(args[0].value))
-        return _applied(act, cost, args)
+        work = work_of(function, map(self._checker.checked_type, expr.args))
+        if work is not None and function in PATTERN_FUNCTIONS and isinstance(args[1], Constant):
+            work = matching(args[1].value)
+        return _applied(act, cost, args) if work is None else _working(act, cost, work, args)
 
     def _list(self, expr: ListLiteral) -> Step:
         items = [self.plan(item) for item in expr.items]
@@ -110,8 +116,8 @@ class Planner:
             return list(_present(items, expr.optional, frame))
 
         if all(isinstance(item, Constant) for item in items):
-            return Constant(made(Frame({})))
-        return _costing(made, LIST_COST)
+            return Constant(made(_unmetered()))
+        return _costing(made, LIST_COST, len(items))
 
     def _map(self, expr: MapLiteral) -> Step:
         keys = [self.plan(key) for key, _ in expr.entries]
@@ -121,8 +127,8 @@ class Planner:
             return _entries(keys, values, expr.optional, frame)
 
         if all(isinstance(part, Constant) for part in (*keys, *values)):
-            return Constant(made(Frame({})))
-        return _costing(made, MAP_COST)
+            return Constant(made(_unmetered()))
+        return _costing(made, MAP_COST, len(keys))
 
     def _fold(self, expr: Fold) -> Step:
         ranged, start, condition, step, result = (
@@ -134,8 +140,9 @@ class Planner:
         return _loop(expr, ranged, start, condition, step, result)
 
 
-def _costing(made: Step, cost: int) -> Step:
+def _costing(made: Step, cost: int, size: int) -> Step:
     def step(frame: Frame) -> CelValue:
+        frame.meter.spend(size)
         try:
             return made(frame)
         finally:
@@ -178,42 +185,69 @@ def _entries(
     return entries
 
 
-def _applied(
-    act: Callable[..., CelValue], cost: Callable[[list[Any], CelValue], int], args: list[Step]
-) -> Step:
+def _unmetered() -> Frame:
+    return Frame({}, Meter(UNLIMITED, MOST_WORK))
+
+
+def _applied(act: Callable[..., CelValue], cost: Cost, args: list[Step]) -> Step:
+    """Plan a call whose work its cost tells; like any other it is paid for before it is made."""
+
     def step(frame: Frame) -> CelValue:
-        values, failure = _operands(args, frame)
-        if failure is not None:
-            if len(values) == len(args):
-                frame.charge(cost(values, failure))
-            raise failure
+        values: list[Any] = []
         try:
-            value = act(*values)
+            for arg in args:
+                values.append(arg(frame))  # noqa: PERF401 - an error leaves those before it
         except EvaluationError as error:
-            frame.charge(cost(values, error))
-            raise
-        frame.charge(cost(values, value))
-        return value
+            _fail(error, values, args, cost, frame)
+        frame.charge(cost(values))
+        return act(*values)
 
     return step
 
 
-def _operands(args: list[Step], frame: Frame) -> tuple[list[Any], EvaluationError | None]:
-    """Return the operands and the first error among them.
+def _working(act: Callable[..., CelValue], cost: Cost, work: Work, args: list[Step]) -> Step:
+    """Plan a call that may be more work than it costs."""
 
-    Of up to two operands both are evaluated, of more than two none behind an error.
-    """
-    values: list[Any] = []
-    failure: EvaluationError | None = None
-    for arg in args:
+    def step(frame: Frame) -> CelValue:
+        values: list[Any] = []
         try:
-            values.append(arg(frame))
+            for arg in args:
+                values.append(arg(frame))  # noqa: PERF401 - an error leaves those before it
         except EvaluationError as error:
-            failure = failure or error
-            if len(args) > 2:
-                break
-            values.append(error)
-    return values, failure
+            _fail(error, values, args, cost, frame, work)
+        meter = frame.meter
+        # First, because reckoning the cost may take a walk through all of an operand.
+        meter.spend(work(values, meter.left))
+        frame.charge(cost(values))
+        return act(*values)
+
+    return step
+
+
+def _fail(
+    failure: EvaluationError,
+    values: list[Any],
+    args: list[Step],
+    cost: Cost,
+    frame: Frame,
+    work: Work | None = None,
+) -> NoReturn:
+    """Raise *failure*, which is that of the operand behind *values*.
+
+    Of up to two operands both are evaluated and paid for, of more than two none behind an error.
+    """
+    frame.meter.spend(ERROR_WORK)
+    if len(args) <= 2:
+        values.append(failure)
+        for arg in args[len(values) :]:
+            try:
+                values.append(arg(frame))
+            except EvaluationError as error:
+                values.append(error)
+        if work is not None:
+            frame.meter.spend(work(values, frame.meter.left))
+        frame.charge(cost(values))
+    raise failure
 
 
 def _decided(terms: list[Step], *, stop: bool) -> Step:
@@ -225,6 +259,7 @@ def _decided(terms: list[Step], *, stop: bool) -> Step:
             try:
                 value = term(frame)
             except EvaluationError as error:
+                frame.meter.spend(ERROR_WORK)
                 failure = failure or error
                 continue
             if value is stop:
@@ -243,6 +278,7 @@ def _not_strictly_false(term: Step) -> Step:
         try:
             value = term(frame)
         except EvaluationError:
+            frame.meter.spend(ERROR_WORK)
             value = True
         frame.charge(1)
         return value is not False
@@ -261,10 +297,14 @@ def _membership(overloads: tuple[Any, ...], args: list[Step]) -> Step | None:
         return Constant(False)
     if not all(isinstance(item, bool | int | float | str) for item in container.value):
         return None
+    # Python takes true for 1, CEL does not.
+    among = {(isinstance(item, bool), item) for item in container.value}
 
     def step(frame: Frame) -> CelValue:
         value = args[0](frame)
-        return any(equals(value, item) for item in container.value)
+        if not isinstance(value, bool | int | float | str):
+            return False
+        return (isinstance(value, bool), value) in among
 
     return step
 
@@ -292,7 +332,9 @@ def _loop(expr: Fold, ranged: Step, start: Step, condition: Step, step: Step, re
         items = ranged(frame)
         inner = frame.nested()
         inner.accumulate(expr.accumulator, collector or start)
+        spend = frame.meter.spend
         for first, second in pairs(items):
+            spend(3)
             inner.names[expr.variable] = first
             if expr.second:
                 inner.names[expr.second] = second

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEFAULT_PRECISION: Final = 6
+_PRECISION_DIGITS: Final = 18
 _SUPERSCRIPTS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
@@ -89,6 +90,11 @@ def _precision(rest: str) -> tuple[int | None, int]:
     if not digits:
         what = "error while converting precision to integer"
         raise EvaluationError(f'{problem}{what}: strconv.Atoi: parsing "": invalid syntax')
+    if len(digits) > _PRECISION_DIGITS:
+        what = "error while converting precision to integer"
+        raise EvaluationError(
+            f"{problem}{what}: strconv.Atoi: parsing {go_quote(digits)}: value out of range"
+        )
     return int(digits), 1 + len(digits)
 
 

@@ -42,7 +42,7 @@ def matches(text: CelValue, pattern: CelValue) -> bool:
     """Tell whether *pattern* is found in *text*."""
     _both_texts(text, pattern)
     try:
-        return compiled(pattern).first(text) is not None
+        return compiled(pattern).is_in(text)
     except InvalidValue as error:
         raise EvaluationError(str(error)) from None
 

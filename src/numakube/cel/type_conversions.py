@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OFFSET: Final = re.compile(r"([+-]?)(\d{1,2}):(\d\d)")
+# Longer ones are out of range, and reading them takes time with the square of their length.
+_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,20}", re.ASCII)
+_UNSIGNED: Final = re.compile(r"0*[0-9]{1,20}", re.ASCII)
 _TRUE: Final = frozenset({"1", "t", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "false", "FALSE", "False"})
 
@@ -48,7 +51,7 @@ def to_int(value: CelValue) -> int:
         case timedelta():
             return (value // timedelta(microseconds=1)) * 1000
         case str():
-            if not re.fullmatch(r"[+-]?[0-9]+", value) or int(value) not in INT_RANGE:
+            if not _INTEGER.fullmatch(value) or int(value) not in INT_RANGE:
                 raise _unconvertible(value, "int")
             return int(value)
         case float() if not math.isfinite(value):
@@ -60,7 +63,7 @@ def to_int(value: CelValue) -> int:
 def to_uint(value: CelValue) -> Uint:
     """``uint(value)``."""
     if isinstance(value, str):
-        if not re.fullmatch(r"[0-9]+", value) or int(value) not in UINT_RANGE:
+        if not _UNSIGNED.fullmatch(value) or int(value) not in UINT_RANGE:
             raise _unconvertible(value, "uint")
         return Uint(int(value))
     if isinstance(value, float) and not math.isfinite(value):

@@ -86,6 +86,7 @@ class Bindings:
     def __init__(self, bound: Mapping[str, CelType] | None = None) -> None:
         self._bound = dict(bound or {})
         self._made = 0
+        self._before: list[tuple[str, CelType | None]] = []
 
     def fresh(self) -> CelType:
         """Return a variable that has not been used before."""
@@ -94,11 +95,19 @@ class Bindings:
 
     def fits(self, given: Sequence[CelType], wanted: Sequence[CelType]) -> bool:
         """Tell whether *given* can stand where *wanted* is asked for; if so, bind variables."""
-        before = dict(self._bound)
+        self._before.clear()
         if len(given) == len(wanted) and all(map(self._assignable, given, wanted)):
             return True
-        self._bound = before
+        for name, kind in reversed(self._before):
+            if kind is None:
+                del self._bound[name]
+            else:
+                self._bound[name] = kind
         return False
+
+    def _bind(self, variable: CelType, kind: CelType) -> None:
+        self._before.append((variable.name, self._bound.get(variable.name)))
+        self._bound[variable.name] = kind
 
     def resolved(self, kind: CelType, *, unknown: CelType | None = None) -> CelType:
         """Return *kind* with its variables replaced; those not bound become *unknown*, if given."""
@@ -112,42 +121,41 @@ class Bindings:
 
     def _assignable(self, one: CelType, other: CelType) -> bool:
         if is_variable(other):
-            valid, known = self._substitutes(one, other)
-            if valid or known:
+            valid = self._substitutes(one, other)
+            if valid is not None:
                 return valid
         if is_variable(one):
-            return self._substitutes(other, one)[0]
+            return self._substitutes(other, one) is True
         if is_dyn(one) or is_dyn(other):
             return True
         if NULL in (one, other):
-            rest = other if one == NULL else one
-            return rest == NULL or rest.name not in _PRIMITIVE
+            return not _PRIMITIVE & {one.name, other.name}
         if isinstance(one, ObjectType) or isinstance(other, ObjectType):
             return one is other
         return (
             one.name == other.name
-            and (one.name == "type" or len(one.params) == len(other.params))
+            and len(one.params) == len(other.params)
             and all(map(self._assignable, one.params, other.params))
         )
 
-    def _substitutes(self, kind: CelType, variable: CelType) -> tuple[bool, bool]:
-        """Tell whether *variable* can stand for *kind*, and whether it was bound before."""
+    def _substitutes(self, kind: CelType, variable: CelType) -> bool | None:
+        """Tell whether *variable* can stand for *kind*; None if *kind* may yet stand for it."""
         if kind == variable:
-            return True, True
+            return True
         bound = self._bound.get(variable.name)
         if bound is None:
             if self._occurs(variable, kind):
-                return False, False
-            self._bound[variable.name] = kind
-            return True, False
+                return None
+            self._bind(variable, kind)
+            return True
         if kind == bound:
-            return True, True
+            return True
         if not self._assignable(kind, bound):
-            return False, True
+            return False
         general = more_general(kind, bound)
         if not self._occurs(variable, general):
-            self._bound[variable.name] = general
-        return True, True
+            self._bind(variable, general)
+        return True
 
     def _occurs(self, variable: CelType, within: CelType) -> bool:
         if variable == within:
@@ -168,6 +176,4 @@ def _less_specific(one: CelType, other: CelType) -> bool:
         return True
     if is_dyn(other) or is_variable(other) or one.name != other.name:
         return False
-    if one.name == "type" or isinstance(one, ObjectType):
-        return True
     return all(map(_less_specific, one.params, other.params))

@@ -150,8 +150,28 @@ def find(entries: dict[Any, Any], key: CelValue) -> Optional:
     return NONE
 
 
+class _Probe:
+    """Finds the key of a map that equals a given one, to learn of what type it is."""
+
+    __slots__ = ("found", "key")
+
+    def __init__(self, key: CelValue) -> None:
+        self.key = key
+        self.found: CelValue = None
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        self.found = other
+        return bool(other == self.key)
+
+
 def _has_key_like(entries: dict[Any, Any], key: CelValue) -> bool:
-    return any(one == key and isinstance(one, bool) == isinstance(key, bool) for one in entries)
+    if key not in (0, 1):
+        return True
+    probe = _Probe(key)
+    return probe in entries and isinstance(probe.found, bool) == isinstance(key, bool)
 
 
 def compare(one: CelValue, other: CelValue) -> int:

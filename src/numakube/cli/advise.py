@@ -63,6 +63,7 @@ def command(
     from numakube.insight.advice.request_advice import advice_on
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube.insight.scheduler_engine import engine_of
+    from numakube.insight.unknown_zones import why_unknown
 
     if bool(words) == bool(filename):
         raise click.UsageError("Give KIND/NAME, or a manifest with -f.")
@@ -72,6 +73,9 @@ def command(
     found = _in_file(facts, filename, space) if filename else _named(facts, words, space)
     trees = []
     for number, (name, pod) in enumerate(found):
+        unknown = why_unknown(facts, pod, facts.nodes)
+        if unknown:
+            raise ConfigError(f"{name}: {unknown}, so there is no advice to give")
         make = partial(engine_of, config=config, scheduler=pod.spec.scheduler_name)
         advice = advice_on(facts, make, pod, name=name)
         if output is not Output.TABLE:

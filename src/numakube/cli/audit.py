@@ -18,6 +18,7 @@ from numakube.cli.shared.cluster_options import (
 from numakube.cli.shared.kubectl_names import names_argument
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import column_lines, say
+from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
@@ -62,8 +63,12 @@ def command(
     from numakube.cli.shared.selection import chosen_pods
     from numakube.insight.audit.alignment_audit import audit
     from numakube.insight.collected import SCHEDULER
+    from numakube.insight.unknown_zones import nothing_known
 
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER})
+    unknown = nothing_known(facts)
+    if unknown:
+        raise ConfigError(f"{unknown}, so no pod can be judged")
     space = namespace_for(cluster, namespace) if namespace or names else ""
     chosen = [
         pod

@@ -116,7 +116,8 @@ def _why(item: Document) -> str:
     numa = item["numa"]
     if numa is None:
         return "there is no usable NodeResourceTopology of it"
-    return "; ".join(filter(None, (numa["blocked"], numa["stale"], *numa["problems"])))
+    why = (numa["blocked"], numa["stale"], numa.get("orphaned"), *numa["problems"])
+    return "; ".join(filter(None, why))
 
 
 def _details(item: Document) -> Iterator[str]:
@@ -141,6 +142,8 @@ def _details(item: Document) -> Iterator[str]:
         f"{report['generation']}, {age(report['ageSeconds'])} old"
         f"{', exact' if numa['exact'] else ', counts only'}{waiting}"
     )
+    if why := numa.get("whyInexact"):
+        yield f"  not exact      {why}"
     told = prints["reported"] or "none"
     yield f"  fingerprint    {told} ({prints['method']}), {_fingerprint(numa)}"
     yield f"  computed       {prints['computed']}"

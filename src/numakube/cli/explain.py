@@ -49,6 +49,9 @@ _STYLES: Final = {
     Role.REFUSED: "yellow",
 }
 _NARROWEST: Final = 60
+_TENANTS: Final = (
+    "https://github.com/numakube/numakube/blob/main/docs/reference/debug-endpoints.md#tenants"
+)
 
 
 @click.group(
@@ -115,11 +118,12 @@ def pod(
     """Say where a pod fits, and why not elsewhere.
 
     NAME may start with its namespace, as in team/web. The scheduler's own plugins decide, on the
-    state of the cluster. Exits with 1 if the pod fits nowhere. Users who may not list nodes or pods
+    state of the cluster. Exits with 1 if the pod fits nowhere, if that is not known, or if no
+    scheduler serves it. Users who may not list nodes or pods
     get the scheduler's answer, without names of nodes and other pods.
     """
     from numakube.apps.gathering import SCHEDULING
-    from numakube.insight.collected import SCHEDULER_CONFIG
+    from numakube.insight.collected import DEPLOYMENTS, LEASES, SCHEDULER_CONFIG
     from numakube.insight.explain import Subject
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.scheduler_engine import engine_of
@@ -129,7 +133,7 @@ def pod(
     config = configuration_in_file(scheduler_config)
     space, name = pod_place(cluster, namespace, name or "")
     try:
-        facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
+        facts = facts_for(cluster, what=SCHEDULING | {LEASES, DEPLOYMENTS, SCHEDULER_CONFIG})
     except Forbidden as refusal:
         if filename is not None:
             raise
@@ -158,8 +162,11 @@ def _explained(
 
 
 def _is_negative(found: Explanation | WorkloadExplanation) -> bool:
-    """Tell whether there is no place for a pod that has none."""
-    return found.verdict == "refused" and not getattr(getattr(found, "pod", None), "node", "")
+    """Tell whether a pod that has no node has no place either, or none that is known of."""
+    pod = getattr(found, "pod", None)
+    if pod is not None and (pod.node or pod.unserved):
+        return not pod.node
+    return found.verdict in ("refused", "unknown")
 
 
 def _as_tenant(
@@ -175,13 +182,16 @@ def _as_tenant(
     try:
         document = asyncio.run(asked_as_tenant(cluster, schedulers, key))
     except (ApiError, ConfigError) as error:
-        raise ConfigError(f"{refusal}; nor can the scheduler be asked: {error}") from None
+        raise ConfigError(
+            f"{refusal}; nor can the scheduler be asked: {error}. An administrator allows it with"
+            f" three commands: {_TENANTS}"
+        ) from None
     if output in (Output.JSON, Output.YAML):
         print_document(document, output)
     else:
         for line in tenant_lines(document):
             say(line)
-    return _NEGATIVE if document["verdict"] == "refused" else 0
+    return _NEGATIVE if document["verdict"] in ("refused", "unknown") else 0
 
 
 def _subjects(

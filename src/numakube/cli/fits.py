@@ -11,6 +11,7 @@ from numakube.cli.shared.cluster_options import (
     facts_for,
     namespace_for,
     namespace_option,
+    warn_of_orphans,
     warn_of_refusal,
 )
 from numakube.cli.shared.output_option import Output, output_option, print_document
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     "--nodes",
     metavar="KIND",
     multiple=True,
-    help="Also count on nodes that do not exist: '2x dgx-h100; policy=restricted'.",
+    help="Also count on nodes that do not exist: '2x dgx-h100; policy=restricted', or '2x like"
+    " NODE'.",
 )
 @click.option(
     "--scheduler-config",
@@ -64,7 +66,7 @@ def command(
     from numakube.api.codec import to_tree
     from numakube.apps.gathering import SCHEDULING
     from numakube.cli.explain import configuration_in_file, print_lines
-    from numakube.cli.shared.wanted_pod import wanted_pod
+    from numakube.cli.shared.wanted_pod import known_in, wanted_pod
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube.insight.explain.explained_pod import manifest_subject
     from numakube.insight.explain.fits_answer import how_many_more, room_lines
@@ -77,6 +79,7 @@ def command(
     config = configuration_in_file(scheduler_config)
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
     facts = with_new_nodes(facts, nodes) if nodes else facts
+    wanted = known_in(facts, wanted)
     subject = manifest_subject(wanted.pod, classes=facts.priority_classes)
     scheduler = wanted.pod.spec.scheduler_name
     answer = how_many_more(facts, lambda known: engine_of(known, config, scheduler), subject)
@@ -85,4 +88,5 @@ def command(
     else:
         print_lines(room_lines(answer, wide=output is Output.WIDE))
     warn_of_refusal(facts)
+    warn_of_orphans(facts)
     return int(not answer.fits)

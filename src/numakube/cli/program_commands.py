@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.host.process_memory import keep_freed_memory, quiet_collector
-from numakube.apps.host.program import load_program
+from numakube.apps.host.program import WITHOUT_EFFECT, load_program, tell_without_effect
 from numakube.apps.host.run_until_signal import run_until_stopped
 from numakube.cli.shared.log_options import configure_logs
 
@@ -31,8 +31,10 @@ def command_of(name: str) -> click.Command:
 def run_program(program: Program[Any], flags: Values) -> int:
     """Run *program* with what the command line gives until a signal ends it."""
     around = Surroundings(on_hangup=_on_hangup)
+    told = flags.pop(WITHOUT_EFFECT, ())
     options = program.read(flags, around)
     configure_logs(options.logs.log_level, options.logs.log_format)
+    tell_without_effect(told)
     if program.holds_cluster:
         keep_freed_memory()
     busy = program.holds_cluster

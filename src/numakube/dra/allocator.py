@@ -15,7 +15,7 @@ from numakube.dra.candidate_checks import CandidateChecks
 from numakube.dra.constraints import constraint_of
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.requests import MAX_RESULTS, Request, check_gates, wanted_devices, where
-from numakube.errors import NumakubeError
+from numakube.dra.search_time import SearchTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,15 +40,11 @@ class _TooMany(Exception):
     """More results than a claim can have."""
 
 
-class SearchStopped(NumakubeError):
-    """The search took longer than it was allowed to."""
-
-
 class Allocator:
     """Allocates devices to claims, one node at a time.
 
     *new_id* makes the ids of shares; *expired* is called when a search begins, and returns what
-    tells whether that one has to stop.
+    tells whether that one has to stop; *cpu_seconds* is a clock for single expressions.
     """
 
     def __init__(
@@ -59,6 +55,7 @@ class Allocator:
         *,
         new_id: NewId,
         expired: Callable[[], Callable[[], bool]] = lambda: lambda: False,
+        cpu_seconds: Callable[[], float] | None = None,
     ) -> None:
         self.features = inventory.features
         self._inventory = inventory
@@ -66,6 +63,7 @@ class Allocator:
         self._classes = classes
         self._new_id = new_id
         self._expired = expired
+        self._cpu_seconds = cpu_seconds
 
     def devices(self, node: Node) -> Iterator[tuple[Candidate, bool]]:
         """Yield the devices that *node* can reach, each with whether no claim holds any of it."""
@@ -91,10 +89,11 @@ class Allocator:
             SearchStopped: there was no time left.
         """
         pools = self._inventory.pools_for(node)
+        time = SearchTime(self._expired(), self._cpu_seconds)
         checks = CandidateChecks(
-            pools, self._state, self._inventory.features, node, new_id=self._new_id
+            pools, self._state, self._inventory.features, node, new_id=self._new_id, time=time
         )
-        search = _Search(pools, checks, claims, self._expired(), within, accepts)
+        search = _Search(pools, checks, claims, time, within, accepts)
         search.prepare(self._classes)
         try:
             found = search.step(0, 0, 0)
@@ -120,7 +119,7 @@ class _Search:
         pools: Sequence[Pool],
         checks: CandidateChecks,
         claims: Sequence[ResourceClaim],
-        expired: Callable[[], bool],
+        time: SearchTime,
         within: Within | None = None,
         accepts: Accepts | None = None,
     ) -> None:
@@ -130,9 +129,8 @@ class _Search:
         self._candidates = [one for pool in pools if pool.usable for one in pool.candidates]
         self._checks = checks
         self._claims = claims
-        self._expired = expired
+        self._time = time
         self.requests: list[list[Request]] = []
-        self.steps = 0
 
     def prepare(self, classes: Mapping[str, DeviceClass]) -> None:
         """Check the claims and find the devices of requests for all."""
@@ -196,9 +194,7 @@ class _Search:
 
     def step(self, claim: int, request: int, taken: int, start: int = 0, chosen: int = -1) -> bool:
         """Find devices from this position on: *taken* devices of a request are chosen already."""
-        self.steps += 1
-        if self._expired():
-            raise SearchStopped
+        self._time.check()
         if claim >= len(self._claims):
             devices = (one.candidate.id for results in self._checks.results for one in results)
             return self._accepts is None or self._accepts(devices)

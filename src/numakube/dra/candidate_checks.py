@@ -20,16 +20,18 @@ from numakube.dra.cel_selectors import (
 from numakube.dra.constraints import lookup_attribute
 from numakube.dra.consumable_capacity import is_available, wanted_amounts
 from numakube.dra.counters import PoolCounters
-from numakube.dra.device_ids import AllocationError
+from numakube.dra.device_ids import CEL_TIMEOUT, AllocationError
 from numakube.dra.device_taints import repelling_taint
 from numakube.dra.node_selection import reaches
 from numakube.dra.requests import where
+from numakube.dra.search_time import SearchTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_slices import DeviceAttribute, DeviceSelector
+    from numakube.cel import Program
     from numakube.dra.allocated_state import AllocatedState, Consumed
     from numakube.dra.constraints import Constraint
     from numakube.dra.counters import Groups
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from numakube.dra.requests import WantedDevices
     from numakube.values.quantity import Quantity
 
+_REMEMBERED_VERDICTS: Final = 64
+"""Selectors of which a device remembers what they said of it."""
 OPTIONAL_OPERATIONS: Final = "DRAOptionalNodeOperations"
 """The feature that a node declares if its kubelet can skip operations on devices."""
 
@@ -64,6 +68,7 @@ class CandidateChecks:
         node: Node,
         *,
         new_id: Callable[[], str],
+        time: SearchTime | None = None,
     ) -> None:
         self.features = features
         self.results: list[list[Chosen]] = []
@@ -71,6 +76,7 @@ class CandidateChecks:
         self._state = state
         self._node = node
         self._new_id = new_id
+        self._time = time or SearchTime()
         self._choosing: dict[DeviceId, set[int]] = {}
         self._capacity: dict[DeviceId, Consumed] = {}
         self._counters: dict[PoolId, PoolCounters] = {}
@@ -112,28 +118,38 @@ class CandidateChecks:
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
             known = candidate.verdicts.get(expression)
-            if known is not None:
-                if not known:
-                    return False
-                continue
-            try:
-                program = selector_program(expression)
-            except AllocationError as error:
-                raise AllocationError(
-                    f"{who}: selector #{index}: CEL compile error: {error}", kind=error.kind
-                ) from None
-            try:
-                found = matches(program, self._seen(candidate))
-                candidate.verdicts[expression] = found
-                if not found:
-                    return False
-            except AllocationError as error:
-                raise AllocationError(
-                    f"{who}: selector #{index} on device {candidate.id}: CEL runtime error: "
-                    f"{with_hint(str(error))}",
-                    kind=error.kind,
-                ) from None
+            if known is None:
+                try:
+                    program = selector_program(expression)
+                except AllocationError as error:
+                    raise error.at(f"{who}: selector #{index}: CEL compile error") from None
+                known = self._verdict(program, candidate)
+            if isinstance(known, AllocationError):
+                raise known.at(
+                    f"{who}: selector #{index} on device {candidate.id}: CEL runtime error"
+                )
+            if not known:
+                return False
         return True
+
+    def _verdict(self, program: Program, candidate: Candidate) -> bool | AllocationError:
+        """Evaluate a selector; what it says is remembered, or that it costs too much to say.
+
+        That it took too long is not: a pause of the process may have been the cause.
+        """
+        verdicts = candidate.verdicts
+        if len(verdicts) >= _REMEMBERED_VERDICTS:
+            verdicts.clear()
+        try:
+            found = matches(program, self._seen(candidate), self._time.evaluation())
+        except AllocationError as error:
+            self._time.check()
+            error = with_hint(error)
+            if error.costly and error.kind != CEL_TIMEOUT:
+                verdicts[program.text] = error
+            return error
+        verdicts[program.text] = found
+        return found
 
     def _seen(self, candidate: Candidate) -> dict[str, Any]:
         found = self._variables.get(candidate.id)
@@ -158,15 +174,13 @@ class CandidateChecks:
         try:
             program = derived_program(expression, lists=True)
         except AllocationError as error:
-            raise AllocationError(
-                f"compile derived attribute {name} failed: {error}", kind=error.kind
-            ) from None
+            raise error.at(f"compile derived attribute {name} failed") from None
         try:
-            return derived_attribute(program, self._seen(candidate))
+            return derived_attribute(program, self._seen(candidate), self._time.evaluation())
         except AllocationError as error:
-            raise AllocationError(
-                f"evaluate derived attribute {name} on device {candidate.id} failed: {error}",
-                kind=error.kind,
+            self._time.check()
+            raise error.at(
+                f"evaluate derived attribute {name} on device {candidate.id} failed"
             ) from None
 
     def could_hold(self, wanted: WantedDevices, candidate: Candidate) -> bool:

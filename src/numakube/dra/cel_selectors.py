@@ -7,19 +7,20 @@ release knows is there, whatever the feature gates say.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.resource_slices import DeviceAttribute
 from numakube.cel import (
     CompileError,
-    CostLimitExceeded,
     EvaluationError,
+    EvaluationStopped,
     InstantiationError,
     Program,
+    TimeLimitExceeded,
     compile_expression,
 )
+from numakube.cel.bounded_cache import BoundedCache
 from numakube.cel.value_types import (
     BOOL,
     DYN,
@@ -32,19 +33,23 @@ from numakube.cel.value_types import (
     map_of,
 )
 from numakube.cel.values import MapWithDefault, Optional, type_name
-from numakube.dra.device_ids import AllocationError
+from numakube.dra.device_ids import CEL_TIMEOUT, AllocationError
 from numakube.errors import InvalidValue
 from numakube.values.quantity import parse_quantity
 from numakube.values.semver import Semver, parse_semver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numakube.api.resource_slices import Device, DeviceSelector
     from numakube.cel.values import CelValue
 
 COST_LIMIT: Final = 1_000_000
 """What one evaluation may cost."""
+MAX_BYTES: Final = 10 * 1024
+"""How long an expression may be, as in the API."""
+_CACHED_CHARACTERS: Final = 256 * 1024
+"""The length of all expressions that are kept compiled: each character takes some hundred bytes."""
 
 _DEVICE: Final = ObjectType(
     "kubernetes.DRADevice",
@@ -62,16 +67,28 @@ _HINT: Final = (
 )
 
 
-@lru_cache(maxsize=1024)
-def _compiled(expression: str) -> Program:
+def _read(expression: str) -> Program | str:
+    """Compile *expression*, or return why that is not possible."""
+    if len(expression.encode()) > MAX_BYTES:
+        return f"compilation failed: the expression is longer than {MAX_BYTES} bytes"
     try:
         return compile_expression(expression, {"device": _DEVICE})
     except InstantiationError as error:
-        raise AllocationError(
-            f"program instantiation failed: {error}", kind="cel-compile"
-        ) from None
+        return f"program instantiation failed: {error}"
     except CompileError as error:
-        raise AllocationError(f"compilation failed: {error}", kind="cel-compile") from None
+        return f"compilation failed: {error}"
+
+
+_PROGRAMS: Final[BoundedCache[Program | str]] = BoundedCache(
+    _read, weigh=lambda text, _: len(text) + 1, most=_CACHED_CHARACTERS
+)
+
+
+def _compiled(expression: str) -> Program:
+    found = _PROGRAMS.get(expression)
+    if isinstance(found, str):
+        raise AllocationError(found, kind="cel-compile")
+    return found
 
 
 def selector_program(expression: str) -> Program:
@@ -100,9 +117,14 @@ def _is_attribute_type(kind: CelType, *, lists: bool) -> bool:
     return kind in _SCALARS or (lists and kind.name == "list" and kind.params[0] in _SCALARS)
 
 
-def matches(program: Program, variables: dict[str, Any]) -> bool:
-    """Tell whether the selector is true of the device; raise `AllocationError` if it is neither."""
-    value = _evaluated(program, variables)
+def matches(
+    program: Program, variables: dict[str, Any], expired: Callable[[], bool] | None = None
+) -> bool:
+    """Tell whether the selector is true of the device; raise `AllocationError` if it is neither.
+
+    *expired* tells whether there is no more time for it.
+    """
+    value = _evaluated(program, variables, expired)
     if not isinstance(value, bool):
         name = type_name(value)
         raise AllocationError(
@@ -121,11 +143,17 @@ def is_selected(selectors: Iterable[DeviceSelector], device: Device, driver: str
     )
 
 
-def _evaluated(program: Program, variables: dict[str, Any]) -> CelValue:
+def _evaluated(
+    program: Program, variables: dict[str, Any], expired: Callable[[], bool] | None
+) -> CelValue:
     try:
-        return program.evaluate(variables, limit=COST_LIMIT)
-    except (EvaluationError, CostLimitExceeded) as error:
+        return program.evaluate(variables, limit=COST_LIMIT, expired=expired)
+    except EvaluationError as error:
         raise AllocationError(str(error), kind="cel-runtime") from None
+    except EvaluationStopped as error:
+        late = isinstance(error, TimeLimitExceeded)
+        kind = CEL_TIMEOUT if late else "cel-runtime"
+        raise AllocationError(str(error), kind=kind, costly=True) from None
 
 
 def _unconvertible(value: CelValue) -> str:
@@ -150,9 +178,11 @@ _UNCONVERTIBLE: Final = {
 }
 
 
-def with_hint(message: str) -> str:
+def with_hint(error: AllocationError) -> AllocationError:
     """Return the error of a selector with advice if a key was missing."""
-    return message + _HINT if "no such key:" in message else message
+    if "no such key:" not in str(error):
+        return error
+    return AllocationError(f"{error}{_HINT}", kind=error.kind)
 
 
 def variables_of(device: Device, driver: str) -> dict[str, Any]:
@@ -205,9 +235,11 @@ def _attribute_value(attribute: DeviceAttribute) -> CelValue:
     return parse_semver(attribute.version)
 
 
-def derived_attribute(program: Program, variables: dict[str, Any]) -> DeviceAttribute:
+def derived_attribute(
+    program: Program, variables: dict[str, Any], expired: Callable[[], bool] | None = None
+) -> DeviceAttribute:
     """Return what the expression yields, as an attribute."""
-    value = _evaluated(program, variables)
+    value = _evaluated(program, variables, expired)
     items = value if isinstance(value, list) else [value]
     if not items:
         return DeviceAttribute(strings=())

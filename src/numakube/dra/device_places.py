@@ -1,6 +1,8 @@
 """Where devices are: their NUMA nodes and PCIe roots, by the attributes that drivers publish.
 
-``resource.kubernetes.io/numaNode`` is the standard attribute since Kubernetes 1.37 (KEP-6072).
+``resource.kubernetes.io/numaNode`` is the standard attribute since Kubernetes 1.37 (KEP-6072). A
+list in it has the NUMA nodes that are equally local to the device, in no order: a card on a machine
+with several NUMA nodes a socket is as near to one of them as to another.
 Drivers have names of their own besides; a table has those that are known, and a configuration can
 have others by driver. A driver that publishes only the PCI address of a device leaves the rest to
 the node's report, which says where each address is (`numakube.topology.pci_places`).
@@ -59,21 +61,24 @@ class DevicePlaces:
     def __init__(self, by_driver: Mapping[str, DriverAttributes] = MappingProxyType({})) -> None:
         self._by_driver = by_driver
 
-    def numa_node(self, device: Device, driver: str, pci: PciPlaces | None = None) -> int | None:
-        """Return the NUMA node of *device*; None if it is not known.
+    def numa_nodes(
+        self, device: Device, driver: str, pci: PciPlaces | None = None
+    ) -> frozenset[int]:
+        """Return the NUMA nodes that *device* is local to; none if that is not known.
 
         *pci* is what the report of the device's node tells of PCI addresses.
         """
         own = self._by_driver.get(driver, _AS_KNOWN)
         for attribute in _found(device, driver, own.numa_node, NUMA_ATTRIBUTES):
-            # In a list the device's own node comes first, then others by distance.
-            number = attribute.integers[0] if attribute.integers else attribute.integer
-            if number is not None and number >= 0:
-                return number
+            numbers = (*(attribute.integers or ()), attribute.integer)
+            local = frozenset(one for one in numbers if one is not None and one >= 0)
+            if local:
+                return local
         if pci is None:
-            return None
+            return frozenset()
         addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
-        return next((pci.numa_node(one.string) for one in addresses if one.string), None)
+        at = next((pci.numa_node(one.string) for one in addresses if one.string), None)
+        return frozenset() if at is None else frozenset({at})
 
     def pci_address(self, device: Device, driver: str) -> str | None:
         """Return the PCI address of *device* as the kernel writes it; None if it is not known."""

@@ -181,8 +181,6 @@ def _mapped(
 
 
 def _multiplied(one: Quantity, other: Quantity) -> Quantity:
-    if other == Quantity(1):
-        return one
     return Quantity(one.unscaled * other.unscaled, one.exponent + other.exponent, one.format)
 
 

@@ -28,14 +28,15 @@ class Candidate:
     """A device where it is offered.
 
     Attributes:
-        verdicts: those of selectors that judged it before; equal devices of nodes share them.
+        verdicts: those of selectors that judged it before, or that took too much to say why; equal
+            devices of nodes share them.
     """
 
     id: DeviceId
     device: Device
     slice: ResourceSlice
     pool: Pool
-    verdicts: dict[str, bool] = field(default_factory=dict)
+    verdicts: dict[str, bool | AllocationError] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

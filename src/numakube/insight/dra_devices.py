@@ -44,7 +44,8 @@ class DraDevice:
     """One device of a node.
 
     Attributes:
-        zone: its NUMA node; ``None`` if neither the driver nor the node's report tells it.
+        zones: the NUMA nodes that it is equally local to; none if neither the driver nor the node's
+            report tells them.
         claims: ``namespace/name`` of the claims that hold it, or a share of it.
         pods: ``namespace/name`` of the pods that those claims are reserved for.
         pci: the address of its PCI function; empty if the driver does not publish it.
@@ -53,7 +54,7 @@ class DraDevice:
     """
 
     id: DeviceId
-    zone: int | None = None
+    zones: tuple[int, ...] = ()
     claims: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     is_free: bool = True
@@ -127,7 +128,7 @@ class DraDevices:
         trouble = self._trouble(one, pool)
         return DraDevice(
             id=one.id,
-            zone=KNOWN_PLACES.numa_node(one.device, one.id.driver, pci),
+            zones=tuple(sorted(KNOWN_PLACES.numa_nodes(one.device, one.id.driver, pci))),
             claims=tuple(claim.metadata.key for claim in holders),
             pods=tuple(dict.fromkeys(key for claim in holders for key in _users(claim))),
             is_free=not trouble and self._has_room(one, counters),
@@ -212,10 +213,10 @@ def with_dra_devices(view: NodeTopology, devices: Sequence[DraDevice]) -> NodeTo
 def zones_with_devices(
     zones: tuple[ZoneView, ...], devices: Sequence[DraDevice]
 ) -> tuple[ZoneView, ...]:
-    """Return *zones* with those of *devices* that are in each."""
+    """Return *zones* with those of *devices* that are local to each; some are in several."""
     found = []
     for zone in zones if devices else ():
-        allocatable, free = amounts_of_devices(one for one in devices if one.zone == zone.id)
+        allocatable, free = amounts_of_devices(one for one in devices if zone.id in one.zones)
         found.append(
             replace(
                 zone,
@@ -230,21 +231,56 @@ def zones_with_devices(
 def zones_needed(claimed: Sequence[DraDevice], devices: Sequence[DraDevice]) -> int:
     """Return the fewest NUMA nodes with so many devices, as if all devices were free."""
     needed = 0
-    for driver, count in Counter(one.id.driver for one in claimed if one.zone is not None).items():
-        by_zone = Counter(one.zone for one in devices if one.id.driver == driver)
-        by_zone.pop(None, None)
+    for driver, count in Counter(one.id.driver for one in claimed if one.zones).items():
+        there = [one.zones for one in devices if one.id.driver == driver and one.zones]
         zones = 0
-        for _, there in by_zone.most_common():
-            if count > 0:
-                zones, count = zones + 1, count - there
+        while count > 0 and there:
+            zone, found = _fullest(there)
+            there = [one for one in there if zone not in one]
+            zones, count = zones + 1, count - found
         needed = max(needed, zones)
     return needed
+
+
+def zones_of_devices(devices: Iterable[DraDevice], beside: Collection[int] = ()) -> set[int]:
+    """Return the zones of *devices*, as few as they can be told to be in.
+
+    One that is local to several counts for a zone *beside* which it is used, if it is local to it.
+    """
+    zones: set[int] = set()
+    elsewhere: list[tuple[int, ...]] = []
+    for one in devices:
+        near = [zone for zone in one.zones if zone in beside]
+        if near:
+            zones.add(near[0])
+        elif one.zones:
+            elsewhere.append(one.zones)
+    while elsewhere:
+        zone, _ = _fullest(elsewhere)
+        zones.add(zone)
+        elsewhere = [one for one in elsewhere if zone not in one]
+    return zones
+
+
+def _fullest(places: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+    """Return the zone that most are local to, the lowest of equals, and how many are."""
+    counts = Counter(zone for zones in places for zone in zones)
+    return min(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def counted_again(
+    devices: Iterable[DraDevice], zones: Collection[int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how often *zones* count devices that others of them count too: all, and free ones."""
+    known = ((one, [zone for zone in one.zones if zone in zones]) for one in devices)
+    return amounts_of_devices(one for one, again in known for _ in again[1:])
 
 
 def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
     """Return what a pod holds by zones, with *devices* of its claims, by driver."""
     found = {zones: dict(amounts) for zones, amounts in use.items()}
+    own = {zone for zones in use for zone in zones}
     for one in devices:
-        held = found.setdefault(() if one.zone is None else (one.zone,), {})
+        held = found.setdefault(tuple(zones_of_devices([one], own)), {})
         held[one.id.driver] = held.get(one.id.driver, 0) + 1
     return found

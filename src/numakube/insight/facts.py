@@ -23,7 +23,13 @@ from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion, release_of
 from numakube.api.nodes import Node
-from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
+from numakube.api.nrt import (
+    V1ALPHA1,
+    NodeResourceTopology,
+    attribute_value,
+    by_node,
+    to_v1alpha2,
+)
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.pod import Pod, has_ended
 from numakube.api.resource_claims import ResourceClaimTemplate
@@ -35,22 +41,25 @@ from numakube.api.workloads import (
     Workload,
 )
 from numakube.dra.features import LATEST
-from numakube.errors import MalformedObject, NumakubeError
+from numakube.errors import InvalidValue, MalformedObject, NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.dra_devices import DraDevices
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
-from numakube.topology.foreseen_holdings import current_view
+from numakube.topology import nrt_names
+from numakube.topology.exporter_presence import current_state, trouble_with
 from numakube.topology.model_from_report import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.report_update import current_reports, distrusted, promises_updates
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.topology.volcano import as_nrt
+from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.collected import Collected
@@ -61,6 +70,8 @@ if TYPE_CHECKING:
 NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"
 NOT_READY: Final = "NotReady"
 CORDONED: Final = "SchedulingDisabled"
+NO_EXPORTER: Final = "NoExporter"
+"""Beside kubectl's words: nobody keeps the node's report up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +136,27 @@ class ClusterFacts:
     def view(self, node: str) -> NodeTopology | Unusable | None:
         """Return what the NodeResourceTopology of *node* says; ``None`` if there is none.
 
-        What has happened as foreseen is in it, even if the exporter reports only surprises.
+        What has happened as foreseen is in it, even if the exporter reports only surprises; what
+        pods held that are gone is free in it, even if the exporter is gone, too.
         """
         if node not in self.topologies:
             return None
         if node not in self._views:
             view = view_of(self.topologies[node])
-            if isinstance(view, NodeTopology) and view.heartbeat is not None:
-                view = current_view(view, self._bound.get(node, ()))
+            if isinstance(view, NodeTopology) and not self.missing(names.PODS):
+                view = current_state(view, self._bound.get(node, ()), now=self._read_at)
             self._views[node] = view
         return self._views[node]
+
+    def orphans(self) -> Iterator[tuple[str, str]]:
+        """Yield the nodes whose reports nobody keeps up to date, and why."""
+        for name, report in self.topologies.items():
+            exporter = attribute_value(report.attributes, nrt_names.EXPORTER) or ""
+            # Reading a report takes much longer than looking for a pod.
+            if trouble_with(exporter, self._bound.get(name, ()), now=self._read_at):
+                view = self.view(name)
+                if isinstance(view, NodeTopology) and view.orphaned:
+                    yield name, view.orphaned
 
     def dra_devices(self, node: str) -> tuple[DraDevice, ...]:
         """Return the devices that DRA drivers offer on *node*; none if claims are not known."""
@@ -191,6 +213,13 @@ class ClusterFacts:
             if pod.spec.node_name:
                 found.setdefault(pod.spec.node_name, []).append(pod)
         return found
+
+    @cached_property
+    def _read_at(self) -> datetime | None:
+        try:
+            return parse_time(self.taken_at)
+        except InvalidValue:
+            return None
 
     @cached_property
     def _dra_devices(self) -> DraDevices:

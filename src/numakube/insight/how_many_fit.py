@@ -115,13 +115,13 @@ def room_for(
     *may_go_on* is asked before every pod. Once it says no, there is room for at least so many.
     """
     info = PodInfo(pod)
-    if _looks_around(info):
+    if looks_around(info):
         wanted = takewhile(lambda _: may_go_on(), copies(pod, most))
         return Counter(place(engine, wanted).nodes)
     return dict(_node_by_node(engine, info, may_go_on))
 
 
-def _looks_around(pod: PodInfo) -> bool:
+def looks_around(pod: PodInfo) -> bool:
     """Tell whether it can matter to *pod* what its like do on other nodes."""
     volumes = (one for one in pod.pod.spec.volumes if one.host_path is None)
     return depends_on_pods(pod) or not all(map(is_local_to_pod, volumes))

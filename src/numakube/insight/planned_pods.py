@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from numakube.api.containers import Container
+    from numakube.api.containers import Container, ResourceRequirements
     from numakube.api.pod import Pod
     from numakube.api.workloads import PriorityClass
 
@@ -23,26 +23,44 @@ def planned_pod(
     pod: Pod, *, namespace: str = "default", classes: Mapping[str, PriorityClass] | None = None
 ) -> Pod:
     """Return *pod* with a name, requests for all that it limits, and the priority of its class."""
-    meta = pod.metadata
+    pod, meta = with_requests(pod), pod.metadata
     name = meta.name or f"{meta.generate_name or 'pod-'}new"
     space = meta.namespace or namespace
     metadata = msgspec.structs.replace(meta, name=name, namespace=space, uid=f"planned:{name}")
-    spec = msgspec.structs.replace(
-        pod.spec,
-        containers=tuple(map(_with_requests, pod.spec.containers)),
-        init_containers=tuple(map(_with_requests, pod.spec.init_containers)),
-        priority=_priority(pod, classes or {}),
-    )
+    spec = msgspec.structs.replace(pod.spec, priority=_priority(pod, classes or {}))
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
 
 
-def _with_requests(container: Container) -> Container:
-    resources = container.resources
+def with_requests(pod: Pod) -> Pod:
+    """Return *pod* with a request for whatever it limits, as the API server completes it.
+
+    A limit of the whole pod is a request of it unless containers ask for that resource, which then
+    is what counts.
+    """
+    containers = tuple(map(_requesting, pod.spec.containers))
+    init_containers = tuple(map(_requesting, pod.spec.init_containers))
+    known = [one.resources for one in (*containers, *init_containers) if one.resources is not None]
+    asked = {name for one in known for name in one.requests}
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=containers,
+        init_containers=init_containers,
+        resources=_completed(pod.spec.resources, asked),
+    )
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _requesting(container: Container) -> Container:
+    return msgspec.structs.replace(container, resources=_completed(container.resources, ()))
+
+
+def _completed(
+    resources: ResourceRequirements | None, but: Collection[str]
+) -> ResourceRequirements | None:
     if resources is None or not resources.limits:
-        return container
-    requests = {**resources.limits, **resources.requests}
-    completed = msgspec.structs.replace(resources, requests=requests)
-    return msgspec.structs.replace(container, resources=completed)
+        return resources
+    limits = {name: amount for name, amount in resources.limits.items() if name not in but}
+    return msgspec.structs.replace(resources, requests={**limits, **resources.requests})
 
 
 def _priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> int:

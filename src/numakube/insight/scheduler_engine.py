@@ -120,12 +120,19 @@ def fill(engine: Engine, facts: ClusterFacts) -> None:
     # Reports that name no pods are taken to contain what has run for longer than the patience.
     _apply(engine, settle_doubts(cache))
     _see(engine, recent)
+    if any(facts.orphans()):
+        _apply(engine, settle_orphans(cache))
     cluster.objects_changed()
 
 
 def settle_doubts(cache: NumaCache) -> Changes:
     """Let the patience with reports that name no pods pass."""
     return cache.resync(0.0) + cache.resync(PATIENCE_SECONDS)
+
+
+def settle_orphans(cache: NumaCache) -> Changes:
+    """Let the patience with exporters pass that are gone; *cache* knows all pods by now."""
+    return cache.resync(2 * PATIENCE_SECONDS)
 
 
 def _by_age(facts: ClusterFacts) -> tuple[list[Pod], list[Pod]]:

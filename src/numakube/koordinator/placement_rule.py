@@ -67,6 +67,7 @@ def rule_for(
     facts: NodeFacts,
     *,
     default_strategy: Strategy = Strategy.LEAST_ALLOCATED,
+    default_scope: TopologyScope = TopologyScope.POD,
 ) -> Rule | Refusal:
     """Return the rule for a pod with *wish* on the node of *facts*, or why it cannot go there."""
     if wish.problems:
@@ -77,7 +78,7 @@ def rule_for(
     if pod.aligns and label.aligns and pod is not label:
         detail = f"the pod wants {pod.api_name}, the node's label says {label.api_name}"
         return Refusal(why=Why.POLICY_CONFLICT, detail=detail)
-    return _scheduler_rule(wish, facts, default_strategy)
+    return _scheduler_rule(wish, facts, default_strategy, default_scope)
 
 
 def _bad_wish(wish: PodWish) -> Refusal:
@@ -127,9 +128,11 @@ def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
     )
 
 
-def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy) -> Rule | Refusal:
+def _scheduler_rule(
+    wish: PodWish, facts: NodeFacts, default_strategy: Strategy, default_scope: TopologyScope
+) -> Rule | Refusal:
     """Return the rule where the scheduler decides, if there is anything to decide."""
-    scope, scope_from = _scope(wish, facts)
+    scope, scope_from = _scope(wish, facts, default_scope)
     policy = wish.policy if wish.policy.aligns else facts.label_policy
     aligned = policy.aligns or any(one.aligns_itself and not one.ignored for one in wish.containers)
     binding = _binding_for(wish, facts, scope)
@@ -152,10 +155,10 @@ def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy)
     )
 
 
-def _scope(wish: PodWish, facts: NodeFacts) -> tuple[TopologyScope, str]:
+def _scope(wish: PodWish, facts: NodeFacts, default: TopologyScope) -> tuple[TopologyScope, str]:
     if wish.scope:
         return wish.scope, _POD
-    return (facts.label_scope, _LABEL) if facts.label_scope else (TopologyScope.POD, _DEFAULT)
+    return (facts.label_scope, _LABEL) if facts.label_scope else (default, _DEFAULT)
 
 
 def _scope_refusal(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Refusal | None:

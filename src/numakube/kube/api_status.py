@@ -4,9 +4,11 @@ The reason decides, and where it is missing or unknown the HTTP status, as in cl
 between answer without a ``Status``: then the beginning of what they said is the message.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 import msgspec
 
@@ -86,6 +88,7 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
     504: errors.ServerTimeout,
 }
 
+_TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 _decoder = msgspec.json.Decoder(Status)
 
 
@@ -96,6 +99,10 @@ def error_from_answer(
     status = _status_in(body)
     if status is None:
         text = body[:_QUOTED].decode(errors="replace").strip()
+        if text.startswith("<"):
+            title = _TITLE.search(text)
+            called = f" ({title[1].strip()})" if title else ""
+            text = f"the answer is a web page{called}: of no Kubernetes API server, or of a proxy"
         status = Status(message=text or "the answer has no body")
     return error_from_status(
         status, request=request, code=code, retry_after=retry_after_seconds(headers)

@@ -112,6 +112,18 @@ CUSTOM_RESOURCE_DEFINITIONS = _document(
     "CustomResourceDefinition",
     namespaced=False,
 )
+VALIDATING_ADMISSION_POLICIES = _document(
+    "admissionregistration.k8s.io",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+VALIDATING_ADMISSION_POLICY_BINDINGS = _document(
+    "admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 VALIDATING_WEBHOOK_CONFIGURATIONS = _document(
     "admissionregistration.k8s.io",
     "validatingwebhookconfigurations",
@@ -141,6 +153,7 @@ SUBJECT_ACCESS_REVIEWS = _document(
 
 
 _DOCUMENTS = (
+    LEASES.raw,
     NAMESPACES,
     CONFIG_MAPS,
     SECRETS,
@@ -154,6 +167,8 @@ _DOCUMENTS = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     NETWORK_POLICIES,
     SECURITY_CONTEXT_CONSTRAINTS,

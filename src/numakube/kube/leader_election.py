@@ -21,7 +21,14 @@ import structlog
 
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ObjectMeta
-from numakube.errors import ConfigError, Conflict, LeadershipLost, NotFound, NumakubeError
+from numakube.errors import (
+    AlreadyExists,
+    ConfigError,
+    Conflict,
+    LeadershipLost,
+    NotFound,
+    NumakubeError,
+)
 from numakube.kube.catalog import LEASES
 from numakube.values.times import format_micro_time
 
@@ -87,7 +94,7 @@ class LeaderElection:
         self.identity = identity
         self.annotations: Mapping[str, str] = {}
         self._labels = dict(labels or {})
-        self._client = client
+        self._client = client.without_rate()
         self._clock = client.clock
         self._key = lease
         self._timing = timing
@@ -190,8 +197,7 @@ class LeaderElection:
         try:
             found = await self._client.get(LEASES, self._key.name, namespace=self._key.namespace)
         except NotFound:
-            self._observe(await self._client.create(LEASES, self._new_lease()))
-            return True
+            return await self._create()
         self._observe(found)
         if self._is_held_by_another(found.spec):
             return False
@@ -199,6 +205,14 @@ class LeaderElection:
             return await self._write(found)
         except Conflict:
             return False
+
+    async def _create(self) -> bool:
+        """Create the lease, unless another candidate has just done so."""
+        try:
+            self._observe(await self._client.create(LEASES, self._new_lease()))
+        except AlreadyExists:
+            return False
+        return True
 
     def _is_held_by_another(self, spec: LeaseSpec) -> bool:
         if not spec.holder_identity or spec.holder_identity == self.identity:

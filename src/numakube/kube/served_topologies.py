@@ -31,13 +31,14 @@ from numakube.kube.decode import UNREADABLE
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Store
-from numakube.topology.report_update import updated
+from numakube.topology.report_update import updated, with_unreadable_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numakube.api.nrt_update import NodeResourceTopologyUpdate
     from numakube.kube.client import Client
+    from numakube.kube.decode import Malformed
     from numakube.kube.resource_types import Resource
 
 READABLE: Final = ("v1alpha2", "v1alpha1")
@@ -88,15 +89,23 @@ async def _served_in(client: Client, version: str) -> _Served | None:
 
 
 async def read_topology(client: Client, node: str) -> NodeResourceTopology | None:
-    """Return the object of *node* as the server has it now; ``None`` if there is none."""
+    """Return the object of *node* as the server has it now; ``None`` if there is none.
+
+    If its update cannot be read, the report says that it must not be trusted.
+    """
     # A report that comes after its update was read is no older than both.
-    update = await _read_update(client, node)
+    try:
+        update, odd = await _read_update(client, node), None
+    except MalformedObject as error:
+        update, odd = None, error
     try:
         resource = await served_topologies(client)
         found = await client.list(resource, fields=f"metadata.name={node}")
     except NotFound:
         return None
     report = by_node(found.items).get(node)
+    if report is not None and odd is not None:
+        return with_unreadable_update(report, odd)
     return None if report is None else updated(report, update)
 
 
@@ -120,9 +129,17 @@ def topology_reflector(
     )
 
 
-def update_reflector(client: Client) -> Reflector[NodeResourceTopologyUpdate]:
+def update_reflector(
+    client: Client, on_malformed: Callable[[Malformed], None]
+) -> Reflector[NodeResourceTopologyUpdate]:
     """Return what mirrors the updates of reports; a cluster may do without."""
-    return Reflector(client, NODE_RESOURCE_TOPOLOGY_UPDATES, timing=_IMPATIENT, optional=True)
+    return Reflector(
+        client,
+        NODE_RESOURCE_TOPOLOGY_UPDATES,
+        timing=_IMPATIENT,
+        optional=True,
+        on_malformed=on_malformed,
+    )
 
 
 class TopologyStore(Store[NodeResourceTopology]):

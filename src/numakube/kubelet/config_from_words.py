@@ -8,6 +8,8 @@ to the byte) is filled in for the machine at hand.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -58,18 +60,25 @@ _EVICTION: Final = "100Mi"
 _RESERVED_TOTAL: Final = "512Mi"
 
 
-def parse_kubelet_options(text: str) -> dict[str, str]:
-    """Return the words of ``--kubelet`` by name."""
+def parse_kubelet_options(
+    text: str, *, flag: str = "--kubelet", fields: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return the words of ``--kubelet``, or of another *flag*, by name.
+
+    *fields* are other names that mean the same.
+    """
     words: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, text_of = part.partition("=")
         if not equals or not text_of:
-            raise ConfigError(f"--kubelet: {part!r} is not of the form name=value")
-        words[name.strip()] = text_of.strip()
+            raise ConfigError(f"{flag}: {part!r} is not of the form name=value")
+        words[fields.get(name.strip(), name.strip())] = text_of.strip()
     known = {*_NAMES, *_cpu_options(), *_topology_options(), *KNOWN_GATES}
-    for name in words:
-        if name not in known:
-            raise ConfigError(f"--kubelet: {name!r} is unknown; use {', '.join(sorted(known))}")
+    for name in sorted(words.keys() - known):
+        names = sorted({*known, *fields})
+        near = get_close_matches(name, names, n=1)
+        meant = f"did you mean {near[0]}? There are" if near else "use"
+        raise ConfigError(f"{flag}: {name!r} is unknown; {meant} {', '.join(names)}")
     return words
 
 

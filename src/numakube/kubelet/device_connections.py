@@ -69,12 +69,14 @@ class PciPath:
         root: its host bridge, such as ``pci0000:15``.
         bridges: addresses of the bridges above it, the root port first.
         numa_node: ``None`` if the kernel knows none.
+        local: all NUMA nodes that it is equally near to, if somebody else tells more.
     """
 
     address: str
     root: str
     bridges: tuple[str, ...] = ()
     numa_node: int | None = None
+    local: frozenset[int] = frozenset()
 
     @property
     def switch(self) -> tuple[str, ...]:
@@ -150,13 +152,19 @@ def _closeness(one: PciPath, other: PciPath) -> Closeness | None:
     if one.root != other.root:
         if one.numa_node is None or other.numa_node is None:
             return None
-        return Closeness.NODE if one.numa_node == other.numa_node else Closeness.SYS
+        if one.numa_node == other.numa_node or _nodes(one) & _nodes(other):
+            return Closeness.NODE
+        return Closeness.SYS
     shared = _shared(one.bridges, other.bridges)
     if not shared:
         return Closeness.PHB
     # Below one port, or below two downstream ports of one switch.
     below = max(len(one.bridges), len(other.bridges)) - shared
     return Closeness.PIX if below <= 1 else Closeness.PXB
+
+
+def _nodes(path: PciPath) -> frozenset[int]:
+    return path.local or (frozenset() if path.numa_node is None else frozenset({path.numa_node}))
 
 
 def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:

@@ -85,12 +85,17 @@ _TOPOLOGY_OPTIONS: Mapping[str, tuple[int | None, int | None, int | None]] = Map
 )
 
 
-def behaviour_of(version: str = DEFAULT) -> Behaviour:
-    """Return the behaviour of a kubelet *version* such as ``1.35`` or ``v1.36.4``."""
+def release_of(version: str) -> tuple[int, int]:
+    """Return the release of a *version* such as ``1.35`` or ``v1.36.4``."""
     match = _VERSION.fullmatch(version)
     if match is None:
         raise ConfigError(f"kubernetes version {version!r}: write it as 1.35 or v1.35.7")
-    release = int(match[1]), int(match[2])
+    return int(match[1]), int(match[2])
+
+
+def behaviour_of(version: str = DEFAULT) -> Behaviour:
+    """Return the behaviour of a kubelet *version* such as ``1.35`` or ``v1.36.4``."""
+    release = release_of(version)
     if release < OLDEST:
         raise ConfigError(
             f"kubernetes version {version!r}: the oldest modelled version is "

@@ -7,7 +7,7 @@ which the manager that reads it knows. `numakube.kubelet.kubelet_model.KubeletNo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +18,7 @@ from numakube.kubelet.kubelet_versions import Maturity
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.values.cpuset import CpuSet
 
 _Value = TypeVar("_Value")
@@ -25,6 +26,12 @@ _Value = TypeVar("_Value")
 # Go's strconv.ParseBool.
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+# Of kubelets 1.38 (KEP-6007): without a strategy the weights have no effect either.
+_STRATEGY = "numa-allocation-strategy"
+_NO_STRATEGY = "none"
+_WEIGHTS = "numa-score-weights"
 
 
 def _nothing() -> Mapping[str, str]:
@@ -96,6 +103,33 @@ def read_options(
         gates.check(name, available)
         result[name] = readers[name](name, text)
     return result
+
+
+def unmodelled_option(settings: KubeletSettings, behaviour: Behaviour) -> str:
+    """Return an option in force that the model does not know; empty if it knows all.
+
+    A kubelet that is newer than the model may have more of them (1.38: which NUMA node of several
+    that are equally good is taken, KEP-6007); what it decides then is not known.
+    """
+    if settings.topology_policy != "none":
+        options = modelled(settings).topology_options
+        unknown = options.keys() - behaviour.topology_options.keys()
+        if unknown:
+            return f"{min(unknown)}={options[min(unknown)]}"
+    if settings.cpu_policy != "none":
+        unknown = settings.cpu_options.keys() - behaviour.cpu_options.keys()
+        if unknown:
+            return f"{min(unknown)}={settings.cpu_options[min(unknown)]}"
+    return ""
+
+
+def modelled(settings: KubeletSettings) -> KubeletSettings:
+    """Return *settings* without options that are newer than the model and have no effect."""
+    options = settings.topology_options
+    if options.get(_STRATEGY, _NO_STRATEGY) != _NO_STRATEGY:
+        return settings
+    kept = {name: text for name, text in options.items() if name not in (_STRATEGY, _WEIGHTS)}
+    return replace(settings, topology_options=kept)
 
 
 def is_true(text: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import (
     GUARANTEED,
@@ -18,6 +18,7 @@ from numakube.api.pod_resources import (
     qos_class,
     resources_by_claim,
 )
+from numakube.api.static_pods import API, CONFIG_SOURCE
 from numakube.values.quantity import Quantity, milli_value, parse_quantity, value
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from numakube.api.wire import QuantityText, ResourceList
     from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.manager_settings import KubeletSettings
-
-
-CONFIG_SOURCE: Final = "kubernetes.io/config.source"
-"""The annotation with which a kubelet marks pods of its own: ``file`` or ``http``."""
 
 
 class Role(Enum):
@@ -184,7 +181,7 @@ def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
     guaranteed = qos == GUARANTEED
     pod_level = has_pod_level_resources(pod)
     bubble = pod_level and rules.manages_pod_level_resources
-    static = pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
+    static = pod.metadata.annotations.get(CONFIG_SOURCE, API) != API
     by_claim = resources_by_claim(pod)
     containers = tuple(
         _container(

@@ -49,6 +49,7 @@ class Choices:
         nrt_v1beta1: whether the definition of NodeResourceTopology has the proposed version, which
             the webhook converts.
         configuration: a KubeSchedulerConfiguration for the scheduler; else it has one profile.
+        exporter_configuration: the text of a file of settings for our exporter.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -64,6 +65,7 @@ class Choices:
     max_silence: str = ""
     tls: bool = True
     configuration: dict[str, Any] | None = None
+    exporter_configuration: str = ""
     nrt_v1beta1: bool = False
 
 
@@ -96,7 +98,8 @@ def pulled(documents: list[dict[str, Any]], image: str, policy: str) -> list[dic
     """Return *documents* with *image* pulled by *policy* wherever it runs."""
     for document in documents:
         template = document.get("spec", {}).get("template", {})
-        for container in template.get("spec", {}).get("containers", ()):
+        pod = template.get("spec", {})
+        for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
             if container["image"] == image:
                 container["imagePullPolicy"] = policy
     return documents
@@ -128,17 +131,17 @@ def _unique(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _namespaces(
     documents: list[dict[str, Any]], own: Mapping[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the namespaces of *documents*; those with node agents let them see their hosts.
+    """Return the namespaces of *documents*, where agents of nodes may see their hosts.
 
-    Those that a component has described itself, in *own*, keep their labels.
+    Even if there are none among them: they share the namespace with what is deployed after them,
+    which would take the right from them. Those that a component has described itself, in *own*,
+    keep their labels.
     """
-    agents = {one["metadata"]["namespace"] for one in documents if one["kind"] == "DaemonSet"}
     names = {one["metadata"].get("namespace", "") for one in documents} - {"", "kube-system"}
     namespaces = []
     for name in sorted(names):
         described = own[name]["metadata"].get("labels", {}) if name in own else {}
-        labels = {**described, **(_PRIVILEGED if name in agents else {})}
-        metadata = {"name": name, **({"labels": labels} if labels else {})}
+        metadata = {"name": name, "labels": {**described, **_PRIVILEGED}}
         namespaces.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return namespaces
 
@@ -150,6 +153,8 @@ def _api(choices: Choices) -> list[dict[str, Any]]:
 
 
 def _exporter(choices: Choices) -> list[dict[str, Any]]:
+    if choices.exporter_configuration and choices.updater != "numakube":
+        raise ConfigError(f"a configuration is for our exporter, not for {choices.updater}'s")
     if choices.updater == "rte":
         return RteManifest(
             period=choices.period or "10s",
@@ -170,6 +175,7 @@ def _exporter(choices: Choices) -> list[dict[str, Any]]:
         fingerprint="with-exclusive-resources" if choices.fingerprint else None,
         koordinator=choices.koordinator,
         max_silence=choices.max_silence,
+        configuration=choices.exporter_configuration,
     ).objects()
 
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numakube.manifests.debug_access import account_for
-from numakube.manifests.pod_template_parts import spread
+from numakube.manifests.network_policies import only_serves
+from numakube.manifests.pod_template_parts import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    budget,
+    spread,
+)
 from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import NAME as SCHEDULER
@@ -69,16 +75,18 @@ class ControllerManifest(ABC):
             account,
             *cluster_role(name, self.cluster_rules(), account),
             *role(name, self.namespace, self.namespace_rules(), account),
+            only_serves(name, self.namespace, self._selected(), (PROGRAMS[self.program].port,)),
+            budget(name, self.namespace, self._selected()),
             self.deployment(),
         ]
 
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment."""
-        selected = {"app.kubernetes.io/name": self.name}
+        selected = self._selected()
         labels = {**selected, "app.kubernetes.io/part-of": "numakube"}
         pod = {
             "serviceAccountName": self.name,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": POD_SECURITY,
             **spread(selected),
             "containers": [self._container()],
         }
@@ -92,6 +100,9 @@ class ControllerManifest(ABC):
                 "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
             },
         }
+
+    def _selected(self) -> dict[str, str]:
+        return {"app.kubernetes.io/name": self.name}
 
     def _container(self) -> dict[str, Any]:
         port = PROGRAMS[self.program].port
@@ -112,9 +123,5 @@ class ControllerManifest(ABC):
                 "requests": {"cpu": self.cpu, "memory": self.memory},
                 "limits": {"memory": self.memory_limit},
             },
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            "securityContext": CONTAINER_SECURITY,
         }

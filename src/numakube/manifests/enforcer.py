@@ -12,16 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.manifests.admission_policies import allotments_by_schedulers
 from numakube.manifests.network_policies import allow_api_server, allow_scraping, deny_all
 from numakube.manifests.node_agents import (
-    CONTAINER_SECURITY,
     CREATED,
     POD_SECURITY,
     HostFolder,
     daemon_set,
     host_paths,
+    kubelet_state,
     probes,
 )
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
 from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
@@ -33,10 +35,10 @@ _NRI: Final = "/host/nri"
 _FOLDERS: Final = (
     HostFolder(name="sys", path="/sys", inside="/host/sys"),
     HostFolder(name="cgroup", path="/sys/fs/cgroup", inside="/host/cgroup", writable=True),
-    HostFolder(name="kubelet", path="/var/lib/kubelet", inside="/host/kubelet"),
     HostFolder(name="nri", path="/var/run/nri", inside=_NRI, type=CREATED),
     HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
 )
+_KUBELET: Final = kubelet_state("kubelet", "/host/kubelet")
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _SECURITY: Final = {**POD_SECURITY, "seLinuxOptions": {"type": "spc_t"}}
 
@@ -60,6 +62,7 @@ class EnforcerManifest:
         return [
             account,
             *cluster_role(NAME, self._rules(), account),
+            *allotments_by_schedulers(),
             deny_all(f"{NAME}-default-deny", self.namespace, _LABELS),
             allow_api_server(f"{NAME}-egress-to-api-server", self.namespace, _LABELS),
             allow_scraping(f"{NAME}-ingress-to-metrics", self.namespace, _LABELS, _PORT),
@@ -69,11 +72,13 @@ class EnforcerManifest:
     def daemon_set(self) -> dict[str, Any]:
         """Return the DaemonSet."""
         volumes, mounts = host_paths(_FOLDERS)
+        container = {**self._container(), "volumeMounts": [*_KUBELET.mounts, *mounts]}
         pod: dict[str, Any] = {
             "serviceAccountName": NAME,
             "securityContext": _SECURITY,
-            "containers": [{**self._container(), "volumeMounts": mounts}],
-            "volumes": volumes,
+            "initContainers": [_KUBELET.first(container)],
+            "containers": [container],
+            "volumes": [*_KUBELET.volumes, *volumes],
         }
         return daemon_set(NAME, self.namespace, pod)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests.admission_policies import is_account, must, policy, token_of, writes
 from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.network_policies import (
     API_PORTS,
@@ -20,7 +21,8 @@ from numakube.manifests.network_policies import (
     allow_scraping,
     deny_all,
 )
-from numakube.manifests.pod_template_parts import HASH
+from numakube.manifests.node_agents import KUBELET, POD_SECURITY, kubelet_state
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY, HASH, hash_of
 from numakube.manifests.rbac_rules import (
     ask_who_calls,
     cluster_role,
@@ -38,7 +40,7 @@ NAME: Final = "numakube-exporter"
 METRICS_PORT: Final = PROGRAMS["exporter"].port
 CERTIFICATE: Final = "rte-metrics-service-cert"
 SECURITY_CONTEXT_CONSTRAINTS: Final = "resource-topology-exporter-v2"
-_SELINUX: Final = {"type": "container_device_plugin_t", "level": "s0"}
+_WRITES: Final = ("CREATE", "UPDATE", "DELETE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,7 @@ class PoolExporters:
         """Return everything, in the order of creation."""
         return [
             *self.access(),
+            *self.own_node_alone(),
             *self.policies(),
             *([self.constraints()] if self.openshift else []),
             *(self.daemon_set(pool) for pool in self.pools),
@@ -137,6 +140,35 @@ class PoolExporters:
             *cluster_role(self.names.account, cluster_rules(), account),
             *debugging_access(self.names.account, self.namespace),
         ]
+
+    def own_node_alone(self) -> list[dict[str, Any]]:
+        """Return what keeps an exporter from the reports of other nodes, and from other pods.
+
+        Rights cannot tell nodes apart. The token of a pod says which node it is on.
+        """
+        account = self.names.account
+        return policy(
+            f"{account}-own-node",
+            [
+                writes("topology.node.k8s.io", ["noderesourcetopologies"], _WRITES),
+                writes("topology.numakube.dev", ["noderesourcetopologyupdates"], _WRITES),
+                writes("", ["pods/status"], ["UPDATE"]),
+            ],
+            only={"by-an-exporter": is_account(self.namespace, account)},
+            variables={
+                "mine": f"request.resource.resource == 'pods' ? {token_of('pod')}"
+                f" : {token_of('node')}",
+                "name": "(object == null ? oldObject : object).metadata.name",
+            },
+            validations=[
+                must(
+                    "variables.mine != '' && variables.mine == variables.name",
+                    "'an exporter writes the report of its own node and the status of its own pod:'"
+                    " + ' this one is \"' + variables.mine + '\", not \"' + variables.name + '\"'",
+                )
+            ],
+            namespaces=[self.namespace],
+        )
 
     def policies(self) -> list[dict[str, Any]]:
         """Return network policies."""
@@ -158,8 +190,15 @@ class PoolExporters:
             "fsGroup": anything,
             "runAsUser": anything,
             "supplementalGroups": anything,
-            "readOnlyRootFilesystem": False,
-            "seLinuxContext": {"type": "MustRunAs", "seLinuxOptions": dict(_SELINUX)},
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "requiredDropCapabilities": ["ALL"],
+            # Without a list no profile may be asked for.
+            "seccompProfiles": ["runtime/default"],
+            "seLinuxContext": {
+                "type": "MustRunAs",
+                "seLinuxOptions": POD_SECURITY["seLinuxOptions"],
+            },
             "users": [
                 f"system:serviceaccount:{self.namespace}:{account}"
                 for account in (self.names.account, *self.agents)
@@ -216,23 +255,23 @@ class PoolExporters:
             optional["nodeSelector"] = dict(pool.node_labels)
         if pool.tolerations:
             optional["tolerations"] = [dict(one) for one in pool.tolerations]
+        container = self._container(pool)
         return {
             **optional,
             "serviceAccountName": self.names.account,
             "priorityClassName": "system-node-critical",
+            "securityContext": POD_SECURITY,
             "readinessGates": [
                 {"conditionType": "PodresourcesFetched"},
                 {"conditionType": "NodeTopologyUpdated"},
             ],
             "affinity": self._affinity(pool),
-            "containers": [self._container(pool)],
-            "volumes": self._volumes(pool),
+            "initContainers": [_STATE.first(container)],
+            "containers": [container],
+            "volumes": [*_STATE.volumes, *(one.volume() for one in self._mounts(pool))],
         }
 
     def _container(self, pool: PoolExporter) -> dict[str, Any]:
-        security: dict[str, Any] = {"runAsUser": 0, "runAsGroup": 0, "readOnlyRootFilesystem": True}
-        if self.openshift:
-            security["seLinuxOptions"] = dict(_SELINUX)
         return {
             "name": self.names.container,
             "image": self.image,
@@ -246,10 +285,13 @@ class PoolExporters:
                 *([{"name": "PFP_STATUS_DUMP", "value": _STATUS}] if pool.fingerprint else []),
             ],
             "ports": [{"name": "metrics-port", "containerPort": METRICS_PORT}],
-            "resources": {"requests": {"cpu": "20m", "memory": "80Mi"}},
-            "securityContext": security,
+            "resources": {
+                "requests": {"cpu": "20m", "memory": "80Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+            "securityContext": CONTAINER_SECURITY,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "volumeMounts": [_mount(volume) for volume in self._mounts(pool)],
+            "volumeMounts": [*_STATE.mounts, *(one.mount() for one in self._mounts(pool))],
         }
 
     def arguments(self, pool: PoolExporter) -> list[str]:
@@ -282,15 +324,7 @@ class PoolExporters:
     def _mounts(self, pool: PoolExporter) -> list[_Volume]:
         return [
             _Volume("host-sys", "/host-sys", _host("/sys"), read_only=True),
-            _Volume(
-                "host-podresources", "/host-podresources", _host("/var/lib/kubelet/pod-resources")
-            ),
-            _Volume(
-                "host-var-lib-kubelet",
-                "/host-var-lib-kubelet",
-                _host("/var/lib/kubelet"),
-                read_only=True,
-            ),
+            _Volume("host-podresources", "/host-podresources", _host(f"{KUBELET}/pod-resources")),
             *([_NOTIFICATION] if pool.notified else []),
             _Volume(
                 "rte-config-volume",
@@ -302,9 +336,6 @@ class PoolExporters:
             *([_CERTIFICATE_VOLUME] if self.openshift else []),
         ]
 
-    def _volumes(self, pool: PoolExporter) -> list[dict[str, Any]]:
-        return [{"name": volume.name, **volume.source} for volume in self._mounts(pool)]
-
 
 @dataclass(frozen=True, slots=True)
 class _Volume:
@@ -315,11 +346,21 @@ class _Volume:
     source: dict[str, Any]
     read_only: bool = False
 
+    def volume(self) -> dict[str, Any]:
+        """Return the pod's volume."""
+        return {"name": self.name, **self.source}
+
+    def mount(self) -> dict[str, Any]:
+        """Return the container's mount."""
+        mount: dict[str, Any] = {"name": self.name, "mountPath": self.path}
+        return {**mount, "readOnly": True} if self.read_only else mount
+
 
 def _host(path: str, kind: str = "Directory") -> dict[str, Any]:
     return {"hostPath": {"path": path, "type": kind}}
 
 
+_STATE: Final = kubelet_state("host-var-lib-kubelet", "/host-var-lib-kubelet")
 _STATUS: Final = "/run/pfpstatus"
 _NOTIFICATION: Final = _Volume(
     "host-run-rte", "/host-run-rte", _host("/run/rte", "DirectoryOrCreate")
@@ -330,7 +371,7 @@ _STATUS_VOLUME: Final = _Volume(
 _CERTIFICATE_VOLUME: Final = _Volume(
     CERTIFICATE,
     "/etc/secrets/rte",
-    {"secret": {"secretName": CERTIFICATE, "optional": True}},
+    {"secret": {"secretName": CERTIFICATE}},
     read_only=True,
 )
 
@@ -373,11 +414,6 @@ def from_field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _mount(volume: _Volume) -> dict[str, Any]:
-    mount: dict[str, Any] = {"name": volume.name, "mountPath": volume.path}
-    return {**mount, "readOnly": True} if volume.read_only else mount
-
-
 _NAMES: Final = Names(
     account=NAME,
     service=f"{NAME}-metrics",
@@ -397,6 +433,7 @@ class ExporterManifest:
         fingerprint: the method of the pods' fingerprint; ``None`` for none.
         koordinator: whether they also write what koordlet does.
         max_silence: how long they keep to themselves what was foreseen; empty for not at all.
+        configuration: a file of settings besides those that the flags set; empty for none.
     """
 
     namespace: str = "numakube"
@@ -406,11 +443,33 @@ class ExporterManifest:
     fingerprint: str | None = "with-exclusive-resources"
     koordinator: bool = False
     max_silence: str = ""
+    configuration: str = ""
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
+        return [self.config_map(), *self._exporters().objects()]
+
+    def arguments(self) -> list[str]:
+        """Return the exporter's flags."""
+        exporters = self._exporters()
+        return exporters.arguments(exporters.pools[0])
+
+    def config_map(self) -> dict[str, Any]:
+        """Return the ConfigMap with the configuration, which is there without one, too.
+
+        So a configuration goes when it is deployed without, and when the exporter is removed.
+        """
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": self.namespace},
+            "data": {"config.yaml": self.configuration or "{}\n"},
+        }
+
+    def _exporters(self) -> PoolExporters:
         everywhere = PoolExporter(
             name=NAME,
+            config_hash=hash_of(self.config_map()["data"]) if self.configuration else "",
             period=self.period,
             fingerprint=self.fingerprint,
             koordinator=self.koordinator,
@@ -423,4 +482,4 @@ class ExporterManifest:
             pull_policy=self.pull_policy,
             names=_NAMES,
             pools=(everywhere,),
-        ).objects()
+        )

@@ -15,7 +15,14 @@ from typing import Any, Final
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.certificate_commands import authority, issued, secret
 from numakube.manifests.debug_access import EXTENDER, debugging_access
-from numakube.manifests.pod_template_parts import on_control_plane, spread
+from numakube.manifests.network_policies import only_serves
+from numakube.manifests.pod_template_parts import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    budget,
+    on_control_plane,
+    spread,
+)
 from numakube.manifests.rbac_rules import (
     READ,
     ask_who_calls,
@@ -109,8 +116,8 @@ class ExtenderManifest:
         extender = [
             *self.access(),
             *debugging_access(self.name, self.namespace),
+            *self.guards(),
             self.service(),
-            self.budget(),
             self.deployment(),
         ]
         return [*extender, *self.second_scheduler()] if self.second else extender
@@ -132,18 +139,21 @@ class ExtenderManifest:
         }
         return {"apiVersion": "v1", "kind": "Service", **self._named(self.name), "spec": spec}
 
-    def budget(self) -> dict[str, Any]:
-        """Return the budget that keeps one replica during drains."""
-        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: self.name}}}
-        kind = "PodDisruptionBudget"
-        return {"apiVersion": "policy/v1", "kind": kind, **self._named(self.name), "spec": spec}
+    def guards(self) -> list[dict[str, Any]]:
+        """Return what limits its traffic, and the budget that keeps one replica during drains."""
+        labels = {_LABEL: self.name}
+        ports = (PORT, HEALTH_PORT)
+        return [
+            only_serves(self.name, self.namespace, labels, ports),
+            budget(self.name, self.namespace, labels),
+        ]
 
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment of the extender."""
         pod = {
             "serviceAccountName": self.name,
             "priorityClassName": "system-cluster-critical",
-            "securityContext": _POD_SECURITY,
+            "securityContext": POD_SECURITY,
             **on_control_plane(),
             **spread({_LABEL: self.name}),
             "containers": [self._container()],
@@ -168,6 +178,11 @@ class ExtenderManifest:
             _bound_to("system:volume-scheduler", account, "numakube-volume-scheduler"),
             _reader(account),
             config,
+            # It finds the extender by its name, so it has to ask for the address.
+            only_serves(
+                SECOND, self.namespace, {_LABEL: SECOND}, (10259,), calls=(PORT,), dns=True
+            ),
+            budget(SECOND, self.namespace, {_LABEL: SECOND}),
             self._deployment(SECOND, 2, self._scheduler_pod()),
         ]
 
@@ -228,7 +243,7 @@ class ExtenderManifest:
                 "requests": {"cpu": "200m", "memory": "256Mi"},
                 "limits": {"memory": "1Gi"},
             },
-            "securityContext": _CONTAINER_SECURITY,
+            "securityContext": CONTAINER_SECURITY,
             **({"volumeMounts": [_tls_mount()]} if self.tls else {}),
         }
 
@@ -245,14 +260,14 @@ class ExtenderManifest:
             "command": ["kube-scheduler", f"--config={_CONFIG}/config.yaml"],
             "livenessProbe": {"httpGet": {"path": "/livez", **probe}},
             "readinessProbe": {"httpGet": {"path": "/readyz", **probe}},
-            "resources": {"requests": {"cpu": "100m"}},
-            "securityContext": _CONTAINER_SECURITY,
+            "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "2Gi"}},
+            "securityContext": CONTAINER_SECURITY,
             "volumeMounts": mounts,
         }
         return {
             "serviceAccountName": SECOND,
             "priorityClassName": "system-cluster-critical",
-            "securityContext": {**_POD_SECURITY, "runAsUser": 65534},
+            "securityContext": {**POD_SECURITY, "runAsUser": 65534},
             **on_control_plane(),
             **spread({_LABEL: SECOND}),
             "containers": [container],
@@ -313,12 +328,6 @@ _LABEL: Final = "app.kubernetes.io/name"
 _HEADER: Final = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
-}
-_POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_CONTAINER_SECURITY: Final = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
 }
 
 

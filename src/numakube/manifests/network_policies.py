@@ -7,8 +7,38 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-API_PORTS: Final = (443, 6443)
-"""Where API servers usually listen: as a Service, and themselves."""
+API_PORTS: Final = (443, 6443, 8443, 16443)
+"""Where API servers listen: as a Service, and themselves, minikube's and microk8s' included."""
+
+
+def only_serves(
+    name: str,
+    namespace: str,
+    pods: Mapping[str, str],
+    ports: Iterable[int],
+    *,
+    calls: Iterable[int] = (),
+    dns: bool = False,
+) -> dict[str, Any]:
+    """Forbid all traffic of *pods* but requests to *ports*, and theirs to the API server.
+
+    Args:
+        name: of the policy.
+        namespace: of the policy and the pods.
+        pods: their labels.
+        ports: what they serve.
+        calls: further ports that they call.
+        dns: whether they have to look up names.
+    """
+    egress = [{"ports": _tcp((*API_PORTS, *calls))}]
+    if dns:
+        egress.append({"ports": [{"protocol": each, "port": 53} for each in ("UDP", "TCP")]})
+    rules = {
+        "ingress": [{"ports": _tcp(ports)}],
+        "egress": egress,
+        "policyTypes": ["Ingress", "Egress"],
+    }
+    return _policy(name, namespace, pods, rules)
 
 
 def deny_all(name: str, namespace: str, pods: Mapping[str, str]) -> dict[str, Any]:

@@ -20,11 +20,10 @@ POD_SECURITY: Final = {
     "seLinuxOptions": {"type": "container_device_plugin_t", "level": "s0"},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-CONTAINER_SECURITY: Final = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+KUBELET: Final = "/var/lib/kubelet"
+_HIDDEN: Final = ("pods", "plugins", "plugins_registry", "pki")
+"""Folders of the kubelet with what belongs to pods and volumes, and with its own key."""
+_PKI: Final = "kubelet-pki"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,56 @@ class HostFolder:
 def host_paths(folders: Sequence[HostFolder]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return volumes and mounts of *folders*."""
     return [one.volume() for one in folders], [one.mount() for one in folders]
+
+
+def kubelet_state(name: str, inside: str) -> KubeletState:
+    """Return how the kubelet's state files are seen at *inside*, and little else of its folder.
+
+    The kubelet replaces its files, so a mount of a single one would show its first content for
+    ever: the folder itself is mounted. What is in it of others is hidden by an empty folder on top,
+    which takes a capability to remove.
+
+    A folder that does not exist cannot be covered. All but ``pki`` the kubelet makes itself; where
+    keys are kept elsewhere (k3s, RKE2), a mount into a container that does nothing makes it.
+    """
+    folder = HostFolder(name=name, path=KUBELET, inside=inside, type="Directory")
+    keys = HostFolder(name=_PKI, path=f"{KUBELET}/pki", inside="/pki", type=CREATED)
+    cover = {"name": "hidden", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+    covers = [
+        {"name": "hidden", "mountPath": f"{inside}/{one}", "readOnly": True} for one in _HIDDEN
+    ]
+    return KubeletState(
+        volumes=[folder.volume(), cover, keys.volume()],
+        mounts=[folder.mount(), *covers],
+        first_mounts=[keys.mount()],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletState:
+    """The volumes and mounts by which an agent reads the kubelet's state files.
+
+    Attributes:
+        mounts: of the agent's container; ``first_mounts`` are of one that ends before it starts.
+    """
+
+    volumes: list[dict[str, Any]]
+    mounts: list[dict[str, Any]]
+    first_mounts: list[dict[str, Any]]
+
+    def first(self, container: dict[str, Any]) -> dict[str, Any]:
+        """Return the container that runs before the agent's, in the image of *container*."""
+        copied = ("image", "imagePullPolicy", "securityContext")
+        return {
+            "name": "kubelet-folders",
+            **{key: container[key] for key in copied if key in container},
+            "args": ["--version"],
+            "resources": {
+                "requests": {"cpu": "10m", "memory": "32Mi"},
+                "limits": {"memory": "64Mi"},
+            },
+            "volumeMounts": self.first_mounts,
+        }
 
 
 def probes(port: str) -> dict[str, Any]:

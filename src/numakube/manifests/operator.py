@@ -19,7 +19,13 @@ from numakube.manifests import (
 )
 from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.flow_control import flow_control
-from numakube.manifests.pod_template_parts import on_control_plane
+from numakube.manifests.network_policies import only_serves
+from numakube.manifests.pod_template_parts import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    budget,
+    on_control_plane,
+)
 from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account, view_role
 from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.release_image import IMAGE
@@ -28,6 +34,8 @@ from numakube.programs import PROGRAMS
 NAME: Final = "numaresources-controller-manager"
 LEASE: Final = "0e2a6bd3.openshift-kni.io"
 """The lease of the NUMA Resources Operator, so that never both of them work."""
+EXTENDER: Final = "numaresources-extender"
+"""What the operator's extender is called."""
 _PORT: Final = PROGRAMS["operator"].port
 _LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-manager"}
 _WRITE: Final = (*READ, "create", "patch", "delete")
@@ -57,6 +65,8 @@ class OperatorManifest:
             *flow_control(self.namespace),
             self.namespace_object(),
             *self.access(),
+            only_serves(NAME, self.namespace, _LABELS, (_PORT,)),
+            budget(NAME, self.namespace, _LABELS),
             self.deployment(),
         ]
 
@@ -95,7 +105,7 @@ class OperatorManifest:
         return {
             "serviceAccountName": NAME,
             "priorityClassName": "system-cluster-critical",
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": POD_SECURITY,
             "terminationGracePeriodSeconds": 10,
             **on_control_plane(),
             "containers": [self._container()],
@@ -113,12 +123,11 @@ class OperatorManifest:
             "ports": [{"name": "metrics", "containerPort": _PORT}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
-            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "64Mi"},
+                "limits": {"memory": "512Mi"},
             },
+            "securityContext": CONTAINER_SECURITY,
             "terminationMessagePolicy": "FallbackToLogsOnError",
         }
 
@@ -140,9 +149,16 @@ def cluster_rules() -> list[dict[str, Any]]:
         ),
         rule("apiextensions.k8s.io", [definitions], ["list", "watch", "create"]),
         rule("apiextensions.k8s.io", [definitions], ["get", "patch"], names=list(_DEFINITIONS)),
-        rule(_RBAC, ["clusterroles", "clusterrolebindings"], _WRITE),
+        *_made(_RBAC, ["clusterroles", "clusterrolebindings"], "ClusterRole"),
+        *_made(
+            "admissionregistration.k8s.io",
+            ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            "ValidatingAdmissionPolicy",
+        ),
         rule("machineconfiguration.openshift.io", ["machineconfigpools", "kubeletconfigs"], READ),
-        rule("security.openshift.io", ["securitycontextconstraints"], _WRITE),
+        *_made(
+            "security.openshift.io", ["securitycontextconstraints"], "SecurityContextConstraints"
+        ),
         *exporter.cluster_rules(),
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
@@ -150,6 +166,25 @@ def cluster_rules() -> list[dict[str, Any]]:
     ]
     more = (one for each in _CONTROLLERS for one in each.cluster_rules())
     return rules + [one for one in more if not any(_is_within(one, other) for other in rules)]
+
+
+def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
+    """Return the rights to objects of the cluster: only its own are read, changed and deleted.
+
+    To watch its own it has to watch all; what it creates gives nobody more than it has itself.
+    """
+    documents = [
+        *exporter.PoolExporters(namespace="", image="", openshift=True).objects(),
+        *secondary_scheduler.SecondaryScheduler(namespace="", image="", profiles={}).objects(),
+        *extender.ExtenderManifest(namespace="", name=EXTENDER, second=False).access(),
+        *debug_access.debugging_access(EXTENDER, ""),
+        *(one for each in _CONTROLLERS for one in each.objects()),
+    ]
+    names = dict.fromkeys(one["metadata"]["name"] for one in documents if one["kind"] == kind)
+    return [
+        rule(group, resources, ["list", "watch", "create"]),
+        rule(group, resources, ["get", "patch", "delete"], names=list(names)),
+    ]
 
 
 def _is_within(one: dict[str, Any], other: dict[str, Any]) -> bool:

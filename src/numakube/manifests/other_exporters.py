@@ -1,8 +1,8 @@
 """The agents of others that fill NodeResourceTopologies, for clusters that keep them.
 
 Objects, names and flags are those of the projects' own deployer, so that an existing installation
-is recognised and a new one is the usual one. Images are the newest releases of August 2026; rights
-are those that these releases ask for.
+is recognised and a new one is the usual one; their containers are confined as ours are. Images are
+the newest releases of August 2026; rights are those that these releases ask for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from numakube.manifests.network_policies import (
     allow_scraping,
     deny_all,
 )
+from numakube.manifests.node_agents import KUBELET, POD_SECURITY
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account
 
 RTE_NAMESPACE: Final = "tas-topology-updater"
@@ -29,7 +31,6 @@ NFD_IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"
 _PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 _SHARED_POOL: Final = "shared-pool-container"
 _NRT: Final = "topology.node.k8s.io"
-_KUBELET: Final = "/var/lib/kubelet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +80,23 @@ class RteManifest:
                 {"name": "METRICS_PORT", "value": str(RTE_METRICS)},
             ],
             "ports": [{"name": "metrics-port", "containerPort": RTE_METRICS}],
-            "securityContext": {"runAsUser": 0, "runAsGroup": 0},
+            "resources": {"requests": {"cpu": "20m"}, "limits": {"memory": "256Mi"}},
+            "securityContext": CONTAINER_SECURITY,
             "volumeMounts": [
                 {"name": "host-sys", "mountPath": "/host-sys", "readOnly": True},
                 {"name": "host-podresources", "mountPath": "/host-podresources"},
                 {
-                    "name": "host-var-lib-kubelet",
-                    "mountPath": "/host-var-lib-kubelet",
+                    "name": "kubelet-config",
+                    "mountPath": "/host-var-lib-kubelet/config.yaml",
                     "readOnly": True,
                 },
             ],
+        }
+        shared_pool = {
+            "name": _SHARED_POOL,
+            "image": _PAUSE_IMAGE,
+            "resources": {"limits": {"memory": "32Mi"}},
+            "securityContext": CONTAINER_SECURITY,
         }
         return {
             "serviceAccountName": "rte",
@@ -96,11 +104,12 @@ class RteManifest:
                 {"conditionType": "PodresourcesFetched"},
                 {"conditionType": "NodeTopologyUpdated"},
             ],
-            "containers": [exporter, {"name": _SHARED_POOL, "image": _PAUSE_IMAGE}],
+            "securityContext": POD_SECURITY,
+            "containers": [exporter, shared_pool],
             "volumes": [
                 _host("host-sys", "/sys"),
-                _host("host-podresources", f"{_KUBELET}/pod-resources"),
-                _host("host-var-lib-kubelet", _KUBELET),
+                _host("host-podresources", f"{KUBELET}/pod-resources"),
+                _host("kubelet-config", f"{KUBELET}/config.yaml", "File"),
             ],
         }
 
@@ -141,12 +150,8 @@ class NfdManifest:
                 "--kubelet-state-dir=",
             ],
             "env": [from_field("NODE_NAME", "spec.nodeName")],
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-                "readOnlyRootFilesystem": True,
-                "runAsUser": 0,
-            },
+            "resources": {"requests": {"cpu": "20m"}, "limits": {"memory": "256Mi"}},
+            "securityContext": CONTAINER_SECURITY,
             "volumeMounts": [
                 {"name": "kubelet-config", "mountPath": f"{inside}/config.yaml"},
                 {"name": "kubelet-podresources", "mountPath": f"{inside}/pod-resources"},
@@ -156,10 +161,11 @@ class NfdManifest:
         return {
             "serviceAccountName": NFD_NAME,
             "dnsPolicy": "ClusterFirstWithHostNet",
+            "securityContext": POD_SECURITY,
             "containers": [container],
             "volumes": [
-                _host("kubelet-config", f"{_KUBELET}/config.yaml", "File"),
-                _host("kubelet-podresources", f"{_KUBELET}/pod-resources"),
+                _host("kubelet-config", f"{KUBELET}/config.yaml", "File"),
+                _host("kubelet-podresources", f"{KUBELET}/pod-resources"),
                 _host("host-sys", "/sys"),
             ],
         }

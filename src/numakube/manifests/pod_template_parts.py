@@ -1,4 +1,7 @@
-"""Parts of pod templates: where replicas go, and a digest of the configuration that they read."""
+"""Parts of workloads: how containers are confined, where replicas go, and how they outlive drains.
+
+And a digest of the configuration that pods read.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,26 @@ if TYPE_CHECKING:
 
 HASH: Final = "configmap.hash"
 """The annotation with the digest: pods start again when it changes."""
+
+
+POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+"""Of pods that have nothing to do with their host."""
+CONTAINER_SECURITY: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""Of every container."""
+
+
+def budget(name: str, namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the budget that makes drains stop the pods with *labels* one after the other."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(labels)}},
+    }
 
 
 def spread(labels: Mapping[str, str], *, waits_for_closed_nodes: bool = False) -> dict[str, Any]:

@@ -92,6 +92,9 @@ def _binding(
     }
 
 
+_POD_GROUPS: Final = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
+
+
 def view_rules() -> list[dict[str, Any]]:
     """Return what ``view`` allows besides."""
     return [
@@ -108,6 +111,7 @@ def view_rules() -> list[dict[str, Any]]:
             ],
             READ,
         ),
+        *(rule(group, ["podgroups"], READ) for group in _POD_GROUPS),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
     ]
@@ -132,3 +136,23 @@ def tenant_role(namespace: str) -> dict[str, Any]:
         "metadata": {"name": TENANTS, "namespace": namespace},
         "rules": [rule("", ["pods"], ["list"]), rule("", ["pods/proxy"], ["get"])],
     }
+
+
+def leases_of(role: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the leases that *role* names; kube-scheduler's own is never ours.
+
+    Programs make them, so what deploys a program has to name them to remove them.
+    """
+    namespace = role["metadata"].get("namespace", "")
+    if role["kind"] != "Role" or namespace == "kube-system":
+        return []
+    return [
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        for rule in role.get("rules") or ()
+        if "leases" in rule["resources"]
+        for name in rule.get("resourceNames") or ()
+    ]

@@ -15,7 +15,16 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
-from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
+from numakube.manifests.network_policies import only_serves
+from numakube.manifests.pod_template_parts import (
+    CONTAINER_SECURITY,
+    HASH,
+    POD_SECURITY,
+    budget,
+    hash_of,
+    on_control_plane,
+    spread,
+)
 from numakube.manifests.rbac_rules import (
     READ,
     ask_who_calls,
@@ -61,7 +70,8 @@ class SchedulerManifest:
         """Return everything, in the order of creation."""
         looking = [*debugging_access(NAME, self.namespace), tenant_role(self.namespace)]
         main = self.main_access() if DEFAULT_SCHEDULER in self._names() else []
-        return [*self.access(), *main, *looking, self.config_map(), *self.deployments()]
+        guards = [only_serves(NAME, self.namespace, _NAMED, (_PORT,)), *self.budgets()]
+        return [*self.access(), *main, *looking, *guards, self.config_map(), *self.deployments()]
 
     def main_access(self) -> list[dict[str, Any]]:
         """Return the right to kube-scheduler's lease, without which its pods are not ours."""
@@ -102,6 +112,13 @@ class SchedulerManifest:
         names = [f"{lease}-shard-{number}" for number in range(self.shards)]
         return [*lease_rules(*names), rule("coordination.k8s.io", ["leases"], ["list"])]
 
+    def budgets(self) -> list[dict[str, Any]]:
+        """Return the budget, or that of each shard."""
+        return [
+            budget(one["metadata"]["name"], self.namespace, one["spec"]["selector"]["matchLabels"])
+            for one in self.deployments()
+        ]
+
     def deployments(self) -> list[dict[str, Any]]:
         """Return the Deployment, or that of each shard."""
         if self.shards == 1:
@@ -132,7 +149,7 @@ class SchedulerManifest:
         return {
             "serviceAccountName": NAME,
             "priorityClassName": "system-cluster-critical",
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": POD_SECURITY,
             **on_control_plane(),
             **spread(selected),
             "containers": [self._container(shard)],
@@ -159,11 +176,7 @@ class SchedulerManifest:
                 "requests": {"cpu": "200m", "memory": "256Mi"},
                 "limits": {"memory": "1Gi"},
             },
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            "securityContext": CONTAINER_SECURITY,
             "volumeMounts": [{"name": "config", "mountPath": _FOLDER, "readOnly": True}],
         }
 
@@ -190,7 +203,8 @@ def cluster_rules() -> list[dict[str, Any]]:
             READ,
         ),
         rule("resource.k8s.io", ["resourceclaims"], (*READ, "create", "patch", "delete")),
-        rule("resource.k8s.io", ["resourceclaims/status"], ["patch"]),
+        # API servers since 1.36 ask for the second right, too, where a status says who has a claim.
+        rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], ["patch"]),
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
         *(rule(group, ["podgroups"], READ) for group in _POD_GROUP_APIS),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),

@@ -21,7 +21,15 @@ from numakube.manifests.network_policies import (
     allow_scraping,
     deny_all,
 )
-from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
+from numakube.manifests.pod_template_parts import (
+    CONTAINER_SECURITY,
+    HASH,
+    POD_SECURITY,
+    budget,
+    hash_of,
+    on_control_plane,
+    spread,
+)
 from numakube.manifests.rbac_rules import cluster_role, role, service_account, tenant_role
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.programs import PROGRAMS
@@ -70,6 +78,7 @@ class SecondaryScheduler:
             *role(LEADER_ROLE, self.namespace, lease_rules(LEASE), account),
             *debugging_access(NAME, self.namespace),
             tenant_role(self.namespace),
+            budget(NAME, self.namespace, _LABELS),
             self.deployment(),
             deny_all("scheduler-default-deny-all", self.namespace, _LABELS),
             allow_api_server(
@@ -127,7 +136,7 @@ class SecondaryScheduler:
         return {
             "serviceAccountName": NAME,
             "priorityClassName": "system-node-critical",
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": POD_SECURITY,
             **on_control_plane(),
             # As the field's operator has it, and its tests want it.
             **spread(_LABELS, waits_for_closed_nodes=True),
@@ -153,11 +162,7 @@ class SecondaryScheduler:
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
             "resources": self._resources(),
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            "securityContext": CONTAINER_SECURITY,
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [
                 {"name": "etckubernetes", "mountPath": "/etc/kubernetes", "readOnly": True}
@@ -166,6 +171,7 @@ class SecondaryScheduler:
 
     def _resources(self) -> dict[str, Any]:
         if not self.guaranteed:
-            return {"requests": {"cpu": "150m", "memory": "500Mi"}}
+            requests = {"cpu": "150m", "memory": "500Mi"}
+            return {"requests": requests, "limits": {"memory": "1200Mi"}}
         all_of_it = {"cpu": "600m", "memory": "1200Mi"}
         return {"requests": all_of_it, "limits": dict(all_of_it)}

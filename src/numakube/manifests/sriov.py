@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests.network_policies import only_serves
 from numakube.manifests.node_agents import (
-    CONTAINER_SECURITY,
     CREATED,
+    KUBELET,
     POD_SECURITY,
     HostFolder,
     daemon_set,
     host_paths,
     probes,
 )
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import service_account
 from numakube.manifests.release_image import IMAGE
 
@@ -26,14 +28,13 @@ NAME: Final = "numakube-sriov"
 CONFIG_KEY: Final = "config.json"
 _PORT: Final = 2113
 _CONFIG: Final = "/etc/pcidp"
-_KUBELET: Final = "/var/lib/kubelet"
 _FOLDERS: Final = (
     HostFolder(name="sys", path="/sys", inside="/host/sys"),
     HostFolder(name="dev", path="/dev", inside="/host/dev"),
     HostFolder(name="proc", path="/proc", inside="/host/proc"),
-    HostFolder(name="device-plugins", path=f"{_KUBELET}/device-plugins", writable=True),
-    HostFolder(name="pod-resources", path=f"{_KUBELET}/pod-resources"),
-    HostFolder(name="registry", path=f"{_KUBELET}/plugins_registry", writable=True),
+    HostFolder(name="device-plugins", path=f"{KUBELET}/device-plugins", writable=True),
+    HostFolder(name="pod-resources", path=f"{KUBELET}/pod-resources"),
+    HostFolder(name="registry", path=f"{KUBELET}/plugins_registry", writable=True),
     HostFolder(
         name="device-info",
         path="/var/run/k8s.cni.cncf.io/devinfo/dp",
@@ -74,7 +75,9 @@ class SriovManifest:
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
         account = service_account(self.account or self.name, self.namespace)
-        return [account, self.config_map(), self.daemon_set()]
+        labels = {"app.kubernetes.io/name": self.name}
+        guard = only_serves(self.name, self.namespace, labels, (_PORT,))
+        return [account, guard, self.config_map(), self.daemon_set()]
 
     def config_map(self) -> dict[str, Any]:
         """Return the configuration, which is read again when it changes."""

@@ -20,6 +20,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.extender import MAIN_KUBECONFIG, TLS_FOLDER, ExtenderManifest
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, role
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import CONFIG_KEY, NAME, cluster_rules, lease_rules
@@ -124,11 +125,7 @@ def _pod(container: dict[str, Any], folders: Mapping[str, str]) -> dict[str, Any
                     "imagePullPolicy": "IfNotPresent",
                     **container,
                     "resources": {"requests": {"cpu": "100m"}},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
+                    "securityContext": CONTAINER_SECURITY,
                     "volumeMounts": [kubeconfig, *(_mount(*one) for one in folders.items())],
                 }
             ],

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from numakube.api.crds import crd_with_v1beta1
 from numakube.api.nrt import GROUP, PLURAL
+from numakube.manifests.admission_policies import MAY_BIND, NEW_ALLOTMENTS, NOT_BY_A_KUBELET
+from numakube.manifests.network_policies import only_serves
+from numakube.manifests.pod_template_parts import CONTAINER_SECURITY, POD_SECURITY, budget
 from numakube.manifests.rbac_rules import ask_who_calls, cluster_role, rule, service_account
 from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
@@ -32,12 +35,6 @@ _WORDED: Final = (
     'key.startsWith("koordinator.sh/"))'
 )
 """Whether a pod says anything that could be wrong; API servers do not ask about others."""
-_POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_CONTAINER_SECURITY: Final = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +42,7 @@ class WebhookManifest:
     """What is deployed.
 
     Attributes:
-        client_config: how API servers reach it; its Service by default.
+        url: where API servers reach it; at its Service by default.
         converts: whether it converts NodeResourceTopologies, the proposed v1beta1 included.
     """
 
@@ -53,7 +50,7 @@ class WebhookManifest:
     image: str = IMAGE
     replicas: int = 2
     pull_policy: str = "IfNotPresent"
-    client_config: tuple[tuple[str, Any], ...] = ()
+    url: str = ""
     converts: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
@@ -62,8 +59,9 @@ class WebhookManifest:
         return [
             account,
             *cluster_role(NAME, cluster_rules(converts=self.converts), account),
+            only_serves(NAME, self.namespace, {_LABEL: NAME}, (PORT,)),
+            budget(NAME, self.namespace, {_LABEL: NAME}),
             self.service(),
-            self.budget(),
             self.deployment(),
             self.configuration(),
         ]
@@ -76,18 +74,12 @@ class WebhookManifest:
         }
         return {"apiVersion": "v1", "kind": "Service", **self._named(), "spec": spec}
 
-    def budget(self) -> dict[str, Any]:
-        """Return the budget that keeps one replica during drains."""
-        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: NAME}}}
-        kind = "PodDisruptionBudget"
-        return {"apiVersion": "policy/v1", "kind": kind, **self._named(), "spec": spec}
-
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment."""
         pod = {
             "serviceAccountName": NAME,
             "priorityClassName": "system-cluster-critical",
-            "securityContext": _POD_SECURITY,
+            "securityContext": POD_SECURITY,
             "containers": [self._container()],
             "volumes": [{"name": "tls", "secret": {"secretName": SECRET}}],
         }
@@ -113,6 +105,15 @@ class WebhookManifest:
                     "matchConditions": worded,
                 },
                 {
+                    **self._hook("allotments.numakube.dev", _ALLOTMENT_RULES, _ALLOTMENTS_PATH),
+                    "namespaceSelector": self._elsewhere(),
+                    "matchConditions": [
+                        {"name": "not-by-a-kubelet", "expression": NOT_BY_A_KUBELET},
+                        {"name": "new", "expression": f"{NEW_ALLOTMENTS}.size() > 0"},
+                        {"name": "not-by-a-scheduler", "expression": f"!{MAY_BIND}"},
+                    ],
+                },
+                {
                     **self._hook("templates.numakube.dev", _TEMPLATE_RULES),
                     "namespaceSelector": self._elsewhere(),
                 },
@@ -126,12 +127,14 @@ class WebhookManifest:
 
     def _reached(self, path: str) -> dict[str, Any]:
         service = {"name": NAME, "namespace": self.namespace, "path": path, "port": 443}
-        return dict(self.client_config) or {"service": service}
+        return {"url": f"{self.url}{path}"} if self.url else {"service": service}
 
-    def _hook(self, name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    def _hook(
+        self, name: str, rules: list[dict[str, Any]], path: str = "/validate"
+    ) -> dict[str, Any]:
         return {
             "name": name,
-            "clientConfig": self._reached("/validate"),
+            "clientConfig": self._reached(path),
             "rules": rules,
             "failurePolicy": "Ignore",
             "matchPolicy": "Equivalent",
@@ -168,7 +171,7 @@ class WebhookManifest:
                 "requests": {"cpu": "50m", "memory": "64Mi"},
                 "limits": {"memory": "256Mi"},
             },
-            "securityContext": _CONTAINER_SECURITY,
+            "securityContext": CONTAINER_SECURITY,
             "volumeMounts": [{"name": "tls", "mountPath": _TLS, "readOnly": True}],
         }
 
@@ -204,6 +207,8 @@ def _asked(
     }
 
 
+_ALLOTMENTS_PATH: Final = "/validate/allotments"
+_ALLOTMENT_RULES: Final = [_asked("", "v1", ["pods", "pods/status"])]
 _TEMPLATE_RULES: Final = [
     _asked("apps", "v1", ["deployments", "statefulsets", "daemonsets", "replicasets"]),
     _asked("batch", "v1", ["jobs", "cronjobs"]),

@@ -7,6 +7,7 @@ Nothing of the kubelet has to run: this is what it will read when it starts the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from numakube.api.kubelet_config import with_defaults
 from numakube.api.kubelet_sources import flags_in, merged, read_source
 from numakube.errors import ConfigError
 from numakube.kubelet.state_files import StateFiles
+from numakube.node.bounded_files import read_regular_file
 from numakube.node.sysfs_machine import read_machine
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ _FLAG_FILES: Final = (
     "etc/default/kubelet",
     "etc/sysconfig/kubelet",
 )
+_PACKAGES: Final = "var/lib/dpkg/status"
+_KUBELET_PACKAGE: Final = re.compile(
+    rb"^Package: kubelet\n(?:.+\n)*?Version: (?:\d+:)?(?P<version>[\d.]+)", re.MULTILINE
+)
 _DEFAULT_CONFIG: Final = "/var/lib/kubelet/config.yaml"
 
 
@@ -48,6 +54,8 @@ class HostKubelet:
         config: with the kubelet's defaults filled in.
         state: its state files; their folder is ``root_dir``.
         files: what the configuration was read from.
+        arguments: the command line, as far as files have it.
+        version: of the installed package, such as ``1.35.2``; empty if that is not known.
     """
 
     config: KubeletConfiguration
@@ -55,6 +63,8 @@ class HostKubelet:
     state: StateFiles
     root_dir: str
     files: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    version: str = ""
 
 
 def files_in(path: str) -> list[str]:
@@ -97,7 +107,19 @@ def read_host(root: Path) -> HostKubelet:
         state=_state(_inside(root, flags.root_dir)),
         root_dir=flags.root_dir,
         files=tuple(read),
+        arguments=tuple(argument for one in read.values() for argument in one.arguments),
+        version=_package_version(root),
     )
+
+
+def _package_version(root: Path) -> str:
+    """Return the version of Debian's package of the kubelet; empty if there is none."""
+    try:
+        packages = read_regular_file(root / _PACKAGES)
+    except OSError:
+        return ""
+    found = _KUBELET_PACKAGE.search(packages)
+    return found["version"].decode() if found else ""
 
 
 def _flag_files(root: Path) -> Iterator[Path]:
@@ -111,8 +133,10 @@ def _inside(root: Path, path: str) -> Path:
 
 def _read(path: Path) -> tuple[str, KubeletSource]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular_file(path).decode()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
     return str(path), read_source(text, str(path))
 
@@ -126,7 +150,14 @@ def _state(folder: Path) -> StateFiles:
 
 
 def _content(path: Path) -> bytes | None:
+    """Return what is in a file; ``None`` if it is not there.
+
+    Raises:
+        ConfigError: it is there, and cannot be read: what follows from it is not known.
+    """
     try:
-        return path.read_bytes()
-    except OSError:
+        return read_regular_file(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import KubeletUnavailable, MalformedObject
+from numakube.node.bounded_files import read_regular_file
 from numakube.node.grpc_call import CallFailed, Code, call
 from numakube.node.protos import POD_RESOURCES
 
@@ -286,6 +287,6 @@ class FakePodResources:
     def _read(self, name: str) -> tuple[bytes, str]:
         path = self._folder / name
         try:
-            return path.read_bytes(), str(path)
+            return read_regular_file(path), str(path)
         except OSError as error:
             raise KubeletUnavailable(f"{path}: {error.strerror}") from None

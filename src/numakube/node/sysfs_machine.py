@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from numakube.errors import MalformedObject
 from numakube.kubelet.machines.sysfs_read import CPUS, NODES, from_sysfs
 from numakube.kubelet.machines.sysfs_write import to_sysfs
+from numakube.node.bounded_files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def _read(root: Path) -> Iterator[tuple[str, str]]:
     for pattern in _PATTERNS:
         for path in root.glob(pattern):
             try:
-                yield path.relative_to(root).as_posix(), path.read_text(encoding="ascii")
+                yield path.relative_to(root).as_posix(), read_regular_file(path).decode("ascii")
             except OSError:
                 # A CPU or node may go offline between listing and reading: as if never there.
                 continue

@@ -96,7 +96,12 @@ def assemble(
     services.offer(SCHEDULER_NAMES, frozenset(one.scheduler_name for one in config.profiles))
     runtimes: dict[str, Runtime] = {}
     for profile in config.profiles:
-        handle = Handle(cluster=cluster, nominations=nominations, services=services)
+        handle = Handle(
+            cluster=cluster,
+            nominations=nominations,
+            services=services,
+            profile=profile.scheduler_name,
+        )
         runtimes[profile.scheduler_name] = make_runtime(
             profile, defaults=default_profile(), registry=registry, handle=handle
         )

@@ -247,6 +247,10 @@ class Attempt:
         nomination, self.diagnosis.post_filter = self.runtime.post_filter(
             self.state, self.pod, self.snapshot, self.diagnosis
         )
+        if nomination is None:
+            self.diagnosis.even_if_idle = self.runtime.even_if_idle(
+                self.pod, self.snapshot, self.diagnosis
+            )
         return Refused(self.diagnosis, nomination, unfinished=self.unfinished)
 
     def _beside_nominated(self, rows: Rows) -> Rows:

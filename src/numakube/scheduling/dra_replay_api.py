@@ -121,6 +121,10 @@ class ReplayedApi:
         """Return the time of the case."""
         return self._now
 
+    def cpu_seconds(self) -> float:
+        """Return 0: replays take as long as they take."""
+        return 0.0
+
     def new_id(self) -> str:
         """Return a share id."""
         return f"share-{next(self._ids)}"

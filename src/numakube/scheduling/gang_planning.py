@@ -3,8 +3,10 @@
 Members are placed one after the other, the largest first, each counting on the room that those
 before it leave. If one does not fit because another took its only place, those that were left over
 go first in another try. A gang that asks for one topology domain is tried in each, those with the
-fewest nodes first; once members run, theirs is the only one, or the first one if the domain is only
-preferred. If members fit only after evictions, victims are chosen for all of them.
+least room that may be enough first, so that racks stay whole for larger gangs; once members run,
+theirs is the only one, or the first one if the domain is only preferred. A gang that prefers a
+domain and fits in none is tried in those of the next coarser level. If members fit only after
+evictions, victims are chosen for all of them.
 
 A plan that gives the gang less than it needs leaves nothing behind. It depends on the state of the
 cluster alone, neither on chance nor on the order in which members came: a program that asks whether
@@ -18,15 +20,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle, Failed, FirstOfEquals, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GANG_DOMAIN, domains_of
+from numakube.scheduling.plugins.gang_scheduling.gang_plugin import (
+    GANG_DOMAIN,
+    GangScheduling,
+    GangSchedulingArgs,
+    domain_of,
+    domains_of,
+)
 from numakube.scheduling.recorder.decision_notes import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Status
@@ -34,11 +43,16 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
     from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
     from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _OTHER_ORDERS: Final = 2
 """How often members that are not alike are tried in another order."""
+_MOST_COSTLY: Final = 8
+"""Members that may take all the time of an attempt, a second each: a lease is lost after ten."""
+TOO_FEW_TRIED: Final = "needed pods can be tried"
+"""In the answer to members of a gang that was not tried, because the others are held back."""
 _NEVER: Final = "Never"
 _NOT_YET: Final = "~"
 """After any time, for pods that do not exist."""
@@ -96,7 +110,7 @@ class GangRequest:
                 own = f"{pod.name} has priority {pod.priority}"
                 return f"{own}, but its pod group has {priority}: they have to be the same"
         if len(self.pods) < self.needed:
-            return f"{len(self.pods)} of {self.needed} needed pods can be tried"
+            return f"{len(self.pods)} of {self.needed} {TOO_FEW_TRIED}"
         return ""
 
 
@@ -111,6 +125,7 @@ class GangPlan:
         refused_by: plugins that refused a member in this try or in one before it.
         domain: the topology domain in which they were tried, if it was one.
         room_before: the node on which room was kept before for each that is nominated.
+        costly: how many members took all the time that a pod may take.
     """
 
     placements: list[tuple[PodInfo, Chosen]] = field(default_factory=list)
@@ -119,11 +134,18 @@ class GangPlan:
     refused_by: frozenset[str] = frozenset()
     domain: Domain | None = None
     room_before: dict[str, str | None] = field(default_factory=dict)
+    costly: int = 0
 
     @property
     def fitting(self) -> int:
         """How many members have a place."""
         return len(self.placements) + len(self.nominations)
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether no more members were tried, because of the time that they took."""
+        last = self.refused[-1][1] if self.refused else None
+        return isinstance(last, Refused) and last.diagnosis.is_costly
 
     def why_not(self, request: GangRequest) -> str:
         """Say what keeps the gang from fitting."""
@@ -163,15 +185,18 @@ class GangPlanner:
         refused_by: set[str] = set()
         pods, needed = _largest_first(request.pods), request.needed
         for evicting in (False, True) if may_evict and request.may_evict else (False,):
-            domains = self._domains(request.gang, request.running_on)
+            domains = self._domains(request, pods[0])
             for domain in domains:
                 plan = self._try_orders(pods, needed, _Trial(domain, evicting))
                 refused_by |= plan.refused_by
                 if plan.fitting >= needed:
                     others = () if request.gang.required_topology else domains
                     return self._place_beyond(plan, others)
-                best = plan if plan.fitting >= best.fitting else best
-            if not any(isinstance(one, Refused) and one.nomination for _, one in best.refused):
+                best = plan if plan.fitting >= best.fitting or plan.is_costly else best
+                if plan.is_costly:
+                    break
+            evictable = (isinstance(one, Refused) and one.nomination for _, one in best.refused)
+            if best.is_costly or not any(evictable):
                 break
         best.refused_by = frozenset(refused_by)
         return best
@@ -188,17 +213,44 @@ class GangPlanner:
             else:
                 nominations.nominate(pod, before)
 
-    def _domains(self, gang: Gang, running_on: Iterable[str]) -> Iterator[Domain | None]:
-        key = gang.required_topology or gang.preferred_topology
-        if key:
-            rows = domains_of(self._engine.cluster.snapshot(), key)
-            own = Counter(domains_of_nodes(self._engine.cluster, key, running_on))
-            order = sorted(rows, key=lambda one: (-own[one], len(rows[one]), one))
-            for value in order:
-                if own[value] or not own or not gang.required_topology:
-                    yield key, value
-        if not gang.required_topology:
-            yield None
+    def _domains(self, request: GangRequest, largest: PodInfo) -> Iterator[Domain | None]:
+        gang, args = request.gang, gang_arguments(self._engine)
+        level = gang.required_topology or gang.preferred_topology
+        labels = args.labels_of(level) if level else ()
+        while labels:
+            yield from self._domains_at(labels, request, largest)
+            if gang.required_topology:
+                return
+            labels = labels[:-1]
+        yield None
+
+    def _domains_at(
+        self, labels: tuple[str, ...], request: GangRequest, largest: PodInfo
+    ) -> list[Domain]:
+        """Return the domains of one level in the order in which they are tried."""
+        cluster = self._engine.cluster
+        rows = domains_of(cluster.snapshot(), labels)
+        own = Counter(domains_of_nodes(cluster, labels, request.running_on))
+        room = self._room(rows, largest)
+
+        def order(one: Domain) -> tuple[int, bool, int, int, tuple[str, ...]]:
+            return -own[one], room[one] < request.needed, room[one], len(rows[one]), one.values
+
+        stays = own and request.gang.required_topology
+        return sorted((one for one in rows if own[one] or not stays), key=order)
+
+    def _room(self, domains: Mapping[Domain, Rows], pod: PodInfo) -> dict[Domain, int]:
+        """Return how many pods like *pod* each domain may take, by the amounts of its nodes."""
+        snapshot = self._engine.cluster.snapshot()
+        runtime = self._engine.runtime_for(pod.scheduler_name)
+        attempt = Attempt(runtime, pod, snapshot, self._engine.nominations)
+        feasible = set(attempt.feasible_rows().tolist())
+        return {
+            domain: sum(
+                _how_many(pod, snapshot.at(row)) for row in rows.tolist() if row in feasible
+            )
+            for domain, rows in domains.items()
+        }
 
     def _try_orders(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
         plan = self._try(pods, needed, trial)
@@ -208,7 +260,7 @@ class GangPlanner:
             self.undo(plan)
             left = {pod.uid for pod, _ in plan.refused}
             again = sorted(pods, key=lambda one: one.uid not in left)
-            if again == list(pods) or len(set(map(replica_key, pods))) == 1:
+            if plan.is_costly or again == list(pods) or len(set(map(replica_key, pods))) == 1:
                 return plan
             pods, before = again, plan
             plan = self._try(pods, needed, trial)
@@ -221,9 +273,10 @@ class GangPlanner:
         """Place members that the gang can do without in other domains, if one is preferred only."""
         with self._undone_if_it_breaks(plan):
             for domain in domains:
+                if plan.is_costly:
+                    break
                 left, plan.refused = plan.refused, []
-                for pod, _ in left:
-                    self._place(plan, pod, _Trial(domain, evicting=False))
+                self._place_all(plan, [pod for pod, _ in left], _Trial(domain, evicting=False))
         return plan
 
     @contextmanager
@@ -237,11 +290,8 @@ class GangPlanner:
     def _try(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
         plan = GangPlan(domain=trial.domain)
         with self._undone_if_it_breaks(plan):
-            for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
-                self._place(plan, pod, trial)
-                if plan.fitting + left < needed:
-                    break
-        plan.refused_by = frozenset(
+            self._place_all(plan, pods, trial, needed)
+        plan.refused_by |= frozenset(
             name
             for _, why in plan.refused
             if isinstance(why, Refused)
@@ -249,7 +299,26 @@ class GangPlanner:
         )
         return plan
 
-    def _place(self, plan: GangPlan, pod: PodInfo, trial: _Trial) -> None:
+    def _place_all(
+        self, plan: GangPlan, pods: Sequence[PodInfo], trial: _Trial, needed: int = 0
+    ) -> None:
+        """Place *pods*, as long as enough of them may fit.
+
+        Nobody else is served meanwhile: after one that took all its time in vain, or some that did
+        not, the others are not tried.
+        """
+        for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
+            decision = self._place(plan, pod, trial)
+            told = None if isinstance(decision, Failed) else decision.diagnosis
+            if told is not None and told.is_costly:
+                plan.costly += 1
+                if plan.is_costly or plan.costly >= _MOST_COSTLY:
+                    plan.refused += [(one, Refused(told)) for one in pods[len(pods) - left :]]
+                    break
+            if plan.fitting + left < needed:
+                break
+
+    def _place(self, plan: GangPlan, pod: PodInfo, trial: _Trial) -> Chosen | Refused | Failed:
         state = None
         if trial.domain is not None:
             state = CycleState()
@@ -270,16 +339,39 @@ class GangPlanner:
             plan.room_before[pod.uid] = nominations.node_of(pod.uid)
             nominations.nominate(pod, decision.nomination.node)
             plan.nominations.append((pod, decision.nomination))
+            plan.refused_by |= decision.diagnosis.plugins()
         else:
             plan.refused.append((pod, decision))
+        return decision
 
 
-def domains_of_nodes(cluster: Cluster, key: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the value of label *key* of each of the nodes that has one."""
+def gang_arguments(engine: Engine) -> GangSchedulingArgs:
+    """Return what the profiles of *engine* say about gangs; the first that has the plugin does."""
+    for runtime in engine.runtimes.values():
+        plugin = runtime.profile.plugins().get(GangScheduling.name)
+        if isinstance(plugin, GangScheduling):
+            return plugin.args
+    return GangSchedulingArgs(incomplete_seconds=0)
+
+
+def domains_of_nodes(
+    cluster: Cluster, labels: tuple[str, ...], names: Iterable[str]
+) -> Iterator[Domain]:
+    """Yield the domain at the level of the last of *labels* of each node that is in one."""
     for node in filter(None, map(cluster.node, names)):
-        value = node.node.metadata.labels.get(key)
-        if value is not None:
-            yield value
+        domain = domain_of(node.node, labels)
+        if domain is not None:
+            yield domain
+
+
+def _how_many(pod: PodInfo, node: NodeInfo) -> int:
+    """Return how many pods like *pod* the amounts of *node*, which takes one, are enough for."""
+    counts = (
+        (node.allocatable.get(name, 0) - node.requested.get(name, 0)) // amount
+        for name, amount in pod.requests.items()
+        if amount > 0
+    )
+    return max(1, min(counts, default=1))
 
 
 def _largest_first(pods: Sequence[PodInfo]) -> list[PodInfo]:

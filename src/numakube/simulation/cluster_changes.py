@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
+from numakube.insight.explain.empty_node import bound_copy
 from numakube.kubelet.config_from_words import overridden, parse_kubelet_options
-from numakube.simulation.node_kinds import nodes_of_kinds
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.simulation.node_kinds import kind_parts, nodes_like, nodes_of_kinds
 from numakube.simulation.pod_owners import kind_of_owner
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
+from numakube.values.display import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.simulation.cluster_model import RunningPod, SimulatedCluster, SimulatedNode
 
+NEW: Final = "new-"
+"""How the names of nodes begin that are added."""
+_BRIEF: Final = 40
+_LONGEST: Final = 1000
 _FIELDS: Final = {
     "topologyManagerPolicy": "policy",
     "topologyManagerScope": "scope",
@@ -49,14 +57,48 @@ class Changes:
         return bool(self.kubelet or self.added or self.removed or self.drained)
 
     def __str__(self) -> str:
-        parts = [f"{name}={value}" for name, value in self.kubelet.items()]
-        parts += [f"+{kind}" for kind in self.added]
+        return ", ".join(self._parts(most=_LONGEST))
+
+    @property
+    def brief(self) -> str:
+        """The changes in so few words that they can name an arm."""
+        return ", ".join(self._parts(most=_BRIEF))
+
+    @property
+    def sentence(self) -> str:
+        """The changes in words that go on after a comma: ``with 10 more nodes like node-0``."""
+        parts = [f"with {name}={value}" for name, value in self.kubelet.items()]
+        parts += [f"with {_more(kind)}" for kind in self.added]
         parts += [f"without {name}" for name in self.removed]
-        parts += [f"{name} drained" for name in self.drained]
-        return ", ".join(parts)
+        parts += [f"with {name} drained" for name in self.drained]
+        return " and ".join(parts)
+
+    def _parts(self, *, most: int) -> Iterator[str]:
+        yield from (f"{name}={value}" for name, value in self.kubelet.items())
+        for kind in self.added:
+            yield f"+{kind}" if len(kind) < most else f"+{counted(_count(kind), 'node')}"
+        for words, names in (("without {}", self.removed), ("{} drained", self.drained)):
+            if len(", ".join(names)) < most:
+                yield from (words.format(name) for name in names)
+            else:
+                yield words.format(counted(len(names), "node"))
 
 
-def kubelet_words(texts: Sequence[str]) -> dict[str, str]:
+def _count(kind: str) -> int:
+    count, _, _ = kind_parts(kind)
+    return count
+
+
+def _more(kind: str) -> str:
+    count, text, words = kind_parts(kind)
+    more = f"{count} more {'node' if count == 1 else 'nodes'}"
+    like = text.removeprefix("like ").strip()
+    if " " in like or words:
+        return f"{more} ({kind.strip()})" if len(kind) < _BRIEF else more
+    return f"{more} like {like}"
+
+
+def kubelet_words(texts: Sequence[str], *, flag: str = "--set") -> dict[str, str]:
     """Return what ``topologyManagerPolicy=restricted`` or ``policy=restricted`` say.
 
     Raises:
@@ -64,8 +106,7 @@ def kubelet_words(texts: Sequence[str]) -> dict[str, str]:
     """
     words: dict[str, str] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        words.update(parse_kubelet_options(f"{_FIELDS.get(name.strip(), name)}{equals}{value}"))
+        words.update(parse_kubelet_options(text, flag=flag, fields=_FIELDS))
     return words
 
 
@@ -81,7 +122,8 @@ def changed(
     for name in (*changes.removed, *changes.drained):
         if name not in known:
             raise ConfigError(f"there is no node {name!r}; there are {_some(sorted(known))}")
-    nodes = tuple(_changed_nodes(cluster, changes))
+    nodes = {node.name: node for node in _changed_nodes(cluster, changes)}
+    new, daemons = _added(cluster, nodes, changes)
     emptied = {*changes.removed, *changes.drained}
     stay = tuple(one for one in cluster.running if not _goes(one, changes))
     going = [one for one in cluster.running if one.node in emptied and _is_replaced(one)]
@@ -90,7 +132,7 @@ def changed(
         for one in going
     )
     return (
-        replace(cluster, nodes=nodes, running=stay),
+        replace(cluster, nodes=(*nodes.values(), *new), running=(*stay, *daemons)),
         replace(workload, arrivals=(*arrivals, *workload.arrivals)),
     )
 
@@ -107,7 +149,23 @@ def _changed_nodes(cluster: SimulatedCluster, changes: Changes) -> list[Simulate
         drained = node.unschedulable or node.name in changes.drained
         held = None if changes.kubelet else node.held
         nodes.append(replace(node, config=config, unschedulable=drained, held=held))
-    return [*nodes, *nodes_of_kinds(changes.added, changes.kubelet, prefix="new-")]
+    return nodes
+
+
+def _added(
+    cluster: SimulatedCluster, nodes: Mapping[str, SimulatedNode], changes: Changes
+) -> tuple[list[SimulatedNode], list[RunningPod]]:
+    """Return the nodes that are added, and the daemons that those bring along that are like one."""
+    new = nodes_of_kinds(changes.added, changes.kubelet, prefix=NEW, known=nodes)
+    kinds = dict(zip(ascii_lowercase, changes.added, strict=False))
+    daemons: list[RunningPod] = []
+    for node in new:
+        like = nodes_like(kinds[node.name[len(NEW)]], nodes)
+        for one in cluster.running if like is not None else ():
+            if like is not None and one.node == like.like and _is_of_daemon_set(one):
+                pod = bound_copy(PodInfo(one.pod), node.name).pod
+                daemons.append(replace(one, pod=pod, node=node.name))
+    return list(new), daemons
 
 
 def _goes(one: RunningPod, changes: Changes) -> bool:

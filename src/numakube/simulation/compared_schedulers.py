@@ -23,12 +23,13 @@ from numakube.api.scheduler_config import (
     NUMA_PLUGIN,
     SCHEDULER_NAME,
     KubeSchedulerConfiguration,
+    LeaderElectionConfig,
     PluginConfig,
     PluginRef,
     Plugins,
     PluginSet,
     ProfileConfig,
-    numa_configuration,
+    numa_profile,
 )
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.topology_match_args import LEAST_FRAGMENTATION, STRATEGIES
@@ -61,6 +62,21 @@ class Reports:
     after_seconds: float = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """How the cluster of an arm differs from that of another one.
+
+    Attributes:
+        base: the name of the other arm.
+        text: all that differs, for a legend.
+        sentence: the same in words that go on after a comma.
+    """
+
+    base: str
+    text: str
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One way to run the cluster.
@@ -71,12 +87,21 @@ class Arm:
         reports: what its nodes report; ``None`` if nothing is to be reported.
         kubelet: words that change the kubelets' configurations
             (`numakube.kubelet.config_from_words`).
+        what_if: how its cluster differs from the one that there is; ``None`` if it does not.
     """
 
     name: str
     scheduler: KubeSchedulerConfiguration
     reports: Reports | None = None
     kubelet: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    what_if: WhatIf | None = None
+
+
+def _alone(profile: ProfileConfig) -> KubeSchedulerConfiguration:
+    """Return a scheduler with one *profile* that needs no lease: there is no other."""
+    return KubeSchedulerConfiguration(
+        profiles=(profile,), leader_election=LeaderElectionConfig(leader_elect=False)
+    )
 
 
 def blind(name: str, strategy: str, resources: Iterable[str] = (CPU, MEMORY)) -> Arm:
@@ -87,7 +112,7 @@ def blind(name: str, strategy: str, resources: Iterable[str] = (CPU, MEMORY)) ->
         plugins=_without_guard(),
         plugin_config=(PluginConfig(name=_FIT, args=args),),
     )
-    return Arm(name=name, scheduler=KubeSchedulerConfiguration(profiles=(profile,)))
+    return Arm(name=name, scheduler=_alone(profile))
 
 
 def upstream(name: str, report_seconds: float, strategy: str = "", weights: _Weights = ()) -> Arm:
@@ -103,14 +128,15 @@ def upstream(name: str, report_seconds: float, strategy: str = "", weights: _Wei
     )
     return Arm(
         name=name,
-        scheduler=KubeSchedulerConfiguration(profiles=(profile,)),
+        scheduler=_alone(profile),
         reports=Reports(exact=False, polled=True, every_seconds=report_seconds),
     )
 
 
 def ours(name: str = "numakube", args: Mapping[str, object] | None = None) -> Arm:
     """Return our scheduler as it is deployed; *args* are those of its NUMA plugin."""
-    return Arm(name=name, scheduler=numa_configuration((SCHEDULER_NAME,), args), reports=Reports())
+    profile = numa_profile(SCHEDULER_NAME, args)
+    return Arm(name=name, scheduler=_alone(profile), reports=Reports())
 
 
 def scheduler_arm(

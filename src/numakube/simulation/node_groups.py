@@ -10,6 +10,7 @@ The topology of such a node is looked for, in this order, in
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +18,8 @@ import msgspec
 
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
-from numakube.insight.explain.empty_node import idle_copy, new_report
-from numakube.simulation.node_kinds import nodes_of_kinds
+from numakube.insight.explain.empty_node import idle_copy, new_report, with_nodes_like
+from numakube.simulation.node_kinds import nodes_like, nodes_of_kinds
 from numakube.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
@@ -164,9 +165,25 @@ def described_nodes(kinds: Sequence[str]) -> Iterator[tuple[Node, NodeResourceTo
 
 
 def with_new_nodes(facts: ClusterFacts, kinds: Sequence[str]) -> ClusterFacts:
-    """Return the cluster with nodes of these *kinds* besides; raises as `described_nodes` does."""
+    """Return the cluster with nodes of these *kinds* besides; raises as `described_nodes` does.
+
+    ``10x like node-0`` are nodes like one of the cluster.
+    """
+    wanted, described = Counter[str](), list[str]()
+    for kind in kinds:
+        like = nodes_like(kind, facts.nodes)
+        if like is None:
+            described.append(kind)
+        elif like.words:
+            raise ConfigError(
+                f"{kind!r}: these have the kubelet of {like.like}; leave {like.words}"
+            )
+        else:
+            wanted[like.like] += like.count
+    for name, count in wanted.items():
+        facts = with_nodes_like(facts, name, count)
     nodes, topologies = dict(facts.nodes), dict(facts.topologies)
-    for node, report in described_nodes(kinds):
+    for node, report in described_nodes(described):
         nodes[node.metadata.name], topologies[node.metadata.name] = node, report
     return replace(facts, nodes=nodes, topologies=topologies)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
@@ -35,6 +36,10 @@ _BAR: Final = 0.32
 _HOUR: Final = 3600.0
 _FEW: Final = 8
 _LEGEND_LINE: Final = 0.19
+_NAME_WIDTH: Final = 30
+_THIN: Final = 1.4
+_WIDER: Final = 1.2
+"""By how much each line is wider than the next one."""
 
 
 def bars(
@@ -44,7 +49,8 @@ def bars(
 
     The axis ends at *most*.
     """
-    figure, axes = _figure(0.6 + _BAR * len(summaries))
+    lines = sum(_folded(one.arm).count("\n") for one in summaries)
+    figure, axes = _figure(0.6 + _BAR * len(summaries) + _LEGEND_LINE * lines)
     places = list(range(len(found)))
     axes.barh(
         places,
@@ -53,7 +59,7 @@ def bars(
         color=[_colour(place) for place in places],
         error_kw={"capsize": 3},
     )
-    axes.set_yticks(places, [one.arm for one in summaries])
+    axes.set_yticks(places, [_folded(one.arm) for one in summaries])
     axes.invert_yaxis()
     axes.set_xlim(left=0, right=most)
     axes.grid(visible=False, axis="y")
@@ -71,7 +77,7 @@ def courses(summaries: Sequence[Summary], of: Callable[[Moment], float], label: 
             [moment.at / unit for moment in moments],
             [of(moment) for moment in moments],
             drawstyle="steps-post",
-            **_line(place, one.arm),
+            **_line(place, one.arm, len(summaries)),
         )
     axes.set_ylim(bottom=0)
     axes.set_xlabel(name)
@@ -86,7 +92,7 @@ def distribution(summaries: Sequence[Summary]) -> str:
     for place, one in enumerate(summaries):
         counts = sorted(one.runs[0].pods_by_node, reverse=True)
         shares = [100 * (index + 0.5) / len(counts) for index in range(len(counts))]
-        axes.plot(shares, counts, drawstyle="steps-mid", **_line(place, one.arm))
+        axes.plot(shares, counts, drawstyle="steps-mid", **_line(place, one.arm, len(summaries)))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("nodes in %, fullest first")
     axes.set_ylabel("pods at the end")
@@ -104,9 +110,21 @@ def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def _line(place: int, label: str) -> dict[str, Any]:
+def _line(place: int, label: str, count: int) -> dict[str, Any]:
+    """Return how a line is drawn: those before are wider, so that equal ones show all of them."""
     style = _STYLES[place // len(_COLOURS) % len(_STYLES)]
-    return {"color": _colour(place), "linestyle": style, "label": label, "linewidth": 1.6}
+    width = _THIN + _WIDER * max(0, min(count, len(_COLOURS)) - 1 - place)
+    return {
+        "color": _colour(place),
+        "linestyle": style,
+        "label": _folded(label),
+        "linewidth": width,
+    }
+
+
+def _folded(name: str) -> str:
+    """Return the name of an arm in lines that leave room for what is drawn."""
+    return "\n".join(textwrap.wrap(name, _NAME_WIDTH)) or name
 
 
 def _legend(figure: Figure, axes: Any, count: int) -> None:  # noqa: ANN401 - Matplotlib's

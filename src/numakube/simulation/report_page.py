@@ -36,10 +36,11 @@ h1 { font-size: 1.5rem; line-height: 1.2; } h2 { font-size: 1.15rem; margin-top:
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #d0d7de; }
-th, td { white-space: nowrap; }
+td { white-space: nowrap; } th { max-width: 9rem; overflow-wrap: break-word; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; }
 th:first-child, td:first-child { background: #fff; }
-td:first-child { white-space: normal; min-width: 8rem; }
+td:first-child { white-space: normal; min-width: 6rem; overflow-wrap: anywhere; }
+.answer { font-size: 1.15rem; }
 thead th { border-bottom-width: 2px; vertical-align: bottom; }
 .plots { display: grid; gap: 1rem; }
 .plots { grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
@@ -55,13 +56,16 @@ ul { padding-left: 1.2rem; } code { font-size: .875rem; overflow-wrap: anywhere;
 </head>
 <body>
 <h1>{{ title }}</h1>
-<div class="wide"><table>
+{% for one in answers %}<p class="answer">{{ one }}</p>
+{% endfor %}<div class="wide"><table>
 <thead><tr>{% for cell in head %}<th scope="col">{{ cell }}</th>{% endfor %}</tr></thead>
 <tbody>{% for row in rows %}
 <tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
 </tbody></table></div>
 <p>{{ reading }}</p>
-{% for heading, figures in sections %}<h2>{{ heading }}</h2>
+{% if why %}<h2>Why pods are never placed</h2>
+<ul>{% for one in why %}<li>{{ one }}</li>{% endfor %}</ul>
+{% endif %}{% for heading, figures in sections %}<h2>{{ heading }}</h2>
 <div class="plots">{% for caption, svg in figures %}
 <figure><figcaption>{{ caption }}</figcaption>{{ svg | safe }}</figure>{% endfor %}
 </div>
@@ -76,6 +80,8 @@ def report_page(
     summaries: Sequence[Summary],
     *,
     title: str,
+    answers: Sequence[str] = (),
+    why: Sequence[str] = (),
     table: tuple[Sequence[str], Sequence[Sequence[str]]],
     notes: Sequence[str],
 ) -> str:
@@ -84,6 +90,8 @@ def report_page(
     Args:
         summaries: what was found out.
         title: what it is about.
+        answers: what came out, in sentences.
+        why: why pods were never placed.
         table: titles of columns, and rows.
         notes: assumptions, command and version.
     """
@@ -91,6 +99,8 @@ def report_page(
     environment = Environment(autoescape=True, trim_blocks=False)
     return environment.from_string(_PAGE).render(
         title=title,
+        answers=answers,
+        why=why,
         head=head,
         rows=rows,
         reading=_reading(summaries),

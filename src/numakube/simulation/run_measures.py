@@ -13,7 +13,7 @@ from numakube.topology.zone_amounts import zones_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement
     from numakube.kubelet.kubelet_model import KubeletNode
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_MOMENTS: Final = 400
 _QUANTILES: Final = {"p50": 50, "p90": 90, "p99": 99}
 _DIGITS: Final = 6
+_MOST_REASONS: Final = 10
 
 
 def is_aligned(node: KubeletNode, outcome: Admitted) -> bool | None:
@@ -115,17 +116,26 @@ class Measures:
             self._spacing = 2 * max(self._spacing, now / _MOST_MOMENTS)
 
     def result(
-        self, arm: str, seed: int, replicas: Iterable[Replica], *, now: float, waiting: int
+        self,
+        arm: str,
+        seed: int,
+        replicas: Iterable[Replica],
+        *,
+        now: float,
+        waiting: int,
+        why_not: Callable[[Replica], str],
     ) -> RunResult:
         """Return the answers."""
         wanted = list(replicas)
+        unplaced = Counter(why_not(one) for one in wanted if not one.ran)
         last = self._moment(now, waiting)
         return RunResult(
             arm=arm,
             seed=seed,
             pods=len(wanted),
             ran=sum(one.ran for one in wanted),
-            never_placed=sum(not one.ran for one in wanted),
+            never_placed=unplaced.total(),
+            unplaced=dict(unplaced.most_common(_MOST_REASONS)),
             bound=self.bound,
             rejections=dict(sorted(self.rejections.items())),
             first_refused=sum(one.first_was_rejected is True for one in wanted),

@@ -34,6 +34,7 @@ class RunResult(Wire, frozen=True, omit_defaults=False):
         pods: how many came.
         ran: how many ran, be it for a while.
         never_placed: how many did not run until the end of the simulation.
+        unplaced: why, and how many of them: the scheduler's last words, or the kubelets' reason.
         bound: how often a pod was bound, replacements included.
         rejections: how often kubelets rejected a bound pod, by reason.
         first_refused: pods whose first binding was rejected.
@@ -57,6 +58,7 @@ class RunResult(Wire, frozen=True, omit_defaults=False):
     pods: int = 0
     ran: int = 0
     never_placed: int = 0
+    unplaced: dict[str, int] = {}  # noqa: RUF012
     bound: int = 0
     rejections: dict[str, int] = {}  # noqa: RUF012
     first_refused: int = 0

@@ -118,6 +118,7 @@ def summary_document(summaries: Iterable[Summary]) -> list[dict[str, object]]:
             "peakAllocatedPercent": {name: _plain(each) for name, each in one.peak.items()},
             "strandedPercent": {name: _plain(each) for name, each in one.stranded.items()},
             "rejectionsByReason": [run.rejections for run in one.runs],
+            "neverPlacedByReason": [run.unplaced for run in one.runs],
         }
         for one in summaries
     ]

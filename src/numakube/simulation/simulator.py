@@ -121,7 +121,15 @@ class Run:
             self._replicas,
             now=self._timeline.last_news,
             waiting=len(self._scheduler.queue),
+            why_not=self._why_not,
         )
+
+    def _why_not(self, replica: Replica) -> str:
+        """Return why a pod that never ran did not."""
+        if replica.rejected_for:
+            return f"rejected by kubelets: {replica.rejected_for}"
+        said = self._scheduler.why_not(replica.pod.uid) if replica.pod is not None else ""
+        return said or "not tried"
 
     def nodes(self) -> tuple[VirtualNode, ...]:
         """Return the nodes, with what runs on them."""

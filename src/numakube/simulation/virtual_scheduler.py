@@ -87,10 +87,16 @@ class VirtualScheduler:
         self._events: list[ClusterEvent] = []
         self._assumed: dict[str, str] = {}
         self._preemptor_of: dict[str, str] = {}
+        self._refusals: dict[str, Refused] = {}
         self._free_at = 0.0
         self._is_called = False
         self._alarm: float | None = None
         self._resyncs = False
+
+    def why_not(self, uid: str) -> str:
+        """Return why a pod was refused last; empty if it was not."""
+        refused = self._refusals.get(uid)
+        return refused.why if refused is not None else ""
 
     def set_node(self, node: Node) -> None:
         """See a node."""
@@ -129,6 +135,7 @@ class VirtualScheduler:
         node = self.engine.cluster.node_of(pod.uid)
         before = self.engine.cluster.remove_pod(pod.uid)
         self._assumed.pop(pod.uid, None)
+        self._refusals.pop(pod.uid, None)
         self.queue.remove(pod.uid)
         self._drop_nomination(pod)
         self._victim_is_gone(pod.uid)
@@ -231,6 +238,7 @@ class VirtualScheduler:
             self.queue.failed(entry, now, message=status.message)
             return
         bound = as_bound(state, pod)
+        self._refusals.pop(pod.uid, None)
         self._assumed[pod.uid] = decision.node
         cluster.place(bound, decision.node)
         self.queue.remove(pod.uid)
@@ -241,6 +249,7 @@ class VirtualScheduler:
         self._actions.bind(bound, decision.node)
 
     def _refuse(self, entry: QueuedPod, decision: Refused, now: float) -> None:
+        self._refusals[entry.pod.uid] = decision
         if decision.nomination is not None:
             self._make_room(entry.pod, decision.nomination)
         else:

@@ -135,8 +135,10 @@ class ExactReport:
             ``None`` with the CPU policy ``none``.
         memory: the Memory Manager's books by NUMA node, without unused nodes.
         devices: tables by resource name.
-        pods: what each pod that the report accounts for holds, in order of admission.
+        pods: what each pod that the report accounts for holds.
         tree: how the devices are connected, as far as that is known.
+        checksum: of the zones that it was written with (`numakube.topology.report_binding`); empty
+            if its exporter writes none. It is no part of the state.
     """
 
     machine: Machine
@@ -147,6 +149,7 @@ class ExactReport:
     devices: Mapping[str, DeviceTable] = field(default_factory=lambda: MappingProxyType({}))
     pods: Mapping[UidHash, Holding] = field(default_factory=lambda: MappingProxyType({}))
     tree: DeviceTree = NO_TREE
+    checksum: str = field(default="", compare=False)
 
     @property
     def connects_devices(self) -> bool:

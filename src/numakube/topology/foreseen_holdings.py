@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numakube.api.pod import has_ended
+from numakube.api.static_pods import static_uid
 from numakube.errors import InvalidValue
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_from_report import holding_of, node_of, place, report_of
@@ -29,7 +30,7 @@ from numakube.topology.report_notation import read_holding, write_holding
 from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
     from numakube.kubelet.kubelet_model import KubeletNode
@@ -95,15 +96,26 @@ def state_after(
     return replace(after, pods={hashes[uid]: one for uid, one in after.pods.items()})
 
 
-def current_view(view: NodeTopology, pods: Iterable[Pod]) -> NodeTopology:
+def unknown_pods(exact: ExactReport, pods: Iterable[Pod]) -> set[UidHash]:
+    """Return the pods that *exact* names and that are not among *pods*.
+
+    The kubelet knows a static pod by another uid than the API server.
+    """
+    known = {uid_hash(uid) for pod in pods for uid in (pod.metadata.uid, static_uid(pod) or "")}
+    return exact.pods.keys() - known
+
+
+def current_view(view: NodeTopology, pods: Collection[Pod]) -> NodeTopology:
     """Return *view* as it would be if its producer reported every change.
+
+    If nobody keeps its report up to date, pods that are gone from the API hold nothing any more.
 
     Args:
         view: what a report says.
         pods: those that the API has on the node, ended ones too.
     """
     exact = view.report
-    if exact is None or view.heartbeat is None:
+    if exact is None or (view.heartbeat is None and not view.orphaned):
         return view
     gone, foreseen = set(), {}
     for pod in pods:
@@ -114,9 +126,9 @@ def current_view(view: NodeTopology, pods: Iterable[Pod]) -> NodeTopology:
             holding = read_foreseen(pod.metadata.annotations, pod.metadata.uid, exact)
             if holding is not None:
                 foreseen[uid] = holding
-    unknown = exact.pods.keys() - {uid_hash(pod.metadata.uid) for pod in pods}
+    unknown = unknown_pods(exact, pods)
     for uid in unknown:
-        if any(overlap(exact.pods[uid], one) for one in foreseen.values()):
+        if view.orphaned or any(overlap(exact.pods[uid], one) for one in foreseen.values()):
             gone.add(uid)
     if not gone and not foreseen:
         return view

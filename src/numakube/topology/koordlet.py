@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 def is_written_by_koordlet(meta: ObjectMeta) -> bool:
     """Tell whether an NRT is koordlet's."""
-    return (
-        meta.labels.get(keys.MANAGED_BY) == keys.KOORDINATOR
-        or keys.CPU_MANAGER_POLICY in meta.annotations
-    )
+    return is_labelled(meta) or keys.CPU_MANAGER_POLICY in meta.annotations
+
+
+def is_labelled(meta: ObjectMeta) -> bool:
+    """Tell whether an NRT has koordlet's label, which nobody else writes."""
+    return meta.labels.get(keys.MANAGED_BY) == keys.KOORDINATOR
 
 
 def cpu_policy_of(annotations: Mapping[str, str], problems: list[str]) -> CpuManagerPolicy | None:

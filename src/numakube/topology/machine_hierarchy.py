@@ -141,8 +141,6 @@ def in_order(parts: Sequence[Part]) -> Iterator[tuple[int, Part]]:
         yield depth, part
         below = children.pop(part.name, [])
         waiting += [(depth + 1, child) for child in reversed(below)]
-    for rest in children.values():  # names that appear twice can still hide a circle
-        yield from ((0, part) for part in rest)
 
 
 def in_circles(parents: Mapping[str, str]) -> set[str]:

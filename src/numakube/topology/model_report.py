@@ -20,7 +20,7 @@ from numakube.api.nrt import (
 )
 from numakube.topology import nrt_names
 from numakube.topology.model_from_report import report_of
-from numakube.topology.report_codec import encode_report
+from numakube.topology.report_binding import with_exact
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.resources import quantity_of
 
@@ -47,12 +47,12 @@ def nrt_of(
         attributes: attributes beyond policy and scope, or in place of those.
     """
     told = {**attributes_of(node), **(attributes or {})}
-    annotations = {nrt_names.EXACT_ANNOTATION: encode_report(report_of(node))} if exact else {}
-    return NodeResourceTopology(
-        metadata=ObjectMeta(name=name, annotations=annotations),
+    report = NodeResourceTopology(
+        metadata=ObjectMeta(name=name),
         attributes=tuple(Attribute(name=one, value=value) for one, value in told.items()),
         zones=model_zones(node),
     )
+    return with_exact(report, report_of(node)) if exact else report
 
 
 def attributes_of(node: KubeletNode) -> dict[str, str]:

@@ -72,6 +72,10 @@ class _Versioned(msgspec.Struct, frozen=True):
     v: int
 
 
+class _Bound(msgspec.Struct, frozen=True):
+    checksum: str = ""
+
+
 class _Settings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """`KubeletSettings`; what has the kubelet's default is left out."""
 
@@ -99,6 +103,7 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             the rule do without: it says more than counts, but nothing else follows from it.
         tree: how PCI functions are connected, with the same freedom for readers.
         functions: which of them the devices of a resource are.
+        checksum: of the zones that all of this belongs to.
     """
 
     v: int
@@ -114,6 +119,7 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pods: dict[str, str] = {}
     tree: TreeTable | None = None
     functions: dict[str, str] = {}
+    checksum: str = ""
 
 
 class _Moving(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -128,6 +134,7 @@ class _Moving(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_Report)
 _MOVING_DECODER: Final = msgspec.json.Decoder(_Moving)
+_BOUND_DECODER: Final = msgspec.json.Decoder(_Bound)
 _SETTINGS_DECODER: Final = msgspec.json.Decoder(_Settings)
 _VERSION_DECODER: Final = msgspec.json.Decoder(_Versioned)
 
@@ -146,14 +153,31 @@ def moving_part(text: str) -> str:
     return _packed(_unpacked(text, _MOVING_DECODER))
 
 
-def with_moving_part(text: str, moving: str) -> str:
+def checksum_in(text: str) -> str:
+    """Return the checksum that a report's *text* carries; empty if there is none.
+
+    Raises:
+        InvalidValue: it is no report.
+    """
+    return _unpacked(text, _BOUND_DECODER).checksum
+
+
+def with_moving_part(text: str, moving: str, *, checksum: str) -> str:
     """Return the *text* of a report with other values of the keys that change with the pods.
+
+    Args:
+        text: the report.
+        moving: the other values.
+        checksum: of the zones that the result belongs to, if *text* has one at all.
 
     Raises:
         InvalidValue: one of the texts is not what it should be.
     """
     report, part = _unpacked(text, _DECODER), _unpacked(moving, _MOVING_DECODER)
-    return _packed(msgspec.structs.replace(report, **msgspec.structs.asdict(part)))
+    changes = msgspec.structs.asdict(part)
+    if report.checksum:
+        changes["checksum"] = checksum
+    return _packed(msgspec.structs.replace(report, **changes))
 
 
 def _packed(wire: _Report | _Moving) -> str:
@@ -231,14 +255,24 @@ def _to_wire(report: ExactReport) -> _Report:
             for name, table in report.devices.items()
             if table.choice is not None
         },
-        pods={uid: write_holding(one, resources) for uid, one in report.pods.items()},
+        pods=_write_pods(report, resources),
         tree=write_tree(report.tree),
         functions={
             name: write_functions(table.functions, report.tree)
             for name, table in report.devices.items()
             if table.functions
         },
+        checksum=report.checksum,
     )
+
+
+def _write_pods(report: ExactReport, resources: Mapping[str, int]) -> dict[str, str]:
+    """Return the pods in the order of what they hold, so that a state has one text.
+
+    Kubelets list pods in any order: it says nothing, and must not look like a change.
+    """
+    pods = {uid: write_holding(one, resources) for uid, one in report.pods.items()}
+    return dict(sorted(pods.items(), key=lambda pod: (pod[1], pod[0])))
 
 
 def _from_wire(wire: _Report) -> ExactReport:
@@ -259,6 +293,7 @@ def _from_wire(wire: _Report) -> ExactReport:
         },
         pods=pods,
         tree=read_tree(wire.tree),
+        checksum=wire.checksum,
     )
 
 

@@ -8,6 +8,7 @@ needs a third of the time for the small object, and sends a third of the bytes t
 
 An update says which report it belongs to, by the time at which that report was written. One of
 another report says nothing: either its report has yet to arrive, or a later one has replaced both.
+Nor does one of a report whose zones another producer has overwritten since.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from numakube.api.nrt_update import KIND, NodeResourceTopologyUpdate
 from numakube.errors import InvalidValue
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
-from numakube.topology.report_codec import moving_part, with_moving_part
+from numakube.topology.report_binding import checksum_of, is_checksum_of
+from numakube.topology.report_codec import checksum_in, moving_part, with_moving_part
 from numakube.values.safe_text import quoted
 from numakube.values.times import parse_time
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.nrt import NodeResourceTopology, Zone
+    from numakube.errors import NumakubeError
 
 MOVING_ATTRIBUTES: Final = frozenset(
     {nrt_names.FINGERPRINT, nrt_names.PLACEMENT_METADATA, nrt_names.PLACEMENT_VECTOR}
@@ -109,9 +112,21 @@ def updated(
     if update is None or not is_of(update, report):
         return report
     try:
+        exact = report.metadata.annotations.get(nrt_names.EXACT_ANNOTATION, "")
+        if not is_checksum_of(checksum_in(exact), report):
+            return report  # another producer has written it since
         return _updated(report, update)
     except InvalidValue as error:
-        return _versioned(distrusted(report, f"its {KIND} cannot be read: {error}"), update)
+        return versioned(with_unreadable_update(report, error), update.metadata.resource_version)
+
+
+def with_unreadable_update(
+    report: NodeResourceTopology, error: NumakubeError
+) -> NodeResourceTopology:
+    """Return *report* with the word that it must not be trusted, if its updates count at all."""
+    if not promises_updates(report):
+        return report
+    return distrusted(report, f"its {KIND} cannot be read: {error}")
 
 
 def distrusted(report: NodeResourceTopology, reason: str) -> NodeResourceTopology:
@@ -134,8 +149,6 @@ def _updated(
     annotations = dict(report.metadata.annotations)
     heartbeat = Heartbeat.parse(annotations[nrt_names.SURPRISES_ANNOTATION])
     annotations[nrt_names.SURPRISES_ANNOTATION] = str(Heartbeat(heartbeat.seconds, update.time))
-    exact = annotations.get(nrt_names.EXACT_ANNOTATION, "")
-    annotations[nrt_names.EXACT_ANNOTATION] = with_moving_part(exact, update.exact)
     attributes = report.attributes
     for one in update.attributes:
         if one.name not in MOVING_ATTRIBUTES:
@@ -146,11 +159,15 @@ def _updated(
     told = {one.name for one in update.attributes}
     for name in MOVING_ATTRIBUTES - told:
         attributes = without_attribute(attributes, name)
-    metadata = msgspec.structs.replace(report.metadata, annotations=annotations)
-    changed = msgspec.structs.replace(
-        report, metadata=metadata, attributes=attributes, zones=_zones(report, update)
+    zones = _zones(report, update)
+    annotations[nrt_names.EXACT_ANNOTATION] = with_moving_part(
+        annotations.get(nrt_names.EXACT_ANNOTATION, ""),
+        update.exact,
+        checksum=checksum_of(zones, attributes),
     )
-    return _versioned(changed, update)
+    metadata = msgspec.structs.replace(report.metadata, annotations=annotations)
+    changed = msgspec.structs.replace(report, metadata=metadata, attributes=attributes, zones=zones)
+    return versioned(changed, update.metadata.resource_version)
 
 
 def _zones(report: NodeResourceTopology, update: NodeResourceTopologyUpdate) -> tuple[Zone, ...]:
@@ -192,13 +209,11 @@ def _heartbeat(report: NodeResourceTopology) -> Heartbeat | None:
         return None
 
 
-def _versioned(
-    report: NodeResourceTopology, update: NodeResourceTopologyUpdate
-) -> NodeResourceTopology:
+def versioned(report: NodeResourceTopology, version: str) -> NodeResourceTopology:
     """Return *report* in a version of its own: with every write of either it is another object."""
-    versions = report.metadata.resource_version, update.metadata.resource_version
-    version = max(versions, key=int) if all(map(str.isdecimal, versions)) else versions[1]
-    metadata = msgspec.structs.replace(report.metadata, resource_version=version)
+    versions = report.metadata.resource_version, version
+    latest = max(versions, key=int) if all(map(str.isdecimal, versions)) else version
+    metadata = msgspec.structs.replace(report.metadata, resource_version=latest)
     return msgspec.structs.replace(report, metadata=metadata)
 
 

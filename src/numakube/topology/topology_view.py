@@ -22,6 +22,7 @@ from numakube.topology.exact_report import BadReport, Heartbeat
 from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.pci_places import read_places
+from numakube.topology.report_binding import belongs_to
 from numakube.topology.report_codec import decode_report
 from numakube.values.safe_text import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -79,7 +80,13 @@ class NodeTopology:
         live: whether ``available`` follows the pods on the node; koordlet's never changes.
         report: the exact report, if there is one and it can be read.
         pci: on which NUMA nodes PCI functions are, if that was told.
-        why_inexact: why the producer has no exact report, if it should have one.
+        why_inexact: why there is no exact report, if there should be one.
+        overwritten: whether another producer has written the zones since our exporter did, so that
+            its exact report is not used.
+        exporter: the pod, ``namespace/name``, in which the exporter runs that wrote it; empty if it
+            does not say.
+        orphaned: why nobody keeps it up to date any more. No report says so: it follows from the
+            pods of the node (`numakube.topology.exporter_presence`).
         policy_unknown: why the producer does not know the kubelet's policies; they then read as the
             kubelet's defaults here, but `known_policy` does not.
         state_trouble: why the kubelet's state files will keep it from starting again, if so.
@@ -105,6 +112,9 @@ class NodeTopology:
     report: ExactReport | None = None
     pci: PciPlaces | None = None
     why_inexact: str = ""
+    overwritten: bool = False
+    exporter: str = ""
+    orphaned: str = ""
     policy_unknown: str = ""
     state_trouble: str = ""
     heartbeat: Heartbeat | None = None
@@ -117,6 +127,11 @@ class NodeTopology:
     def stale(self) -> bool:
         """Whether the producer says that its data is old."""
         return self.stale_reason is not None
+
+    @property
+    def why_old(self) -> str:
+        """Why what it says may be old; empty if nothing speaks for that."""
+        return self.stale_reason or self.orphaned
 
     @property
     def known_policy(self) -> str:
@@ -146,7 +161,13 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         return zones
     config = kubelet_config(nrt, problems)
     fingerprint, method = _fingerprint(nrt, problems)
-    producer = producer_of(nrt)
+    producer, report = producer_of(nrt), _report(nrt, problems)
+    why_inexact = nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, "")
+    heartbeat = _heartbeat(nrt, problems)
+    overwritten = report is not None and not belongs_to(report, nrt)
+    if overwritten:
+        producer, report, heartbeat = _overwriter_of(nrt), None, None
+        why_inexact = _overwritten_by(producer)
     return NodeTopology(
         node=nrt.metadata.name,
         zones=zones,
@@ -162,12 +183,14 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         fingerprint_method=method,
         stale_reason=attribute_value(nrt.attributes, nrt_names.STALE),
         live=producer is not Producer.KOORDLET,
-        report=_report(nrt, problems),
+        report=report,
         pci=_pci(nrt, problems),
-        why_inexact=nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, ""),
+        why_inexact=why_inexact,
+        overwritten=overwritten,
+        exporter="" if overwritten else attribute_value(nrt.attributes, nrt_names.EXPORTER) or "",
         policy_unknown=attribute_value(nrt.attributes, nrt_names.POLICY_UNKNOWN) or "",
         state_trouble=_state_trouble(nrt),
-        heartbeat=_heartbeat(nrt, problems),
+        heartbeat=heartbeat,
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,
@@ -194,6 +217,25 @@ def producer_of(nrt: NodeResourceTopology) -> Producer:
     if nrt.topology_policies and attributed:
         return Producer.NFD
     return Producer.UNKNOWN
+
+
+def _overwriter_of(nrt: NodeResourceTopology) -> Producer:
+    """Return who probably wrote *nrt* after our exporter, whose marks are still on it.
+
+    RTE's mark comes last, because our exporter leaves it, too. The deprecated field is never ours.
+    """
+    if nrt.topology_policies:
+        return Producer.KOORDLET if koordlet.is_labelled(nrt.metadata) else Producer.NFD
+    if attribute_value(nrt.attributes, nrt_names.NRI_POLICY) is not None:
+        return Producer.NRI_PLUGINS
+    if nrt_names.RTE_UPDATE_ANNOTATION in nrt.metadata.annotations:
+        return Producer.RTE
+    return Producer.UNKNOWN
+
+
+def _overwritten_by(producer: Producer) -> str:
+    who = "another program" if producer is Producer.UNKNOWN else f"{producer}, it seems,"
+    return f"{who} has written the zones since numakube's exporter did; its exact data is not used"
 
 
 def _parts(nrt: NodeResourceTopology, zones: tuple[ZoneView, ...]) -> tuple[Part, ...]:

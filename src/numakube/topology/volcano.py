@@ -150,12 +150,12 @@ def _milli(reserved: Mapping[str, str | int | float]) -> int:
 @lru_cache(maxsize=256)
 def _reserved(details: _Details, milli: int) -> CpuMask:
     """Return the CPUs that a static CPU Manager keeps for the system."""
-    machine = _machine(details)
-    if milli <= 0 or not machine.nodes:
+    if milli <= 0:
         return NO_CPUS
     settings = KubeletSettings(cpu_policy="static", reserved_cpu_milli=milli)
     try:
-        manager = start_cpu_manager(CpuTopology.of(machine), settings, behaviour_of(_KUBERNETES))
+        topology = CpuTopology.of(_machine(details))
+        manager = start_cpu_manager(topology, settings, behaviour_of(_KUBERNETES))
     except ConfigError:
         return NO_CPUS
     return manager.reserved if manager is not None else NO_CPUS

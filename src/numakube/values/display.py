@@ -116,7 +116,7 @@ def zones_text(zones: Sequence[int]) -> str:
     return f"zone{'s' if len(zones) != 1 else ''} {listed}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: float, noun: str) -> str:
     """Return a number with its noun: ``1 core``, ``8 cores``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from numakube.apps.admission_check.process import AdmissionCheckProcess
 from numakube.apps.admission_check.settings import AdmissionCheckSettings
 from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.host.process_environment import Surroundings
+from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document, Resource
@@ -76,11 +78,19 @@ class Kueue:
         for plural in KINDS:
             document = definition(plural, self.version)
             await self.world.client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, document)
+            await until(partial(self._is_served, plural))
         spec = {"controllerName": "numakube.dev/admission-check"}
         await self.create("admissionchecks", {"metadata": {"name": "aligned"}, "spec": spec})
 
+    async def _is_served(self, plural: str) -> bool:
+        """Tell whether objects of a kind can be written; a real server takes a while."""
+        with suppress(NotFound):
+            await self.world.client.list(self.kind(plural))
+            return True
+        return False
+
     async def create(self, plural: str, document: Document, namespace: str = "") -> None:
-        """Create an object, as soon as the kind is served."""
+        """Create an object."""
         kind = self.kind(plural)
         typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
         await self.world.client.create(kind, typed, namespace=namespace)

@@ -22,8 +22,10 @@ from tests.apps.dashboard.world import (
 
 from numakube.api.nrt import Attribute
 from numakube.apps.dashboard.dashboard import PREFIX
+from numakube.apps.dashboard.page_files import amount
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
+from numakube.kube.object_keys import key_of
 from numakube.values.display import amount_text
 
 if TYPE_CHECKING:
@@ -337,3 +339,36 @@ async def test_a_large_cluster_has_pages_of_bounded_size() -> None:
             heat = await response.json()
     assert (len(heat["nodes"]), heat["zones"]) == (1000, 8)
     assert len(heat["cells"]) == -(-8000 // 3) * 4
+
+
+async def test_a_node_whose_exporter_is_gone_is_trouble() -> None:
+    """From the moment at which its pod is; pods that are gone with it hold nothing any more."""
+    source, model = empty_source(), kubelet()
+    attributes = {"topology.numakube.dev/exporter": "numakube/exporter-x7k2p"}
+    running = pod_object("exporter-x7k2p", namespace="numakube", node="n1")
+    source.nodes.put(node_object("n1"))
+    source.pods.put(running)
+    source.topologies.put(report_of("n1", model, attributes=attributes))
+    async with served(source) as visitor:
+        assert "All nodes are ready and report." in await page(visitor)
+        source.pods.remove(key_of(running), last=running)
+        assert "whose exporter is gone" in words(await page(visitor))
+        told = words(await page(visitor, "nodes?q=is:no-exporter"))
+    assert "its exporter, pod numakube/exporter-x7k2p, is gone" in told
+
+
+async def test_the_map_is_no_black_box_until_its_data_come(visitor: Visitor) -> None:
+    """A canvas without transparency is black: it is hidden, and a sentence stands there."""
+    text = await page(visitor, "")
+    assert "Reading the zones" in text
+    address = re.search(rf"{PREFIX}static/\w+/dashboard\.css", text)
+    assert address
+    async with visitor.get(address[0]) as response:
+        assert "#map > canvas:not(.painted) { visibility: hidden; }" in await response.text()
+
+
+def test_large_numbers_have_separators_everywhere() -> None:
+    """CPUs and devices, as nodes and pods have them."""
+    assert amount(29_000_000, "cpu") == "29,000"
+    assert amount(1600, "nvidia.com/gpu") == "1,600"
+    assert amount(2500, "cpu") == "2500m"

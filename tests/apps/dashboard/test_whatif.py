@@ -52,10 +52,19 @@ async def test_the_answer_is_in_the_table_and_by_group() -> None:
 
 
 async def test_a_resource_that_no_node_offers_is_called_that() -> None:
-    """Instead of a bare zero."""
+    """Instead of a bare zero; a short name will do."""
     async with served(small_source()) as visitor:
-        shown = words(await page(visitor, "?shape=no/such=1"))
-    assert "0 more such pods fit. No node offers no/such." in shown
+        shown = words(await page(visitor, "?shape=no/such=1")).replace("&#39;", "'")
+        short = words(await page(visitor, "?shape=gpu=1"))
+    assert "no node offers 'no/such'; there are cpu" in shown
+    assert "more such pods fit, on" in short
+
+
+async def test_why_none_fits_is_said_in_the_words_of_the_scheduler() -> None:
+    """Beside the zero."""
+    async with served(small_source()) as visitor:
+        shown = words(await page(visitor, "?shape=cpu=4000"))
+    assert "0 more such pods fit. 0/8 nodes are available: " in shown
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
 
+from numakube.api.crds import OPERATOR_CRD, crd
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    LEASES,
     NODE_RESOURCE_TOPOLOGIES,
 )
 from numakube.kubelet.machines.shape_text import from_shape
@@ -23,7 +26,7 @@ from numakube.testing import until
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
-HELM = shutil.which("helm")
+HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 CHART = Path(__file__).parents[3] / "deploy" / "chart"
 NAMESPACE = "numakube"
 
@@ -51,7 +54,7 @@ async def helm(site: Site, *words: str) -> str:
     }
     told = ("--kubeconfig", str(site.kubeconfig), "--namespace", NAMESPACE)
     process = await asyncio.create_subprocess_exec(
-        *(HELM, *words, *told),
+        *(HELM, *told, *words),
         env={"PATH": os.environ["PATH"], "HOME": str(site.folder), **folders},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -62,7 +65,7 @@ async def helm(site: Site, *words: str) -> str:
 
 
 async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
-    """Kinds stay, as Helm has it; nothing else does."""
+    """Kinds stay, those of the operator only if it was there; nothing else does."""
     client = site.client
     waiting = ("--wait", "--timeout", "4m")
     notes = await helm(site, "install", "x", str(CHART), "--create-namespace", *waiting)
@@ -73,8 +76,12 @@ async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
         return {one.metadata.name for one in found.items} == {"node-0", "node-1"}
 
     await until(reported)
+    assert await operator_kinds(site) == 0
+    lease = await client.get(LEASES.raw, "numakube-scheduler", namespace=NAMESPACE)
     more = ("--set", "scheduler.replicas=2", "--set", "operator.enabled=true")
     await helm(site, "upgrade", "x", str(CHART), *more, *waiting)
+    same = await client.get(LEASES.raw, "numakube-scheduler", namespace=NAMESPACE)
+    assert same["metadata"]["uid"] == lease["metadata"]["uid"]
     found = (await client.list(DEPLOYMENTS, namespace=NAMESPACE)).items
     ready = {one["metadata"]["name"]: one["status"]["readyReplicas"] for one in found}
     assert ready == {"numakube-scheduler": 2, "numaresources-controller-manager": 1}
@@ -84,5 +91,32 @@ async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
     roles = (await client.list(CLUSTER_ROLES)).items
     assert left == []
     assert [one for one in roles if "numa" in one["metadata"]["name"]] == []
-    kinds = (await client.list(CUSTOM_RESOURCE_DEFINITIONS)).items
-    assert len([one for one in kinds if "numa" in str(one["spec"]["names"])]) == 2
+    assert not (await client.list(LEASES.raw, namespace=NAMESPACE)).items
+    assert await operator_kinds(site) == 2
+
+
+async def test_what_others_have_made_is_no_obstacle(site: Site) -> None:
+    """Neither a lease nor a kind, and both stay."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "numakube-scheduler", "namespace": "default"},
+    }
+    await site.client.create(LEASES.raw, lease, namespace="default")
+    await site.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(OPERATOR_CRD))
+    told = ("--namespace", "default", "--set", "operator.enabled=true")
+    await helm(site, "install", "x", str(CHART), *told)
+    assert await operator_kinds(site) == 2
+    await helm(site, "uninstall", "x", *told[:2])
+    assert await operator_kinds(site) == 2
+    names = [
+        one["metadata"]["name"]
+        for one in (await site.client.list(LEASES.raw, namespace="default")).items
+    ]
+    assert names == ["numakube-scheduler"]
+
+
+async def operator_kinds(site: Site) -> int:
+    """Return how many of the operator's kinds there are."""
+    kinds = (await site.client.list(CUSTOM_RESOURCE_DEFINITIONS)).items
+    return len([one for one in kinds if "numa" in str(one["spec"]["names"])])

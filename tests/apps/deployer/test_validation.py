@@ -299,6 +299,57 @@ def test_drop_ins_that_a_unit_names_count(tmp_path: Path) -> None:
     assert validate_host(read_host(folder), name="n") == []
 
 
+GUIDE = (
+    "KUBELET_EXTRA_ARGS=---reserved-cpus=0 --no-such-flag=3 --oom-score-adj -999"
+    " --feature-gates=TopologyManager=true,NoSuchGate=true,CPUManager=false -v=2\n"
+)
+"""Lines that go around in guides for old kubelets."""
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (
+            "1.35.2",
+            {
+                "TopologyManager in Kubernetes 1.35: it is known up to 1.28 only",
+                "gate CPUManager in Kubernetes",
+            },
+        ),
+        ("1.28", {"gate CPUManager is locked to true"}),
+        ("", {"TopologyManager is known up to 1.28 only, and the kubelet's version is not"}),
+    ],
+)
+def test_what_keeps_a_kubelet_from_starting_is_found_in_its_flags(
+    tmp_path: Path, version: str, words: set[str]
+) -> None:
+    """Bad syntax, and flags and feature gates that its version does not know or has locked."""
+    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    folder = host(tmp_path, config=written(document, Form.DROP_IN), flags=GUIDE)
+    found = validate_host(read_host(folder), name="n", kubernetes=version)
+    why = [one.detected for one in found if one.expected == "one that the kubelet starts with"]
+    always = {"---reserved-cpus=0: bad flag syntax", "unknown flag --no-such-flag", "NoSuchGate"}
+    for word in always | words:
+        assert sum(word in text for text in why) == 1, (word, why)
+    assert not any("oom" in text or "999" in text or "-v" in text for text in why)
+
+
+def test_the_installed_package_says_which_version_it_is(tmp_path: Path) -> None:
+    """Debian's, whose list of packages is below the root that was given."""
+    folder = host(tmp_path, flags="KUBELET_EXTRA_ARGS=--pod-infra-container-image=pause\n")
+    status = folder / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(
+        "Package: kubeadm\nVersion: 1.34.1-1.1\n\n"
+        "Package: kubelet\nStatus: install ok installed\nVersion: 1.35.2-1.1\n\n"
+        "Package: zlib\nVersion: 1.3\n"
+    )
+    found = validate_host(read_host(folder), name="n")
+    assert found[0].detected == (
+        "unknown flag --pod-infra-container-image in Kubernetes 1.35: it is known up to 1.34 only"
+    )
+
+
 def test_a_host_without_a_kubelet_is_told(tmp_path: Path) -> None:
     """By the folder that was given."""
     with pytest.raises(ConfigError, match="no configuration of a kubelet"):

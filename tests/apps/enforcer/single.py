@@ -59,17 +59,20 @@ def group_of(uid: str, identity: str = "") -> str:
 
 @dataclass
 class Node:
-    """A node of four CPUs: pods by uid, groups, and what the enforcer exports."""
+    """A node, of four CPUs unless told: pods by uid, groups, and what the enforcer exports."""
 
     folder: Path
     version: Version = Version.V2
     known: dict[str, Pod] = field(default_factory=dict)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    shape: str = SHAPE
 
     def __post_init__(self) -> None:
-        self.groups = StrictGroups(self.version, 0b1111, 0b1)
+        machine = from_shape(self.shape)
+        cpus, mems = (1 << machine.cpu_count) - 1, (1 << len(machine.nodes)) - 1
+        self.groups = StrictGroups(self.version, cpus, mems)
         self.groups.add(PARENT)
-        write_tree(from_shape(SHAPE), self.folder / "sys")
+        write_tree(machine, self.folder / "sys")
         self.metrics = EnforcerMetrics(self.registry)
         self.enforcer = self.enforcing()
 

@@ -139,6 +139,8 @@ def test_system_pods_run_where_their_node_says() -> None:
     assert cpus_of(pod("sys", qos="SYSTEM"), pod("a"), node=node) == {"sys": "0-1", "a": "2-15"}
     shared = NodeState(layout=NODE.layout, system_cpus=bits("0-1"))
     assert cpus_of(pod("sys", qos="SYSTEM"), pod("a"), node=shared) == {"sys": "0-1"}
+    silent = NodeState(layout=NODE.layout, kept=bits("0"))
+    assert cpus_of(pod("sys", qos="SYSTEM"), node=silent) == {"sys": "1-15"}
 
 
 def test_cpus_that_an_owner_keeps_back_are_in_no_pool() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import click
@@ -18,7 +19,9 @@ from numakube.node.cgroups.group_files import Version
 pytestmark = pytest.mark.timeout(300)
 
 
-async def call(world: EnforcedCluster, folder: Path, *words: str) -> tuple[int, list[str]]:
+async def call(
+    world: EnforcedCluster, folder: Path, *words: str, stop: asyncio.Event | None = None
+) -> tuple[int, list[str]]:
     """Run the enforcer of the node on the host; return its exit code and what it printed."""
     await world.cluster.pool.folder(NODE)
     tree = world.tree()
@@ -33,7 +36,7 @@ async def call(world: EnforcedCluster, folder: Path, *words: str) -> tuple[int, 
     )
     printed: list[str] = []
     around = Surroundings(env={}, serve=False, echo=printed.append)
-    code = await PROGRAM.perform(line, around, asyncio.Event())
+    code = await PROGRAM.perform(line, around, stop or asyncio.Event())
     return code, printed
 
 
@@ -58,6 +61,15 @@ async def test_a_dry_run_one_pass_and_the_way_back(tmp_path: Path) -> None:
         assert len(undone) == len(did)
         assert await world.cpus("bound") == await world.cpus("shared") == "0-7"
         assert await call(world, tmp_path, "--restore") == (0, [])
+
+        stop = asyncio.Event()
+        staying = asyncio.ensure_future(
+            call(world, tmp_path, "--no-restore-on-exit", "--nri=off", stop=stop)
+        )
+        await world.runs_on("bound", "0-1")
+        stop.set()
+        assert (await staying)[0] == 0
+        assert await world.cpus("bound") == "0-1"
 
 
 async def test_a_host_without_groups_of_pods_is_told(tmp_path: Path) -> None:
@@ -89,6 +101,19 @@ def test_unknown_words_are_refused() -> None:
     """As by every command."""
     with pytest.raises(click.NoSuchOption):
         PROGRAM.parse(("--nonsense",))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--nri-plugin-name=a b", "'a b' is not made of letters, digits and _.+-"),
+        ("--nri-plugin-index=9", "'9' is not made of two digits"),
+    ],
+)
+def test_a_name_that_no_runtime_would_take_is_refused(option: str, words: str) -> None:
+    """At the start, and not when the runtime hangs up."""
+    with pytest.raises(click.BadParameter, match=re.escape(words)):
+        PROGRAM.parse((option,))
 
 
 def test_one_pass_and_the_way_back_exclude_each_other() -> None:

@@ -80,6 +80,8 @@ async def test_each_container_gets_its_own(world: EnforcedCluster) -> None:
     await world.runs_on("pod", "0-1", container="a")
     await world.runs_on("pod", "4", container="b")
     await world.runs_on("pod", "2-3,5-7", container="side")
+    # Nobody asked before they started.
+    assert "it has been set right" in await world.told("pod", "StartedUnpinned")
 
 
 async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: EnforcedCluster) -> None:

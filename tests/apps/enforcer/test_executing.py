@@ -121,6 +121,18 @@ def test_a_bound_pod_is_confined_and_others_move_off(version: Version, tmp_path:
 
 
 @VERSIONS
+def test_what_was_allotted_counts_and_not_what_was_there(version: Version, tmp_path: Path) -> None:
+    """Also if the group had some of it; memory that is allotted later comes along."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    assert machine.groups.write(group_of("a", "app"), CPUS, "0-2") == ""
+    machine.enforce(state("a", "2-3"))
+    assert machine.groups.read(group_of("a", "app"), CPUS) == "2-3"
+    machine.enforce(state("a", "2-3", memory=0))
+    assert machine.groups.read(group_of("a", "app"), MEMS) == "0"
+
+
+@VERSIONS
 def test_a_bound_container_is_not_throttled(version: Version, tmp_path: Path) -> None:
     """Neither is its pod; others are as before."""
     machine = Machine(version, tmp_path)
@@ -243,6 +255,24 @@ def test_inner_groups_of_containers_follow(tmp_path: Path) -> None:
     assert machine.groups.read(inner, CPUS) == "6-7"
     machine.executor.restore()
     assert machine.groups.read(inner, CPUS) == "1-3"
+
+
+@pytest.mark.parametrize(("made_with", "put_back"), [("", "0-7"), ("0", "0")])
+def test_a_new_container_gets_back_what_it_was_made_with(
+    made_with: str, put_back: str, tmp_path: Path
+) -> None:
+    """In version 1 it begins with a copy of what its pod has, which is ours, or with its own."""
+    machine = Machine(Version.V1, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    late = group_of("a", "late")
+    machine.groups.add(late)
+    if made_with:
+        assert machine.groups.write(late, CPUS, made_with) == ""
+    machine.enforce(state("a", "0-1"))
+    assert machine.groups.read(late, CPUS) == "0-1"
+    assert machine.executor.restore().refused == []
+    assert machine.groups.read(late, CPUS) == put_back
 
 
 def test_what_was_forced_out_of_the_api_leaves_exclusive_cpus(tmp_path: Path) -> None:

@@ -73,6 +73,13 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
         assert await world.cpus("bound") == await world.cpus("shared") == "0-7"
         assert {world.tree().cpus(group) for group in world.tree().groups()} == {""}
 
+        async with running(world, tmp_path, "--cgroup-parent=elsewhere", "--nri=on") as process:
+            url = (await logged(process, "serving"))["url"]
+            _, said = await until(lambda: fetch(f"{url}/readyz"), lambda one: "no group" in one[1])
+            assert "there is no group elsewhere of pods yet" in said
+            assert f"{tmp_path}/nri.sock: " in said
+            await ends(process)
+
 
 async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
     """With what the scheduler allotted; it hears at the end what was put back."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 import structlog
+from tests.apps.enforcer.single import Node, group_of, pod_of
 
 from numakube.api.checkpoints.cpu_manager_state import CpuManagerState, write_cpu_manager_state
 from numakube.api.containers import ContainerStatus
@@ -15,12 +17,15 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
 from numakube.apps.enforcer.enforcer_events import Reporter
+from numakube.apps.enforcer.group_settings import Owner, Target, Unpinned, elsewhere
 from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.pod_reading import state_of
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.koordinator.cpus.shared_pools import SharedPools
+from numakube.kube.event_recorder import EventRecorder
 from numakube.kubelet.machines.shape_text import from_shape
+from numakube.node.cgroups.write_order import Setting
 from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
 
@@ -46,8 +51,8 @@ def pod(*, phase: str = "Running", labels: dict[str, str] | None = None, **annot
 
 def test_a_pod_is_its_allotment_and_its_containers() -> None:
     """Containers without an id have no group yet."""
-    state = state_of(pod(labels={keys.QOS_CLASS: "LSE"}, RESOURCE_STATUS=STATUS))
-    assert (state.uid, state.name, state.qos) == ("uid", "ns/p", "LSE")
+    state = state_of(pod(labels={keys.QOS_CLASS: "LSE"}, RESOURCE_STATUS=STATUS), "u")
+    assert (state.uid, state.name, state.qos) == ("u", "ns/p", "LSE")
     assert state.containers == {"abc": "app"}
     assert state.allotment is not None
     assert state.allotment.total.cpus == 0b1100
@@ -56,23 +61,13 @@ def test_a_pod_is_its_allotment_and_its_containers() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_is_done_holds_nothing(phase: str) -> None:
     """Its CPUs are others' already."""
-    assert state_of(pod(phase=phase, RESOURCE_STATUS=STATUS)).allotment is None
+    assert state_of(pod(phase=phase, RESOURCE_STATUS=STATUS), "u").allotment is None
 
 
 def test_what_others_observed_is_not_enforced() -> None:
     """Only what a scheduler has decided is."""
     observed = '[{"zone": "node-0", "amount": {"cpu": "8"}}]'
-    assert state_of(pod(KAI_OBSERVED=observed)).allotment is None
-
-
-def test_a_static_pods_groups_have_another_uid() -> None:
-    """The one that its kubelet gave it, of which the API's image tells."""
-    mirror = Pod(
-        metadata=ObjectMeta(
-            name="p", uid="api", annotations={"kubernetes.io/config.mirror": "hash"}
-        )
-    )
-    assert state_of(mirror).uid == "hash"
+    assert state_of(pod(KAI_OBSERVED=observed), "u").allotment is None
 
 
 def reader(folder: Path) -> NodeReader:
@@ -146,3 +141,75 @@ def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
         told.append([(one["event"], one["problem"]) for one in logs])
     bad_news, good_news = ("not_enforced", "because"), ("mended", "because")
     assert told == [[bad_news], [], [good_news], [bad_news]]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "told"),
+    [
+        (
+            Setting(cpus=0, mems=0),
+            Setting(cpus=0, mems=0),
+            "any CPUs instead of 0 and any memory nodes instead of 0",
+        ),
+        (Setting(cpus=0b11, mems=0b1), Setting(cpus=0, mems=0), "CPUs 0-1 instead of 0"),
+        (Setting(cpus=0b11, mems=0b1), Setting(cpus=0b111, mems=0), "CPUs 0-1 instead of 0"),
+        (
+            Setting(cpus=0b11, mems=0b11),
+            Setting(cpus=0b11, mems=0b11),
+            "CPUs 0-1 instead of 0 and memory nodes 0-1 instead of 0",
+        ),
+        (Setting(cpus=0b1, mems=0b1), Setting(cpus=0, mems=0), None),
+        (Setting(cpus=0, mems=0), Setting(cpus=0b1, mems=0b1), None),
+    ],
+)
+def test_where_a_container_began_is_what_its_groups_allowed(
+    pod: Setting, container: Setting, told: str | None
+) -> None:
+    """Its own group and the pod's together; an empty set limits nothing."""
+    owner = Owner(uid="u", pod="ns/p", container="app")
+    target = Target(owner=owner, setting=Setting(cpus=0b1, mems=0b1))
+    now = {"pods/a": pod, "pods/a/app": container}
+    had = elsewhere(target, "pods/a/app", now)
+    if told is None:
+        assert had is None
+        return
+    assert had is not None
+    problem = Unpinned(owner=owner, had=had, wanted=target.setting).problem
+    assert (problem.reason, problem.uid, problem.pod) == ("StartedUnpinned", "u", "ns/p")
+    assert problem.message == f"container app started with {told}; it has been set right"
+
+
+class Noted:
+    """A recorder of events that keeps them."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def warning(self, about: object, reason: str, message: str) -> None:
+        """Keep the reason."""
+        self.reasons.append(reason)
+
+
+def test_only_a_pod_that_the_api_has_gets_an_event() -> None:
+    """Another one is in the log alone."""
+    noted = Noted()
+    reporter = Reporter(cast(EventRecorder, noted))
+    problems = tuple(
+        Problem(uid=uid, pod=f"ns/{uid}", reason=f"Of{uid}", message="bad") for uid in "ab"
+    )
+    decisions = Decisions(pools=SharedPools(shared={}, best_effort={}), pods={}, problems=problems)
+    reporter.report({"a": pod_of("a")}, decisions, Outcome())
+    assert noted.reasons == ["Ofa"]
+
+
+async def test_the_log_counts_what_was_written_for_pods_that_share(tmp_path: Path) -> None:
+    """One line for all of them: each is too much where hundreds move."""
+    node = Node(tmp_path, known={"a": pod_of("a", {"cpuset": "0"}), "b": pod_of("b")})
+    node.groups.add(group_of("a"))
+    for number in range(2):
+        node.groups.add(group_of("b", f"{number:064x}"))
+    with structlog.testing.capture_logs() as logs:
+        await node.enforcer.step()
+        await node.enforcer.step()
+    counted = [one for one in logs if one["event"] == "shared_groups_written"]
+    assert [one["files"] for one in counted] == [1]

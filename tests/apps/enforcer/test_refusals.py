@@ -51,3 +51,22 @@ async def test_readiness_names_no_more_than_a_few(tmp_path: Path) -> None:
     await node.enforcer.step()
     assert node.enforcer.unenforced().endswith(" and 2 more")
     assert node.shown(METRIC) == [f'{METRIC}{{reason="EINVAL"}} {MOST_TOLD + 2}.0']
+
+
+async def test_pods_that_are_not_treated_as_allotted_are_counted_by_reason(tmp_path: Path) -> None:
+    """Back to none when the allotment is right."""
+    name = "numakube_enforcer_problems"
+    node = Node(tmp_path, known={"p": pod_of("p", {"cpuset": "9"})})
+    for cpus, count in (("9", 1), ("0", 0)):
+        node.known["p"] = pod_of("p", {"cpuset": cpus})
+        await node.enforcer.step()
+        assert node.shown(name) == [f'{name}{{reason="InvalidAllotment"}} {count}.0']
+
+
+async def test_pods_are_counted_by_whether_they_have_cpus_of_their_own(tmp_path: Path) -> None:
+    """Of those whose groups are looked after."""
+    name = "numakube_enforcer_pods"
+    pods = {uid: pod_of(uid) for uid in "bc"} | {"a": pod_of("a", {"cpuset": "0"})}
+    node = Node(tmp_path, known=pods)
+    await node.enforcer.step()
+    assert set(node.shown(name)) == {f'{name}{{kind="bound"}} 1.0', f'{name}{{kind="shared"}} 2.0'}

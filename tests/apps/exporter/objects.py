@@ -8,7 +8,7 @@ from typing import Any
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
 from numakube.apps.exporter.report import Report
-from numakube.apps.exporter.scan_inputs import ALL_PODS
+from numakube.apps.exporter.report_options import ALL_PODS
 from numakube.topology import nrt_names
 
 NODE = "worker-0"

@@ -16,8 +16,9 @@ from tests.apps.exporter.build import (
 )
 
 from numakube.apps.exporter.numa_hardware import Hardware
+from numakube.apps.exporter.report_options import Accounting, ReportOptions
 from numakube.apps.exporter.report_problems import Trouble
-from numakube.apps.exporter.scan_inputs import Accounting, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_inputs import NodeInputs
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.node.podresources_client import Devices, Memory
 
@@ -230,3 +231,15 @@ def test_what_a_pod_holds_as_a_whole_counts_once() -> None:
     read = inputs(two_zones(8 * GIB), whole, cpus=range(24), memory=memory)
     found = zones(read)["node-0"]
     assert (found["cpu"][2], found["memory"][2]) == (8, 5 * GIB)
+
+
+def test_memory_that_a_pod_holds_as_a_whole_counts_without_cpus_of_its_own() -> None:
+    """A pod may have memory as a whole and CPUs by container."""
+    whole = replace(
+        pod(container("a", cpus=(0, 2), memory=[Memory("memory", GIB, (0,))])),
+        memory=(Memory("memory", 3 * GIB, (0,)),),
+    )
+    memory = [Memory("memory", 8 * GIB, (0,))]
+    read = inputs(two_zones(8 * GIB), whole, cpus=range(24), memory=memory)
+    found = zones(read)["node-0"]
+    assert (found["cpu"][2], found["memory"][2]) == (10, 5 * GIB)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.api.mirrors import MIRROR, SOURCE
 
 from numakube.api.checkpoints import (
     CpuManagerState,
@@ -14,7 +15,7 @@ from numakube.api.checkpoints import (
     MemoryManagerState,
     PodDevices,
 )
-from numakube.apps.exporter.api_pods import MIRROR, WAIT_SECONDS, WatchedPods
+from numakube.apps.exporter.api_pods import WAIT_SECONDS, WatchedPods
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.static_pod_uids import held_uids, with_api_uids
 from numakube.kube.catalog import PODS
@@ -154,7 +155,12 @@ async def test_a_pod_that_a_starting_kubelet_rejected_is_not_waited_for(node: No
 
 async def test_static_pods_have_the_uid_of_their_image_in_the_api(node: Node) -> None:
     """State files know them by the kubelet's own."""
-    uid = await node.create("a", annotations={MIRROR: "hash"})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n", "controller": True}
+    marks = {MIRROR: "hash", SOURCE: "file"}
+    uid = await node.create("a", annotations=marks, ownerReferences=[owner])
+    # Anybody can write the annotation, and all marks too, of a pod that is there.
+    await node.create("liar", annotations={MIRROR: "other"})
+    await node.create("forger", annotations={**marks, MIRROR: uid}, ownerReferences=[owner])
     await node.clock.advance(0)
     aliases = node.book.aliases()
     assert aliases == {"hash": uid}
@@ -168,4 +174,7 @@ async def test_static_pods_have_the_uid_of_their_image_in_the_api(node: Node) ->
     assert held_uids(renamed) == {uid}
     assert renamed.cpu is not None
     assert renamed.cpu.entries == {uid: cpus["hash"]}
+    files = (Checkpoints(cpu=state.cpu), Checkpoints(memory=state.memory))
+    for alone in (*files, Checkpoints(devices=state.devices)):
+        assert held_uids(with_api_uids(alone, aliases)) == {uid}
     assert with_api_uids(state, {"other": "x"}) is state

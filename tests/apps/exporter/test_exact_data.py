@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from tests.apps.exporter.build import GIB, figures, inputs_of
 from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
@@ -20,7 +23,8 @@ from numakube.apps.exporter.kubelet_checkpoints import (
     without_dropped_devices,
 )
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.device_connections import PciPath, tree_of
@@ -72,6 +76,26 @@ def test_the_report_is_the_state_of_the_model(case: tuple[KubeletNode, list[Pod 
             pods[step.metadata.uid] = step
             node.admit(step)
     assert unordered(exact(inputs_of(node, pods))) == unordered(report_of(node))
+
+
+@settings(max_examples=25)
+@given(workloads(), st.randoms(use_true_random=False))
+def test_the_order_in_which_a_kubelet_lists_pods_changes_nothing(
+    case: tuple[KubeletNode, list[Pod | str]], random: Random
+) -> None:
+    """It is another one each time; a report that differs would be written again."""
+    node, steps = case
+    pods = {step.metadata.uid: step for step in steps if isinstance(step, Pod)}
+    for one in pods.values():
+        node.admit(one)
+    inputs = inputs_of(node, pods)
+    shuffled = list(inputs.pods)
+    random.shuffle(shuffled)
+    reports = (
+        topology_of(one, ReportOptions(), cause=Cause.PERIODIC).topology("n1")
+        for one in (inputs, replace(inputs, pods=tuple(shuffled)))
+    )
+    assert next(reports) == next(reports)
 
 
 def test_the_report_says_how_devices_are_connected() -> None:
@@ -165,6 +189,16 @@ def test_a_pod_without_anything_of_its_own_is_accounted_for() -> None:
     assert report.pods[uid_hash("small")].empty
 
 
+def test_a_missing_state_of_the_cpu_manager_is_the_reason_for_no_report() -> None:
+    """The shared pool follows from nothing else."""
+    node = start(machine(), static_settings())
+    admit(node, pod(guaranteed("c", "2"), uid="uid"))
+    read = inputs_of(node, {"uid": pod(guaranteed("c", "2"), uid="uid")})
+    assert reason(replace(read, checkpoints=replace(read.checkpoints, cpu=None))) == (
+        "there is no cpu_manager_state of the static policy"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -254,3 +288,48 @@ def test_a_configuration_that_no_kubelet_starts_with_is_the_reason_for_no_report
         read.kubelet, config=type(read.kubelet.config)(topology_manager_policy="always")
     )
     assert "no kubelet starts" in reason(replace(read, kubelet=broken))
+
+
+@pytest.mark.parametrize("strategy", ["most-allocated", "least-allocated"])
+def test_an_option_that_the_model_does_not_know_means_amounts_only(strategy: str) -> None:
+    """A kubelet 1.38 with it chooses otherwise than the model would (KEP-6007)."""
+    options = {"numa-allocation-strategy": strategy, "numa-score-weights": "cpu=3"}
+    told = reason(_with_topology_options(options))
+    assert told == (
+        f"the kubelet has the option numa-allocation-strategy={strategy}, which the model, of "
+        "Kubernetes 1.37, does not know"
+    )
+
+
+def test_a_new_option_without_effect_is_no_hindrance() -> None:
+    """Weights mean nothing without a strategy; without a policy no option means anything."""
+    weights = {"numa-score-weights": "cpu=3"}
+    for options in ({"numa-allocation-strategy": "none", **weights}, weights):
+        found = exact(_with_topology_options(options))
+        assert found.settings.topology_options == {}
+        assert found.kubernetes == "1.37"
+    strange = {"colour": "red"}
+    assert isinstance(exact_report(_with_topology_options(strange, policy="none")), ExactReport)
+    assert "colour=red" in reason(_with_topology_options(strange))
+
+
+def _with_topology_options(options: dict[str, str], policy: str = "single-numa-node") -> NodeInputs:
+    """Return what is read of an idle node with a kubelet 1.38 that has such options."""
+    inputs = inputs_of(*busy_node())
+    assert inputs.kubelet.config is not None
+    config = msgspec.structs.replace(inputs.kubelet.config, topology_manager_policy_options=options)
+    kubelet = replace(inputs.kubelet, config=config, version="v1.38.0", topology_policy=policy)
+    return replace(inputs, kubelet=kubelet)
+
+
+def test_devices_of_containers_that_are_not_listed_count_without_a_cpu_manager_state() -> None:
+    """The file may be missing, or of a moment at which it could not be read."""
+    gpus = {GPU: (Device("g0", (0,)), Device("g1", (1,)))}
+    node = start(from_shape("2 sockets, 4 cores, 8Gi"), static_settings(), devices=gpus)
+    one = pod(guaranteed("main", gpu="1"), init=(guaranteed("first", gpu="2"),))
+    admit(node, one)
+    read = inputs_of(node, {"uid": one})
+    for checkpoints in (read.checkpoints, replace(read.checkpoints, cpu=None)):
+        unread = replace(read, checkpoints=checkpoints)
+        zones = figures(zones_of(unread, unread.pods, ReportOptions()).zones)
+        assert [zone[GPU][2] for zone in zones.values()] == [0, 0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.apps.exporter.build import container, inputs, pod, two_zones
 
 from numakube.apps.exporter.exclusion import glob_matches, is_excluded, listed_pods, shared_pool
-from numakube.apps.exporter.scan_inputs import ContainerName, PodPattern, ReportOptions
+from numakube.apps.exporter.report_options import ContainerName, PodPattern, ReportOptions
 from numakube.errors import InvalidValue
 
 

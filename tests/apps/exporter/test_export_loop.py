@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from random import Random
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -16,8 +17,10 @@ from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
-from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
-from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
+from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.scan_inputs import NodeInputs
+from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup, Wakeups
+from numakube.apps.exporter.surprises import Silence
 from numakube.errors import (
     ClusterUnreachable,
     KubeletUnavailable,
@@ -25,7 +28,6 @@ from numakube.errors import (
     NumakubeError,
 )
 from numakube.kube.clock import ManualClock
-from numakube.topology import nrt_names
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Board:
         if self.trouble is not None:
             raise self.trouble
         self.causes.append(cause)
-        self.exact.append(nrt_names.EXACT_ANNOTATION in report.annotations)
+        self.exact.append(report.exact is not None)
         return Written(Operation.UPDATE, 10, 100)
 
     async def mark_stale(self, reason: str) -> Written:
@@ -141,6 +143,35 @@ async def test_the_first_report_is_out_at_once(scene: Scene) -> None:
     assert scene.board.causes == ["reactive", "periodic"]
     labels = {"node": "worker-0", "operation": "update", "trigger": "periodic"}
     assert scene.metric("rte_noderesourcetopology_writes_total", **labels) == 1
+    assert scene.metric("numakube_exporter_report_bytes") == 100
+
+
+async def test_wakeups_are_counted_by_what_led_to_them(scene: Scene) -> None:
+    """One look may have several causes."""
+    scene.exporter.wakeups.note(Trigger.STATE)
+    scene.exporter.wakeups.note(Trigger.POD)
+    await scene.pass_time(1)
+    for trigger in ("start", "kubelet-state", "pod"):
+        assert scene.metric("numakube_exporter_wakeups_total", trigger=trigger) == 1
+
+
+async def test_what_readers_cannot_foresee_is_published(clock: ManualClock) -> None:
+    """Though only surprises are reported: without exact data everything is one."""
+    registry, board = CollectorRegistry(), Board()
+    silence = Silence(lambda: (), seconds=600, clock=clock, random=Random(1))
+    exporter = Exporter(
+        source=Node(),
+        publisher=board,
+        wakeups=Wakeups(clock=clock, period=60, rate=0),
+        options=ReportOptions(node_name="worker-0", exact=False),
+        clock=clock,
+        metrics=ExporterMetrics("worker-0", registry),
+        silence=silence,
+    )
+    for _ in range(2):
+        assert await exporter.step(Wakeup(frozenset({Trigger.START})))
+    assert len(board.causes) == 2
+    assert registry.get_sample_value("numakube_exporter_foreseen_total") == 0
 
 
 async def test_a_kubelet_that_is_away_for_long_makes_the_object_stale(scene: Scene) -> None:

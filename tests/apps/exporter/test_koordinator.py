@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.apps.exporter.build import inputs_of
 from tests.kubelet.build import admit, guaranteed, start, static_settings
@@ -16,15 +17,17 @@ from tests.sites.bare import BareOpener
 
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import CpuBasicInfo
+from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, PodStatus
 from numakube.apps.exporter.koordlet_annotations import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.report_problems import Trouble
-from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_inputs import NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.host.process_environment import Surroundings
 from numakube.koordinator.node.read_node import facts_of
@@ -96,6 +99,18 @@ def test_cpus_and_the_kubelets_manager_are_described() -> None:
     assert said[keys.CPU_BASIC_INFO] == {"hyperThreadEnabled": True}
 
 
+def test_options_of_the_kubelets_manager_are_told_with_its_configuration() -> None:
+    """Its policy alone may be known from elsewhere."""
+    read = scan()
+    options = {"full-pcpus-only": "true"}
+    config = KubeletConfiguration(cpu_manager_policy="static", cpu_manager_policy_options=options)
+    known = told(replace(read, kubelet=replace(read.kubelet, config=config)))
+    unread = told(replace(read, kubelet=replace(read.kubelet, config=None, cpu_policy="static")))
+    policy = {"policy": "static", "reservedCPUs": "0"}
+    assert known[keys.CPU_MANAGER_POLICY] == {**policy, "options": options}
+    assert unread[keys.CPU_MANAGER_POLICY] == policy
+
+
 def test_what_the_kubelet_has_given_out_is_listed_and_in_no_pool() -> None:
     """CPUs that it reserves stay in the pools."""
     read = scan()
@@ -130,6 +145,14 @@ def test_pools_keep_off_bound_pods() -> None:
     assert pools(read, keys.BE_CPU_SHARED_POOLS) == [(0, 0, "0,4"), (1, 1, "2,6")]
     said = published(read).metadata.annotations
     assert {key: said[key] for key in node} == node
+
+
+def test_a_pod_of_class_lse_without_cpus_takes_none_from_a_pool() -> None:
+    """It has none before a scheduler gave it some, nor any more once it has ended."""
+    waiting = bound("waiting", "", "LSE")
+    ended = msgspec.structs.replace(bound("ended", "3", "LSE"), status=PodStatus(phase="Succeeded"))
+    read = scan(waiting, ended)
+    assert pools(read, keys.BE_CPU_SHARED_POOLS) == pools(scan(), keys.BE_CPU_SHARED_POOLS)
 
 
 def test_a_reserved_number_of_cpus_is_told_as_cpus() -> None:

@@ -166,9 +166,20 @@ async def test_the_kubelet_is_found_by_its_node(kubelet: str, tmp_path: Path) ->
 
         token.write_text("secret")
         source.refresh()
-        found = await NodeConfigz(node, token, clock=SystemClock()).read()
+        source = NodeConfigz(node, token, clock=SystemClock())
+        found = await source.read()
         assert found is not None
         assert found.topology_manager_policy == "restricted"
+        assert await source.read() is found, "kept until the kubelet may have restarted"
+
+        await client.delete(NODES, "n1")
+        document["status"] = {
+            "addresses": addresses,
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
+        }
+        await client.create(NODES.raw, document)
+        await node.refresh()
+        assert await FirstOf([source]).read() is None, "it is somewhere else now"
 
 
 def test_addresses_of_files_and_kubelets() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.apps.exporter.build import configuration
 from tests.apps.exporter.test_sources import Kubelet, reader
@@ -214,3 +215,17 @@ def test_files_that_keep_a_kubelet_from_starting_are_told_in_its_words() -> None
         'current set of available CPUs "0-11" doesn\'t match with CPUs in state "0,3-11"'
     )
     assert start_trouble(replace(facts, config=None), node.machine, save(node)) == ""
+
+
+def test_an_option_of_a_newer_kubelet_is_no_trouble() -> None:
+    """It starts with what is unknown here; one of a known version does not."""
+    node = start(dual_socket_ht())
+    config = msgspec.structs.replace(
+        configuration(node.settings),
+        topology_manager_policy="restricted",
+        topology_manager_policy_options={"numa-allocation-strategy": "most-allocated"},
+    )
+    facts = KubeletFacts(config=config, version="v1.38.0")
+    assert start_trouble(facts, node.machine, save(node)) == ""
+    known = start_trouble(replace(facts, version="v1.37.0"), node.machine, save(node))
+    assert known.startswith('unknown Topology Manager Policy option: "numa-allocation-strategy"')

@@ -14,7 +14,8 @@ from tests.kubelet.build import admit, container, guaranteed, pod, start, static
 from numakube.api.pod import Pod
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import Report, topology_of
-from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.scan_inputs import NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine

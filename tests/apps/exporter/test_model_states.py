@@ -9,7 +9,7 @@ from tests.kubelet.scenarios import workloads
 
 from numakube.api.pod import Pod
 from numakube.apps.exporter.kubelet_checkpoints import is_half_written
-from numakube.apps.exporter.scan_inputs import ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.kubelet_model import KubeletNode
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 from tests.lab.exporters.truth import told_zones, true_zones
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
@@ -246,6 +247,15 @@ async def test_one_shot_publishes_and_exits(site: Site) -> None:
     assert await attribute(site, nrt_names.TOPOLOGY_POLICY) == "single-numa-node"
 
 
+async def test_the_report_names_the_pod_that_wrote_it(site: Site) -> None:
+    """So that readers see when it is gone; an exporter outside of pods names none."""
+    assert await Host(site, "--oneshot").run() == 0
+    assert await attribute(site, nrt_names.EXPORTER) is None
+    names = ("--pod-namespace", "numakube", "--pod-name", "numakube-exporter-x7k2p")
+    assert await Host(site, "--oneshot", *names).run() == 0
+    assert await attribute(site, nrt_names.EXPORTER) == "numakube/numakube-exporter-x7k2p"
+
+
 async def test_one_shot_without_a_kubelet_fails(site: Site) -> None:
     """And says so by its exit code."""
     await site.crew.pool.kill(NODE)
@@ -313,6 +323,21 @@ async def test_settings_can_be_printed(site: Site) -> None:
     host = Host(site, "--dump-config", ".andexit")
     assert await host.run() == 0
     assert "node_name: node-0" in host.said[0]
+
+
+async def test_settings_can_be_written_to_a_file_with_what_is_excluded(
+    site: Site, tmp_path: Path
+) -> None:
+    """As RTE does; the exporter goes on then."""
+    config, dump = tmp_path / "config.yaml", tmp_path / "dump.yaml"
+    config.write_text(
+        "resourceExclude: {'*': [memory]}\npodExclude: [{namespacePattern: a, namePattern: b}]\n"
+    )
+    async with Host(site, "--config", str(config), f"--dump-config={dump}"):
+        await until(dump.exists)
+    written = yaml.safe_load(dump.read_text())
+    assert written["resource_exclude"] == {"*": ["memory"]}
+    assert [one["namePattern"] for one in written["pod_exclude"]] == ["b"]
 
 
 async def test_the_exporter_waits_for_a_missing_definition(site: Site) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from numakube.apps.exporter.exporter_replay import answer, unhandled
-from numakube.apps.exporter.scan_inputs import Accounting
+from numakube.apps.exporter.report_options import Accounting
 from numakube.cli.main import cli
 from numakube.cli.replay.exporter_cases import ON_PURPOSE
 

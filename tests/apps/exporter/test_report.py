@@ -14,8 +14,9 @@ from numakube.api.meta import OwnerReference
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.report_options import ALL_PODS, ReportOptions
 from numakube.apps.exporter.report_problems import Trouble
-from numakube.apps.exporter.scan_inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape

@@ -25,7 +25,8 @@ from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.scan_inputs import PodName, ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.scan_inputs import PodName
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import KubeletUnavailable, KubeletWillNotStart
 from numakube.node.podresources_client import AllocatableResources, Memory, PodResources

@@ -144,6 +144,20 @@ async def test_what_somebody_wrote_meanwhile_is_replaced(site: Site) -> None:
     assert await site.says_the_truth()
 
 
+async def test_a_report_that_a_backup_brought_back_is_replaced_though_nothing_changed(
+    site: Site,
+) -> None:
+    """What we wrote last is not what the server has."""
+    await site.publish()
+    before = await site.report()
+    await site.client.patch(NODE_RESOURCE_TOPOLOGIES, NODE, merge_patch({"zones": []}))
+    patch = merge_patch({"available": ["7", "7"]})
+    await site.client.patch(NODE_RESOURCE_TOPOLOGY_UPDATES, NODE, patch)
+    assert await site.publish() is Operation.UPDATE
+    assert (await site.report()).zones == before.zones
+    assert await site.says_the_truth()
+
+
 async def test_two_exporters_do_not_hide_what_either_says(site: Site) -> None:
     """One of them may be on its way out."""
     first, second = site.publisher, site.started()

@@ -54,9 +54,6 @@ async def extended(
         await asyncio.gather(running, return_exceptions=True)
         stop.set()
         await asyncio.gather(*tasks)
-        for one in processes:
-            await one._client.aclose()
-        await client.aclose()
 
 
 def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:

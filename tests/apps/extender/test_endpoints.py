@@ -122,12 +122,23 @@ async def test_a_huge_body_is_refused_before_it_is_read(place: Place) -> None:
     assert status == 200
 
 
+async def test_a_page_with_a_name_of_its_own_for_this_machine_gets_nothing(place: Place) -> None:
+    """Neither verdicts nor bindings."""
+    extender = await place.start()
+    hosts = {"Host": "evil.example", "Origin": "http://evil.example"}
+    async with aiohttp.ClientSession(extender.url) as session:
+        for verb in ("filter", "prioritize", "preempt", "bind"):
+            for headers in (hosts, {"Host": hosts["Host"]}):
+                async with session.post(f"/{verb}", json={}, headers=headers) as response:
+                    assert response.status == 421, verb
+
+
 async def test_a_slow_client_is_not_waited_for(place: Place) -> None:
     """Others are answered meanwhile."""
     extender = await place.start(read_seconds=0.3)
     host, port = extender.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+    writer.write(b"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
     await writer.drain()
     status, _ = await post(extender, "prioritize", {"Pod": POD, "NodeNames": []})
     assert status == 200
@@ -172,7 +183,7 @@ async def test_a_token_that_is_no_text_is_a_wrong_one(place: Place) -> None:
     host, port = extender.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"POST /filter HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n"
+        b"POST /filter HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n"
         b"Content-Length: 2\r\n\r\n{}"
     )
     assert b" 401 " in await asyncio.wait_for(reader.readline(), 20)

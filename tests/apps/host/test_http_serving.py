@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.http_serving import Health, Listen, Serving, body_of, parse_address
+from numakube.apps.host.plain_requests import response_of
 from numakube.apps.host.process_metrics import new_registry
 from numakube.errors import ConfigError
 from numakube_lab.api.access.certificate_authority import Authority
@@ -209,7 +211,7 @@ async def length(request: web.Request) -> web.Response:
     return web.Response(text=str(len(await body_of(request, seconds=1.0))))
 
 
-def reading(health: Health, head_seconds: float = 10.0) -> Serving:
+def reading(health: Health, head_seconds: float = 10.0, **more: Any) -> Serving:
     """A server that reads bodies of up to a thousand bytes."""
     routes = [web.post("/length", length)]
     registry = new_registry("test")
@@ -220,6 +222,7 @@ def reading(health: Health, head_seconds: float = 10.0) -> Serving:
         routes=routes,
         max_body_bytes=1000,
         head_seconds=head_seconds,
+        **more,
     )
 
 
@@ -234,12 +237,12 @@ async def said(server: Serving, sent: bytes) -> bytes:
         writer.close()
 
 
-HEAD = b"POST /length HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /length HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n", HEAD + b"X-Slow: "],
+    [b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", HEAD + b"X-Slow: "],
     ids=["nothing", "a head without end", "half a header"],
 )
 async def test_who_never_finishes_asking_is_cut_off(health: Health, sent: bytes) -> None:
@@ -255,7 +258,7 @@ async def test_who_has_asked_in_time_may_ask_again(
     async with reading(health, head_seconds=1.0) as server:
         host, port = server.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        ask = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        ask = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
         writer.write(ask)
         assert b" 200 " in await reader.readline()
         assert await said(server, b"") == b"", "one that came later is cut off already"
@@ -296,6 +299,34 @@ async def test_compressed_bodies_are_not_unpacked(
         ) as response,
     ):
         assert (response.status, await response.text()) == (200, str(len(packed)))
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("evil.example:8090", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("[", 421),
+        ("localhost", 200),
+        ("localhost:1", 200),
+        ("127.0.0.1:2", 200),
+        ("[::1]:3", 200),
+    ],
+)
+async def test_on_loopback_a_request_must_name_the_machine(
+    health: Health, session: aiohttp.ClientSession, host: str, status: int
+) -> None:
+    """A page of the web could have a name of its own point to it, to read and change what is here.
+
+    It holds for every route, and for what is answered without the framework.
+    """
+    async with reading(health, posts={"/plain": lambda _, body: response_of(body)}) as server:
+        for method, path in (("POST", "/plain"), ("GET", "/metrics"), ("POST", "/length")):
+            async with session.request(
+                method, server.url + path, data=b"x", headers={"Host": host}
+            ) as response:
+                assert response.status == status, path
 
 
 async def test_pages_of_other_sites_cannot_change_anything_on_this_machine(

@@ -17,7 +17,7 @@ from numakube.testing import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /echo HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\n"
 
 
@@ -108,8 +108,12 @@ async def test_plain_requests_are_answered_on_one_connection() -> None:
         (WHOLE + b"ad", 200, b"framed ad"),
         (HEAD + b"Content-Length: 1\r\nConnection: close\r\n\r\na", 200, b"framed a"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n", 200, b"framed b"),
-        (b"POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nc", 200, b"framed c"),
-        (b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", 200, b"ok"),
+        (
+            b"POST /other HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nc",
+            200,
+            b"framed c",
+        ),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"ok"),
         (HEAD + b"Content-Length: 1001\r\n\r\n", 413, b"Maximum request body size"),
         (WHOLE + b"d", 408, b"the request came too slowly"),
         (HEAD + b"Origin: http://y\r\nContent-Length: 1\r\n\r\ne", 403, b"pages of other sites"),
@@ -187,22 +191,22 @@ async def test_who_takes_no_answers_gets_no_more() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"POST /echo HTTP/1.0\r\nHost: x\r\nContent-Length: 2",
-        b"GET /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /a/../echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /a//echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /ech%6f HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /echo?a=%62 HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /echo?a=b+c HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /echo?a=b;c=d HTTP/1.1\r\nHost: x\r\nContent-Length: 2",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Encoding: gzip",
+        b"POST /echo HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2",
+        b"GET /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /a/../echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /a//echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /ech%6f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /echo?a=%62 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /echo?a=b+c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /echo?a=b;c=d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Encoding: gzip",
         b"POST /echo HTTP/1.1\r\nContent-Length: 2",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: +2",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n folded",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length : 2",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: +2",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n folded",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length : 2",
         b"POST /echo HTTP/1.1\r\nHost: x\nA: b\r\nContent-Length: 2",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue",
     ],
 )
 def test_heads_that_are_not_plain(head: bytes) -> None:

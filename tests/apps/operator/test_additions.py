@@ -281,7 +281,7 @@ async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_
     await in_state(client, SCHEDULERS, "Available")
     related = {one["name"] for one in exporters["status"]["relatedObjects"]}
     assert any(name.startswith("numaresources-sriov-nodes-") for name in related)
-    assert len(await of_plugins(client)) == 13
+    assert len(await of_plugins(client)) == 15
 
     async def offered() -> bool:
         report = await client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")

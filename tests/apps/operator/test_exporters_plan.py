@@ -100,6 +100,7 @@ def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
         *("CustomResourceDefinition", "CustomResourceDefinition"),
         *("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
         *("ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
         *("NetworkPolicy", "NetworkPolicy", "NetworkPolicy"),
         *("DaemonSet", "Service"),
     ]

@@ -26,6 +26,7 @@ from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest
 from numakube.testing import until
+from numakube.topology.nrt_names import EXACT_ANNOTATION
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 
@@ -185,6 +186,14 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
         return not sets.items and not names & {"rte", "secondary-scheduler"}
 
     await until(gone)
+
+    async def without_exact_data() -> bool:
+        reports = await client.list(NODE_RESOURCE_TOPOLOGIES)
+        return len(reports.items) == 2 and not any(
+            EXACT_ANNOTATION in one.metadata.annotations for one in reports.items
+        )
+
+    await until(without_exact_data)
 
 
 async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(

@@ -33,7 +33,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.packages.olm import bundle
 from numakube.testing import until
 from numakube_lab.lab_cluster import uniform_plans
-from numakube_lab.openshift_kinds import install_openshift_kinds
+from numakube_lab.openshift_kinds import DEFINITIONS, install_openshift_kinds
 from numakube_lab.testing import LabSite, SiteOptions, lab_site
 
 pytestmark = pytest.mark.timeout(240)
@@ -86,6 +86,8 @@ async def test_the_samples_of_olm_are_taken_by_a_cluster_that_knows_its_kinds(
 ) -> None:
     """A11, A12: Namespace, OperatorGroup and Subscription, and the catalog they name."""
     await install_openshift_kinds(site.client)
+    short = {one for each in DEFINITIONS for one in each["spec"]["names"].get("shortNames", ())}
+    assert {"mcp", "csv", "sub", "og", "scc"} <= short, "as `oc get csv,mcp` names them"
     await site.client.create(NAMESPACES, {"metadata": {"name": "openshift-marketplace"}})
     (catalog,) = sample("catalog-source")
     group = sample("operator")

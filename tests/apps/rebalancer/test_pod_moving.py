@@ -9,7 +9,7 @@ import pytest
 from tests.apps.rebalancer.fragmented import cordon, fragmented, on, own_clock, unplaced
 
 from numakube.apps.rebalancer.pod_moving import CORDONED, Mover
-from numakube.insight.defrag.defrag_plan import Move, Step
+from numakube.insight.defrag.defrag_plan import Move
 from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
@@ -44,8 +44,12 @@ async def carry_out(
     """Move the pod of *app* from the first node to the second; return why not."""
     pods = {one.metadata.key: one for one in world.pods.store}
     key = next(key for key, one in pods.items() if one.metadata.labels.get("app") == app)
-    step = Step("node-0", (Move(key, "node-0", "node-1", closed=("node-0",)),))
-    return await mover(world, told, patience, client).carry_out(step, pods)
+    move, by = (
+        Move(key, "node-0", "node-1", closed=("node-0",)),
+        mover(world, told, patience, client),
+    )
+    async with by.cordons():
+        return await by.carry_out(move, pods[key])
 
 
 async def cordoned(world: LabCluster) -> set[str]:
@@ -92,6 +96,15 @@ async def test_a_move_whose_process_was_killed_is_ended_by_the_next_run(world: L
     assert await again == []
     await world.until(lambda: "a" in on(world, "node-1"))
     assert await cordoned(world) == set()
+
+
+async def test_a_node_that_somebody_else_cordoned_stays_cordoned(world: LabCluster) -> None:
+    """A pod that leaves it does not open it to others."""
+    await cordon(world, "node-0", cordoned=True)
+    told: list[str] = []
+    assert await carry_out(world, "a", told) == ""
+    assert await cordoned(world) == {"node-0"}
+    assert not [line for line in told if "cordoned" in line]
 
 
 async def test_an_interrupted_move_leaves_no_node_cordoned(world: LabCluster) -> None:

@@ -2,7 +2,8 @@
 
 The API server is the lab's, reached without sockets, so that a run takes a fraction of a second and
 is the same every time. Kubelets act when they are told to. A scheduler dies after any write, and
-requests fail before or after they have had their effect.
+requests fail before or after they have had their effect. Claims are made from templates when their
+controller is told to, and not all at once.
 """
 
 from __future__ import annotations
@@ -20,16 +21,23 @@ import msgspec
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.watched_kinds import RESOURCE_CLAIMS, RESOURCES
 from numakube.errors import ClusterUnreachable, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, PRIORITY_CLASSES
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+)
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import merge_patch
 from numakube.kube.reflector import Reflector
+from numakube.kube.resource_types import Resource
 from numakube.kube.store import Change, Removed
 from numakube.kubelet.admission_outcome import Rejected
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import World, turns
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
@@ -37,6 +45,16 @@ from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import without_election
 
 RACK: Final = "example.com/rack"
+GANG: Final = "example.com/gang"
+"""Label of every member with the name of its gang, however the scheduler learns of it."""
+DRIVER: Final = "nic.example.com"
+NICS: Final = 3
+"""Devices of each node that claims are allocated from."""
+GROUP_VERSIONS: Final = {
+    "scheduling.x-k8s.io": "v1alpha1",
+    "scheduling.volcano.sh": "v1beta1",
+}
+"""APIs with an object for each gang; the lab's pods have no ``schedulingGroup``."""
 MACHINE: Final = "2 sockets, 4 cores, smt 1, 16Gi"
 """Two NUMA nodes, with three and four free CPUs."""
 LIMIT_SECONDS: Final = 3
@@ -122,6 +140,8 @@ class GangTrial:
 
     Attributes:
         wrong: what has happened that must not, in words.
+        least: how many pods each gang needs, by its name.
+        changed: gangs that a scheduler which comes later does not evict for want of members.
     """
 
     server: ApiServer
@@ -130,6 +150,8 @@ class GangTrial:
     rng: Random
     world: World = field(default_factory=World)
     wrong: list[str] = field(default_factory=list)
+    least: dict[str, int] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
     _bound: dict[str, list[Pod]] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
@@ -146,6 +168,7 @@ class GangTrial:
         node["metadata"].pop("uid")
         self._bound[name] = []
         await self._report(name)
+        await self.client.create(RESOURCES["resource_slices"].raw, slice_of(name))
         await self.client.create(NODES.raw, node)
         await self.client.patch(NODES, name, merge_patch({"spec": {"taints": None}}))
 
@@ -153,6 +176,7 @@ class GangTrial:
         """Let a node vanish with all that runs there."""
         await self.client.delete(NODES, name)
         await self.client.delete(NODE_RESOURCE_TOPOLOGIES, name)
+        await self.client.delete(RESOURCES["resource_slices"], name)
         del self.world.kubelets[name], self.world.nodes[name]
         self._bound.pop(name)
         for pod in list(self._pods.values()):
@@ -165,6 +189,55 @@ class GangTrial:
         self._names[prefix] += 1
         document["metadata"]["name"] = f"{prefix}-{self._names[prefix]}"
         await self.client.create(PODS.raw, document, namespace="default")
+
+    async def create_group(
+        self, api: str, name: str, spec: dict[str, Any], annotations: dict[str, str]
+    ) -> None:
+        """Create the object of a gang."""
+        document = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
+        await self.client.create(groups_of(api), document, namespace="default")
+
+    async def change_group(self, api: str, name: str, spec: dict[str, Any]) -> None:
+        """Change the object of a gang."""
+        change = merge_patch({"spec": spec})
+        await self.client.patch(groups_of(api), name, change, namespace="default")
+
+    async def claims_act(self, most: int) -> None:
+        """Let the claim controller do up to *most* things: make claims, name them, delete them."""
+        claims = (await self.client.list(RESOURCE_CLAIMS, namespace="default")).items
+        names = {one.metadata.name for one in claims}
+        todo = [pod for pod in self.pods if pod.spec.resource_claims and not _is_over(pod)]
+        wanted = {f"{pod.metadata.name}-nic": pod for pod in todo}
+        acts = [self._make_claim(name, pod) for name, pod in wanted.items() if name not in names]
+        acts += [self._name_claim(name, pod) for name, pod in wanted.items() if not _has_claim(pod)]
+        acts += [self._end_claim(name) for name in names - wanted.keys()]
+        for number, act in enumerate(acts):
+            if number < most:
+                await act
+            else:
+                act.close()
+
+    async def _make_claim(self, name: str, pod: Pod) -> None:
+        await self.client.create(RESOURCE_CLAIMS.raw, claim_for(name, pod), namespace="default")
+
+    async def _name_claim(self, name: str, pod: Pod) -> None:
+        statuses = [{"name": "nic", "resourceClaimName": name}]
+        change = merge_patch({"status": {"resourceClaimStatuses": statuses}})
+        await self._patch_status(PODS, pod.metadata.name, change)
+
+    async def _end_claim(self, name: str) -> None:
+        nothing = merge_patch({"status": {"allocation": None, "reservedFor": None}})
+        await self._patch_status(RESOURCE_CLAIMS, name, nothing)
+        with contextlib.suppress(NotFound):
+            change = merge_patch({"metadata": {"finalizers": None}})
+            await self.client.patch(RESOURCE_CLAIMS, name, change, namespace="default")
+            await self.client.delete(RESOURCE_CLAIMS, name, namespace="default")
+
+    async def _patch_status(self, resource: Resource[Any], name: str, change: Any) -> None:
+        with contextlib.suppress(NotFound):
+            await self.client.patch(
+                resource, name, change, namespace="default", subresource="status"
+            )
 
     async def delete(self, pod: Pod, *, gently: bool) -> None:
         """Delete a pod, at once or when its kubelet gets to it."""
@@ -277,15 +350,16 @@ class GangTrial:
     def halves(self) -> dict[str, tuple[int, int]]:
         """Return the gangs that run with fewer pods than they need: how many, of how many."""
         counts: Counter[str] = Counter()
-        least: dict[str, int] = {}
+        least = self.least
         alive: set[str] = set()
         for pod in self._pods.values():
-            name, phase = pod.metadata.labels.get(NAME_LABEL), pod.status and pod.status.phase
-            if name is None or not pod.spec.node_name or phase == "Failed":
+            name, phase = pod.metadata.labels.get(GANG), pod.status and pod.status.phase
+            if name is None or name in self.changed:
+                continue
+            if not pod.spec.node_name or phase == "Failed":
                 continue
             if pod.metadata.deletion_timestamp is None:
                 counts[name] += 1
-                least[name] = int(pod.metadata.labels[MIN_LABEL])
                 alive |= {name} if phase != "Succeeded" else set()
         return {one: (counts[one], least[one]) for one in alive if counts[one] < least[one]}
 
@@ -307,10 +381,7 @@ class GangTrial:
         await self._set_phase(pod, "Failed" if isinstance(outcome, Rejected) else "Running")
 
     async def _set_phase(self, pod: Pod, phase: str) -> None:
-        change = merge_patch({"status": {"phase": phase}})
-        with contextlib.suppress(NotFound):
-            name = pod.metadata.name
-            await self.client.patch(PODS, name, change, namespace="default", subresource="status")
+        await self._patch_status(PODS, pod.metadata.name, merge_patch({"status": {"phase": phase}}))
 
     async def _report(self, node: str) -> None:
         report = msgspec.to_builtins(self.world.report(node))
@@ -338,6 +409,73 @@ class GangTrial:
             self._bound.setdefault(pod.spec.node_name, []).append(pod)
 
 
+def _is_over(pod: Pod) -> bool:
+    """Tell whether *pod* will not use its claims any more."""
+    ended = pod.status is not None and pod.status.phase in ("Succeeded", "Failed")
+    return ended or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+def _has_claim(pod: Pod) -> bool:
+    return pod.status is not None and bool(pod.status.resource_claim_statuses)
+
+
+def groups_of(api: str) -> Resource[Any]:
+    """Return the kind of one API's groups."""
+    return Resource(
+        group=api,
+        version=GROUP_VERSIONS[api],
+        plural="podgroups",
+        kind="PodGroup",
+        namespaced=True,
+        object_type=dict[str, Any],
+    )
+
+
+def group_definition(group: str, version: str) -> dict[str, Any]:
+    """Return a definition that takes every PodGroup."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+    served = {"name": version, "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def slice_of(node: str) -> dict[str, Any]:
+    """Return what a node offers to claims."""
+    return {
+        "metadata": {"name": node},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"nic-{index}"} for index in range(NICS)],
+        },
+    }
+
+
+def claim_for(name: str, pod: Pod) -> dict[str, Any]:
+    """Return the claim that is made for *pod*."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
+    owner |= {"name": pod.metadata.name, "uid": pod.metadata.uid}
+    exactly = {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1}
+    return {
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "spec": {"devices": {"requests": [{"name": "nic", "exactly": exactly}]}},
+    }
+
+
 def _end(task: asyncio.Task[int]) -> None:
     """Let nobody wonder about how a scheduler died."""
     if not task.cancelled():
@@ -358,6 +496,12 @@ async def gang_trial(nodes: int, rng: Random) -> AsyncIterator[GangTrial]:
         client = Client(InProcess(server), clock=clock, rng=rng, rate=0)
         await install_definition(client)
         await client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+        for group, version in GROUP_VERSIONS.items():
+            kind = group_definition(group, version)
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, kind)
+        selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+        nics = {"metadata": {"name": "nic"}, "spec": {"selectors": [selector]}}
+        await client.create(RESOURCES["device_classes"].raw, nics)
         trial = GangTrial(server, clock, client, rng)
         reflector = Reflector(client, PODS)
         reflector.store.subscribe(trial.on_pod)

@@ -10,7 +10,7 @@ from numakube.apps.scheduler.claim_metrics import ClaimMetrics
 from numakube.kube.catalog import PODS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.status import Status, unschedulable
+from numakube.scheduling.framework.status import TOO_COSTLY, Status, failure, unschedulable
 from numakube.testing import bound, pod
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import lab_cluster, uniform_plans
@@ -64,3 +64,6 @@ def test_refusals_for_claims_are_counted_once_an_attempt() -> None:
     refused = [(np.array([row], dtype=np.intp), refusal(text)) for row, text in enumerate(texts)]
     metrics.refused(Diagnosis(excluded=refused))
     assert (count("not_near"), count("no_devices"), count("elsewhere")) == (1, 1, None)
+    costly = failure("claim a/b: too much", detail=TOO_COSTLY).by("DynamicResources")
+    metrics.refused(Diagnosis(excluded=[(np.array([0], dtype=np.intp), costly)]))
+    assert (count("too_costly"), count("other")) == (1, None)

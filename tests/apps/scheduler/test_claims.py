@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -10,6 +11,7 @@ from numakube.api.resource_claims import FINALIZER
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS, RESOURCES
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import merge_patch
+from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import until
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import lab_cluster
@@ -26,7 +28,13 @@ DRIVER: Final = "gpu.example.com"
 @pytest.fixture
 async def cluster(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node with two devices, and a scheduler."""
-    async with lab_cluster(nodes=1, exporters=False, on=sites) as found:
+    async with _two_devices(on=sites) as found:
+        yield found
+
+
+@asynccontextmanager
+async def _two_devices(**more: Any) -> AsyncIterator[LabCluster]:
+    async with lab_cluster(nodes=1, exporters=False, **more) as found:
         node = next(iter(found.pool.kubelets))
         await found.client.create(RESOURCES["device_classes"].raw, _class())
         await found.client.create(RESOURCES["resource_slices"].raw, _slice(node, 2))
@@ -140,6 +148,33 @@ async def test_a_pod_waits_for_devices_and_is_woken_when_they_are_free(
     )
     await cluster.until(lambda: bool(cluster.pod("q").spec.node_name))
     assert _devices(await _read(cluster, "one")) == ["gpu-0"]
+
+
+async def test_a_selector_that_never_ends_keeps_only_its_own_pod_waiting() -> None:
+    """The pod is told why, others are placed, and it is tried again late.
+
+    A real API server refuses this selector: it reckons the cost of the worst case beforehand.
+    """
+    async with _two_devices() as cluster:
+        await _meets_a_selector_that_never_ends(cluster)
+
+
+async def _meets_a_selector_that_never_ends(cluster: LabCluster) -> None:
+    evil = _claim("evil")
+    endless = "lists.range(900).all(x, lists.range(900).all(y, x + y >= 0))"
+    selectors = [{"cel": {"expression": endless}}]
+    evil["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = selectors
+    await cluster.client.create(RESOURCE_CLAIMS.raw, evil, namespace="default")
+    await _make(cluster, "good")
+    await cluster.create(_pod("p", "evil"), _pod("q", "good"))
+    await cluster.until(lambda: bool(cluster.pod("q").spec.node_name))
+    await cluster.refuses("p", "actual cost limit exceeded")
+    await cluster.refuses("p", "claim default/evil: selector #0")
+    uid = cluster.pod("p").metadata.uid
+    waiting = cluster.running[0].process.scheduler.queue.get(uid)
+    assert waiting is not None
+    assert waiting.place is Place.BACKOFF
+    assert waiting.retry_at - waiting.queued_at >= 10.0
 
 
 async def test_a_pod_waits_until_its_claim_exists(cluster: LabCluster) -> None:

@@ -30,6 +30,7 @@ from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import pod_document, refusal_of
+from numakube.values.topology_policy import TopologyScope
 from numakube_lab.testing import Opener, lab_cluster
 
 UPSTREAM = """
@@ -81,10 +82,12 @@ profiles:
       defaultCPUBindPolicy: SpreadByPCPUs
       scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 2}]}
       numaScoringStrategy: {type: MostAllocated}
+      defaultNUMATopologyScope: container
   - name: DeviceShare
     args:
       apiVersion: kubescheduler.config.k8s.io/v1
       kind: DeviceShareArgs
+      disableDeviceNUMATopologyAlignment: false
       scoringStrategy: {type: MostAllocated}
   plugins:
     preFilter: {enabled: [{name: NodeNUMAResource}, {name: DeviceShare}]}
@@ -158,6 +161,24 @@ def test_a_scheduler_starts_with_a_file_of_v1beta1_and_says_what_to_write(
             "numaScoringStrategy.type",
         ),
         (KOORDINATOR.replace("numaScoringStrategy", "numaStrategy"), "numaStrategy"),
+        (
+            KOORDINATOR.replace("TopologyScope: container", "TopologyScope: core"),
+            "defaultNUMATopologyScope: 'core': use pod or container",
+        ),
+        (
+            KOORDINATOR.replace(
+                "scoringStrategy: {type: MostAllocated}\n  plug",
+                "disableDeviceNUMATopologyAlignment: true\n  plug",
+            ),
+            "DeviceShareArgs: disableDeviceNUMATopologyAlignment: devices are aligned with CPUs",
+        ),
+        (
+            KOORDINATOR.replace(
+                "scoringStrategy: {type: MostAllocated}\n  plug",
+                "gpuShareUnsupportedModels: [H20]\n  plug",
+            ),
+            "DeviceShareArgs: gpuShareUnsupportedModels: parts of every GPU are given out here",
+        ),
     ],
 )
 async def test_a_bad_file_is_refused_with_the_place_of_the_mistake(
@@ -182,6 +203,7 @@ async def test_a_file_for_koordinators_scheduler_loads(tmp_path: Path) -> None:
     assert plugin.args.bind_policy is BindPolicy.SPREAD_BY_PCPUS
     assert plugin.args.strategy is Strategy.MOST_ALLOCATED
     assert plugin.args.weights == {"cpu": 2}
+    assert plugin.args.scope is TopologyScope.CONTAINER
     (note,) = engine.notes
     assert "DeviceShare does nothing" in note
     assert "scoringStrategy" in note
@@ -205,10 +227,15 @@ def test_c23_a_sample_of_nodes_is_not_taken_and_that_is_told(
     assert told == notes
 
 
-def test_a_name_and_a_file_contradict_each_other() -> None:
-    """The names are in the file."""
-    with pytest.raises(ConfigError, match="--scheduler-name"):
-        configuration_of({"config": "f", "scheduler_name": "n"}, Path)
+def test_a_name_beside_a_file_that_has_other_names_is_told(tmp_path: Path) -> None:
+    """As kube-scheduler, ours goes by the file."""
+    path = tmp_path / "config.yaml"
+    path.write_text(UPSTREAM)
+    for name, told in (("elsewhere", 1), ("topo-aware-scheduler", 0)):
+        notes: list[str] = []
+        config = configuration_of({"config": str(path), "scheduler_name": name}, Path, notes)
+        assert config.profiles[0].scheduler_name == "topo-aware-scheduler"
+        assert sum(f"--scheduler-name {name} has no effect" in one for one in notes) == told
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -250,7 +277,6 @@ def own_logs() -> Iterator[None]:
         (["scheduler", "--no-such-flag"], 2, "--no-such-flag"),
         (["scheduler", "--config", "/no/such/file"], 1, "/no/such/file"),
         (["scheduler", "--kubeconfig", "/no/such/file"], 1, "/no/such/file"),
-        (["scheduler", "--scheduler-name", "a", "--config", "b"], 1, "--scheduler-name"),
         (["scheduler", "--log-level", "loud"], 2, "loud"),
     ],
 )

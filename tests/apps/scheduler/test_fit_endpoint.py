@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from tests.apps.scheduler.served import served
 
+from numakube.api.containers import Container
 from numakube.api.fit_question import HOLD
+from numakube.api.meta import ObjectMeta
+from numakube.api.pod import PodSpec
+from numakube.apps.debugging.documents import Speaker
+from numakube.apps.debugging.fit_endpoint import UNREAD, Fit
+from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import NODES
+from numakube.kube.clock import SystemClock
 from numakube.kube.patches import merge_patch
+from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     MIN_LABEL,
     NAME_LABEL,
     REQUIRED_TOPOLOGY,
 )
 from numakube.simulation.node_groups import MACHINE
-from numakube.testing import pod_document
+from numakube.testing import World, pod_document
+from numakube_lab.schema.builtin_types import struct
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 RACK = "example.com/rack"
 SHAPE = "2 sockets, 4 cores, smt 1, 16Gi"
+
+
+def limited(**amounts: str) -> dict[str, Any]:
+    """Return a pod that only limits."""
+    container = {"name": "c", "resources": {"limits": amounts}}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
 
 
 @pytest.fixture
@@ -247,14 +265,23 @@ def _nodes(world: LabCluster) -> list[Any]:
     ("question", "words"),
     [
         ({}, "either pods, pod or podSets"),
-        ({"pod": {}, "count": 0}, "count: 0 is not between 1 and 1000"),
-        ({"pod": {}, "nodes": ["many"]}, "'many'"),
+        ({"pod": limited(cpu="1"), "count": 0}, "count: 0 is not between 1 and 1000"),
+        ({"pod": limited(cpu="1"), "nodes": ["many"]}, "'many'"),
         ({"pods": 3}, "the question"),
-        ({"pod": {}, "nodes": [{"like": "ghost"}]}, "there is no node 'ghost'"),
-        ({"pod": {}, "nodes": [{"node": {"metadata": {"name": "x"}}}]}, "x: its topology is not"),
-        ({"pod": {}, "nodes": [{"like": "node-0", "count": 0}]}, "count: 0 is not between"),
-        ({"pod": {}, "hold": {"name": "", "seconds": 1}}, "hold: it needs a name"),
-        ({"pod": {}, "hold": {"name": "j", "seconds": 1}, "nodes": ["1 socket"]}, "nodes: no room"),
+        ({"pod": limited(cpu="1"), "nodes": [{"like": "ghost"}]}, "there is no node 'ghost'"),
+        (
+            {"pod": limited(cpu="1"), "nodes": [{"node": {"metadata": {"name": "x"}}}]},
+            "x: its topology is not",
+        ),
+        (
+            {"pod": limited(cpu="1"), "nodes": [{"like": "node-0", "count": 0}]},
+            "count: 0 is not between",
+        ),
+        ({"pod": limited(cpu="1"), "hold": {"name": "", "seconds": 1}}, "hold: it needs a name"),
+        (
+            {"pod": limited(cpu="1"), "hold": {"name": "j", "seconds": 1}, "nodes": ["1 socket"]},
+            "nodes: no room",
+        ),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_told_why(
@@ -264,3 +291,78 @@ async def test_a_question_that_makes_no_sense_is_told_why(
     async with session.post("/v1/fit", json=question) as response:
         assert response.status == 400
         assert words in await response.text()
+
+
+async def test_nodes_like_one_that_is_there_are_named_in_a_line(
+    session: aiohttp.ClientSession,
+) -> None:
+    """As people write it for the tools."""
+    question = {"pod": limited(cpu="4", memory="1Gi"), "count": 20}
+    answer = await ask(session, {**question, "nodes": ["2x like node-0", "node-1"]})
+    assert answer["onNewNodes"] == 3 * 1
+
+
+async def test_what_a_pod_limits_it_requests(session: aiohttp.ClientSession) -> None:
+    """As the API server completes it, for containers and for the pod as a whole."""
+    answer = await ask(session, {"pod": limited(cpu="400", memory="1Gi")})
+    assert (answer["fits"], "Insufficient cpu" in answer["refused"][0]["reason"]) == (0, True)
+    whole = {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "400"}}}
+    assert (await ask(session, {"pods": [{"spec": whole}]}))["fits"] == 0
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    whole = {"containers": [container], "resources": {"limits": {"cpu": "400"}}}
+    assert (await ask(session, {"pods": [{"spec": whole}]}))["fits"] == 1
+
+
+async def test_what_is_no_question_is_refused_by_name(session: aiohttp.ClientSession) -> None:
+    """With what may be meant; nothing that is asked is ignored."""
+    good = limited(cpu="1")
+    typo = {"spec": {"containers": [{"name": "c", "resorces": {}}]}}
+    deep = {"spec": {"containers": [{"name": "c", "resources": {"limit": {"cpu": "1"}}}]}}
+    taint = {"spec": {**good["spec"], "tolerations": [{"key": "a", "efect": "NoSchedule"}]}}
+    refused: dict[str, dict[str, Any]] = {
+        "cuont: unknown field (is count meant?)": {"pod": good, "cuont": 3},
+        "pod.spec.containers[0].resorces: unknown field (is resources meant?)": {"pod": typo},
+        "pods[1].spec.containers[0].resources.limit: unknown": {"pods": [good, deep]},
+        "podSets[0].pod.spec.tolerations[0].efect: unknown": {"podSets": [{"pod": taint}]},
+        "hold.secs: unknown field": {"pod": good, "hold": {"name": "a", "secs": 1}},
+        "pods[1].spec.containers: a pod needs a container": {"pods": [good, {"metadata": {}}]},
+        "pod.spec.containers: a pod needs a container": {"pod": {"spec": {}}},
+        "single-numa-node": {"pod": limited(cpu="single-numa-node")},
+    }
+    for text, question in refused.items():
+        async with session.post("/v1/fit", json=question) as response:
+            told = await response.text()
+            assert (response.status, text in told) == (400, True), told
+    fields: dict[str, Any] = {"securityContext": {}, "livenessProbe": {}, "envFrom": []}
+    whole = {**good, "status": {"any": 1}}
+    whole["spec"] = {"dnsPolicy": "x", "containers": [{**good["spec"]["containers"][0], **fields}]}
+    assert (await ask(session, {"pod": whole}))["fits"] == 1
+
+
+async def test_a_question_that_takes_too_long_is_ended() -> None:
+    """Nothing is scheduled while it is answered."""
+
+    class Leaping(SystemClock):
+        def monotonic(self) -> float:
+            return super().monotonic() * 1000
+
+    world = World()
+    world.add_node("n")
+    speaker = Speaker("scheduler", "", lambda: True)
+    fit = Fit(engine_of(world.facts()), speaker, None, GangMembers(), clock=Leaping())
+    app = web.Application()
+    app.add_routes(fit.routes(SimpleNamespace(guarded=lambda handler: handler)))  # type: ignore[arg-type]
+    question = {"pod": limited(cpu="1m"), "count": 900}
+    async with TestClient(TestServer(app)) as client, client.post("/v1/fit", json=question) as told:
+        assert (told.status, "ask about fewer pods" in await told.text()) == (503, True)
+
+
+def test_fields_that_schedulers_do_not_read_are_those_of_kubernetes() -> None:
+    """All of them, so that no pod of a cluster is refused."""
+    for package, name, type_ in (
+        ("core.v1", "PodSpec", PodSpec),
+        ("core.v1", "Container", Container),
+        ("meta.v1", "ObjectMeta", ObjectMeta),
+    ):
+        read = {field.encode_name for field in msgspec.structs.fields(type_)}
+        assert struct(package, name).fields.keys() - read == UNREAD[type_]

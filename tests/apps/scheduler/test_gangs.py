@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.apps.scheduler.gang_trials import group_definition
 
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
@@ -228,27 +229,6 @@ async def test_a_restarted_scheduler_completes_a_gang(sites: Opener) -> None:
         assert placed(world) == {"a", "b"}
 
 
-def definition(group: str, version: str) -> dict[str, Any]:
-    """Return a definition that takes every PodGroup."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
-    served = {"name": version, "served": True, "storage": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": names,
-            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-
-
 async def create_group(
     world: LabCluster, group: str, version: str, name: str, spec: dict[str, Any]
 ) -> None:
@@ -273,7 +253,7 @@ async def create_group(
 async def test_pods_wait_for_the_group_object_that_they_name(sites: Opener) -> None:
     """Coscheduling's; the object says how many are needed."""
     async with lab_cluster(2, shape=SHAPE, on=sites) as world:
-        kind = definition(GROUP, "v1alpha1")
+        kind = group_definition(GROUP, "v1alpha1")
         await world.client.create(CUSTOM_RESOURCE_DEFINITIONS.raw, kind)
         await world.start()
         metadata = {"labels": {COSCHEDULING_LABEL: "team"}}

@@ -60,6 +60,7 @@ def test_nodes_are_counted_by_what_is_known_of_them() -> None:
         "unusable": Belief(None),
         "blocked": Belief(replace(topology, stale_reason="kubelet away"), blocked="foreign pods"),
         "stale": Belief(replace(topology, stale_reason="kubelet away")),
+        "orphaned": Belief(replace(topology, orphaned="its pod is gone")),
         "counts": Belief(topology),
     }
     for name, belief in beliefs.items():
@@ -70,7 +71,8 @@ def test_nodes_are_counted_by_what_is_known_of_them() -> None:
         state.value: registry.get_sample_value("numakube_cache_nodes", {"state": state.value})
         for state in NodeState
     }
-    assert found == {"unknown": 2, "blocked": 1, "stale": 1, "counts": 1, "exact": 0}
+    once = dict.fromkeys(("blocked", "stale", "orphaned", "counts"), 1)
+    assert found == {"unknown": 2, **once, "exact": 0}
 
 
 def test_plugins_are_timed_in_one_attempt_of_ten() -> None:

@@ -16,6 +16,7 @@ from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources_client import PodResources
 from numakube.testing import pod_document
+from numakube.topology.exact_report import uid_hash
 from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
@@ -86,6 +87,24 @@ def _gpu_zones(pod: PodResources, gpus: dict[tuple[str, str], int | None]) -> se
     }
 
 
+def _knows_who_has_left(cluster: LabCluster) -> bool:
+    """Tell whether no deleted pod is in a report that the scheduler goes by.
+
+    Until then it cannot know whether a kubelet has given back what a pod had that was deleted by
+    force.
+    """
+    there = {uid_hash(pod.metadata.uid) for pod in cluster.pods.store}
+    mirrored = cluster.running[0].process.mirror.cluster
+    for name in cluster.pool.kubelets:
+        node = mirrored.node(name)
+        if node is None or node.numa is None or node.numa.topology is None:
+            return False
+        report = node.numa.topology.report
+        if report is None or not set(report.pods) <= there:
+            return False
+    return True
+
+
 @pytest.mark.parametrize("policy", ["single-numa-node", "restricted"])
 async def test_gpu_and_cpus_are_on_one_numa_node(policy: str) -> None:
     """Every pod, until the node is full; the one for which no GPU is left near its CPUs waits."""
@@ -127,6 +146,7 @@ async def test_random_pods_on_kubelets_of_every_kind_are_as_promised() -> None:
         while placed < wanted:
             for name in cluster.by_phase("Pending") | set(list(cluster.by_phase("Running"))[::2]):
                 await cluster.delete(name)
+            await cluster.until(lambda: _knows_who_has_left(cluster))
             names = [f"p{created + number}" for number in range(20)]
             wishes = {name: chance.choice((None, None, "Required", "Preferred")) for name in names}
             created += len(names)

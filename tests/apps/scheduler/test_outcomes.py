@@ -23,7 +23,7 @@ from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.scripted_server import Received, ScriptedServer
-from numakube.scheduling.plugins.node_shards import NodeShards
+from numakube.scheduling.plugins.node_shards import REFUSED_BY, NodeShards
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import until
 
@@ -40,6 +40,7 @@ class Setup:
     server: ScriptedServer
     client: Client
     outcomes: Outcomes
+    shards: NodeShards
 
     async def received(self, count: int) -> list[Received]:
         """Return the requests as soon as there are so many."""
@@ -58,9 +59,10 @@ async def setup() -> AsyncIterator[Setup]:
         connect(server.config, clock=JumpingClock(), rate=0) as client,
     ):
         events = EventRecorder(client, component="test", instance="i")
-        outcomes = Outcomes(client, events, NodeShards())
+        shards = NodeShards()
+        outcomes = Outcomes(client, events, shards)
         task = asyncio.create_task(outcomes.run())
-        yield Setup(server, client, outcomes)
+        yield Setup(server, client, outcomes, shards)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -110,6 +112,18 @@ async def test_what_a_server_in_trouble_does_not_take_is_written_later(setup: Se
     setup.outcomes.nominated(pod("p"), "n")
     requests = await setup.received(2)
     assert condition_of(requests[1])["message"] == "no room"
+
+
+async def test_a_refusal_says_which_shard_it_is_of(setup: Setup) -> None:
+    """Also when it is written again."""
+    setup.shards.join("a")
+    setup.shards.announced(frozenset("a"))
+    setup.shards.saw({})
+    setup.server.refuse(500, "InternalError")
+    setup.outcomes.refused(pod("p"), "no room")
+    for request in await setup.received(2):
+        document: Any = request.json()
+        assert document["metadata"]["annotations"] == {REFUSED_BY: "a"}
 
 
 async def test_what_the_server_does_not_want_is_dropped(setup: Setup) -> None:

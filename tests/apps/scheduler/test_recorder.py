@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from tests.apps.scheduler.test_rejected_pods import LIES
 from tests.apps.scheduler.test_scheduler_endpoints import get, serving
+from yarl import URL
 
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
@@ -41,8 +42,12 @@ async def story(world: LabCluster, name: str) -> list[dict[str, Any]]:
         assert flight["uid"] in [one["uid"] for one in listed["items"]]
         short = await get(session, "/debug/attempts?node=nowhere")
         assert short["items"] == []
-        async with session.get("/debug/attempts?limit=many") as response:
-            assert response.status == 400
+        for limit in ("99999999999999999999", "9" * 5000):
+            all_ = await get(session, f"/debug/attempts?limit={limit}")
+            assert flight["uid"] in [one["uid"] for one in all_["items"]]
+        for limit in ("many", "-1", "%C2%B2"):
+            async with session.get(URL(f"/debug/attempts?limit={limit}", encoded=True)) as response:
+                assert response.status == 400
     attempts: list[dict[str, Any]] = flight["attempts"]
     return attempts
 

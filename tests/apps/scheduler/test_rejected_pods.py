@@ -62,6 +62,10 @@ async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: LabCluster)
         await world.refuses(name, GUARD)
     assert world.by_phase("Failed") == {"p0", "p1"}
     assert guard.next_change() is not None
+    counted = running.process.registry.collect()
+    samples = [one for metric in counted for one in metric.samples]
+    name = "numakube_kubelet_rejections_total"
+    assert sum(one.value for one in samples if one.name == name) == 2
 
 
 async def test_a_node_on_which_a_pod_ended_is_tried_again_at_once(world: LabCluster) -> None:

@@ -62,12 +62,12 @@ class Right(NamedTuple):
 UNUSED = {
     Right("", "events", "patch"): "a repeated event raises a count; this run repeats none",
     Right("nodeinfo.volcano.sh", "numatopologies", "watch"): "the kind is not served here",
-    Right("resource.k8s.io", "devicetaintrules", "watch"): "the kind is not served here",
     Right("scheduling.k8s.io", "podgroups", "watch"): "the kind is not served here",
     Right("scheduling.x-k8s.io", "podgroups", "watch"): "the kind is not served here",
     Right("scheduling.volcano.sh", "podgroups", "watch"): "the kind is not served here",
     Right("resource.k8s.io", "resourceclaims", "create"): "extended resources served by devices",
     Right("resource.k8s.io", "resourceclaims", "delete"): "extended resources served by devices",
+    Right("resource.k8s.io", "resourceclaims/binding", "patch"): "asked for beside the status",
 }
 """Rights that this run does not need, and why they are given."""
 FAMILIAR = {"get"}

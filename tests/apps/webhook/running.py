@@ -111,7 +111,7 @@ async def registered(
         *([f"--definition={DEFINITION}"] if converts else []),
     )
     async with webhook(*arguments) as url:
-        configuration = WebhookManifest(client_config=(("url", f"{url}/validate"),)).configuration()
+        configuration = WebhookManifest(url=url).configuration()
         await server.client.create(CONFIGURATIONS, configuration)
         try:
             yield url, server

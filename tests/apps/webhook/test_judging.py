@@ -10,6 +10,7 @@ from numakube.apps.webhook.admission_review import (
     AdmissionRequest,
     AdmissionResponse,
     judge,
+    judge_allotment,
     read_review,
     write_review,
 )
@@ -121,3 +122,43 @@ def test_the_answer_has_the_form_of_the_question() -> None:
         b'{"response":{"uid":"u1","allowed":true},'
         b'"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}'
     )
+
+
+GIVEN = "scheduling.koordinator.sh/resource-status"
+DEVICES = "scheduling.koordinator.sh/device-allocated"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused"),
+    [
+        (None, {}, ""),
+        (None, {GIVEN: '{"cpuset": "1"}'}, GIVEN),
+        (None, {GIVEN: "{}", DEVICES: '{"gpu": []}'}, DEVICES),
+        (None, {GIVEN: '{"cpuset": "1"}', DEVICES: '{"gpu": []}'}, f"{GIVEN} and {DEVICES}"),
+        ({GIVEN: '{"cpuset": "1"}'}, {GIVEN: '{"cpuset": "1"}'}, ""),
+        ({GIVEN: '{"cpuset": "1"}'}, {GIVEN: '{"cpuset": "2"}'}, GIVEN),
+        ({GIVEN: '{"cpuset": "1"}'}, {}, ""),
+        ({GIVEN: '{"cpuset": "1"}'}, {GIVEN: "{}"}, ""),
+    ],
+)
+def test_a_user_cannot_say_what_a_pod_was_given(
+    old: dict[str, str] | None, new: dict[str, str], refused: str
+) -> None:
+    """What a scheduler has written may stay or go."""
+    request = AdmissionRequest(
+        uid="u1",
+        object={"metadata": {"annotations": new}},
+        old_object=None if old is None else {"metadata": {"annotations": old}},
+    )
+    answer = judge_allotment(request)
+    assert answer.allowed is not bool(refused)
+    if answer.status is not None:
+        assert (answer.status.code, answer.status.reason) == (403, "Forbidden")
+        assert answer.status.message.startswith(f"only schedulers may write {refused}: ")
+
+
+def test_an_object_without_annotations_says_nothing() -> None:
+    """Whatever stands in their place."""
+    trees: list[dict[str, Any]] = [{}, {"metadata": None}, {"metadata": {"annotations": None}}]
+    for tree in trees:
+        assert judge_allotment(AdmissionRequest(uid="u1", object=tree)).allowed

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.apps.webhook.running import Files, client, registered, webhook
-from tests.sites.bare import BareOpener
+from tests.sites.bare import BareOpener, BareServer
 
 from numakube.apps.host.process_environment import Surroundings
 from numakube.apps.webhook.process import PROGRAM
-from numakube.errors import ConfigError, Invalid
+from numakube.errors import ConfigError, Forbidden, Invalid
 from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     DEPLOYMENTS,
     NAMESPACES,
     PODS,
 )
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
+from numakube.kube.client import Client
+from numakube.kube.connect import connect
+from numakube.kube.connection.cluster_config import load_config
+from numakube.manifests.rbac_rules import cluster_role, rule, service_account
 from numakube.manifests.webhook import NAME
 from numakube.testing import until
+from numakube_lab.replay.run_file import TOKENS
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 BAD = '{"numaTopologyPolicy": "strict"}'
+GIVEN = "scheduling.koordinator.sh/resource-status"
 
 
 def pod(text: str, name: str = "web") -> dict[str, Any]:
@@ -70,6 +80,9 @@ async def test_questions_are_answered_over_https(files: Files) -> None:
         assert answer["status"]["details"]["causes"][0]["field"] == (
             f"metadata.annotations[{SPEC}].numaTopologyPolicy"
         )
+        given = pod("{}") | {"metadata": {"annotations": {GIVEN: '{"cpuset": "1"}'}}}
+        async with session.post(f"{url}/validate/allotments", json=review(given)) as response:
+            assert not (await response.json())["response"]["allowed"]
         async with session.post(f"{url}/validate", data=b"{}") as response:
             assert response.status == 400
         async with session.post(f"{url}/validate", data=BytesIO(bytes(9 << 20))) as response:
@@ -78,7 +91,7 @@ async def test_questions_are_answered_over_https(files: Files) -> None:
             assert response.status == 200
         async with session.get(f"{url}/metrics") as response:
             metrics = await response.text()
-    assert 'numakube_webhook_reviews_total{answer="denied",kind="Pod"} 1.0' in metrics
+    assert 'numakube_webhook_reviews_total{answer="denied",kind="Pod"} 2.0' in metrics
     assert 'numakube_webhook_reviews_total{answer="unreadable",kind="other"} 1.0' in metrics
 
 
@@ -166,3 +179,25 @@ async def test_a_real_api_server_refuses_what_the_webhook_refuses(
         await server.client.create(PODS, right, namespace="shop", dry_run=True)
         await server.client.create(PODS, pod(BAD), namespace="kube-system", dry_run=True)
         await server.client.create(DEPLOYMENTS, deployment(BAD), namespace="shop", dry_run=True)
+
+        given = pod("{}")
+        given["metadata"]["annotations"] = {GIVEN: '{"cpuset": "1"}'}
+        await server.client.create(PODS, given, namespace="shop", dry_run=True)
+        async with as_bob(server, tmp_path) as bob:
+            with pytest.raises(Forbidden, match=r'"allotments\.numakube\.dev" denied the request'):
+                await bob.create(PODS, given, namespace="shop", dry_run=True)
+            await bob.create(PODS, right, namespace="shop", dry_run=True)
+
+
+@contextlib.asynccontextmanager
+async def as_bob(server: BareServer, folder: Path) -> AsyncIterator[Client]:
+    """Connect as a user who may create pods, and not bind them."""
+    role, binding = cluster_role(
+        "bob", [rule("", ["pods"], ["create"])], service_account("bob", "shop")
+    )
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "bob"}
+    await server.client.create(CLUSTER_ROLES, role)
+    await server.client.create(CLUSTER_ROLE_BINDINGS, {**binding, "subjects": [subject]})
+    server.write_kubeconfig(folder / "bob", TOKENS["bob"])
+    async with connect(load_config(kubeconfig=folder / "bob", env={}), rate=0) as client:
+        yield client

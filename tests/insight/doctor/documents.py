@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from numakube.api.codec import convert
+from numakube.api.nrt import Attribute, convert_nrt
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.gathering import ZONES, gather
@@ -28,6 +29,10 @@ from numakube.kubelet.settings_from_config import settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.testing import World, pod_document
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import ExactReport
+from numakube.topology.report_binding import with_exact
+from numakube.topology.report_codec import decode_report
 from numakube.topology.topology_view import NodeTopology
 from numakube_lab.testing import LabCluster
 
@@ -127,6 +132,15 @@ class Documents:
         """Write the report of a node as it is now."""
         nrt = self.world.report(name, **options)
         self.topologies[name] = msgspec.json.decode(msgspec.json.encode(nrt))
+
+    def attribute(self, node: str, attribute: Tree) -> None:
+        """Have the exporter of a node write one more attribute."""
+        nrt = convert_nrt(self.topologies[node])
+        exact = decode_report(nrt.metadata.annotations[nrt_names.EXACT_ANNOTATION])
+        assert isinstance(exact, ExactReport)
+        more = (*nrt.attributes, convert(Attribute, attribute))
+        nrt = with_exact(msgspec.structs.replace(nrt, attributes=more), exact)
+        self.topologies[node] = msgspec.json.decode(msgspec.json.encode(nrt))
 
     def run(self, name: str, node: str, **parts: Any) -> Tree:
         """Run a pod on a node; its report does not know yet."""

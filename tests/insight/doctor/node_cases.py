@@ -72,10 +72,12 @@ def _an_exporter_whose_account_has_no_role(world: Documents) -> Expected:
 
 @case
 def _events_that_may_not_be_read(world: Documents) -> Expected:
-    for what in ("events", "leases.coordination.k8s.io"):
+    for what in ("events", "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io"):
         right = f"not allowed (403): list {what}"
-        world.errors.append({"what": what.partition(".")[0], "why": right})
-    return {"NUMA-ACCESS-FORBIDDEN": ("may not (403): list events, leases.coordination.k8s.io",)}
+        name = what if what.startswith("podgroups") else what.partition(".")[0]
+        world.errors.append({"what": name, "why": right})
+    rights = "list events, leases.coordination.k8s.io, podgroups.scheduling.k8s.io"
+    return {"NUMA-ACCESS-FORBIDDEN": (f"may not (403): {rights}", "--clusterrole=view")}
 
 
 @case

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.insight.doctor.breaking import Expected, case
 from tests.insight.doctor.documents import Documents, pod
 
@@ -75,3 +77,19 @@ def _a_cpu_that_was_given_twice(world: Documents) -> Expected:
         document["metadata"]["annotations"] = {keys.RESOURCE_STATUS: f'{{"cpuset":"{cpus}"}}'}
         world.pods.append(document)
     return {"NUMA-PLACEMENT-CPU-TWICE": ("default/second", "CPUs 3 of made", "default/first")}
+
+
+@case
+def _devices_that_no_container_gets(world: Documents) -> Expected:
+    scheduled(world)
+    for name, containers in (("one", ("a",)), ("two", ("a", "b"))):
+        document = pod(name, node="made")
+        given = [
+            {"name": container, "devices": {"gpu": [{"minor": minor, "resources": {}}]}}
+            for minor, container in enumerate(containers)
+        ]
+        document["metadata"]["annotations"] = {
+            keys.RESOURCE_STATUS: json.dumps({"containers": given})
+        }
+        world.pods.append(document)
+    return {"NUMA-PLACEMENT-DEVICES": ("default/two", "containers a, b")}

@@ -111,3 +111,12 @@ def _a_workload_whose_pods_are_rejected_again_and_again(world: Documents) -> Exp
         spec = {"schedulerName": "default-scheduler"}
         world.pods.append(rejected(f"wild-{number}", metadata=meta, spec=spec))
     return {"NUMA-POD-RUNAWAY": ("default/wild", "40 with", "schedulerName: numakube-scheduler")}
+
+
+@case
+def _a_new_size_that_a_kubelet_refuses(world: Documents) -> Expected:
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    pending["message"] = "the CPUs of a container are exclusive"
+    running = next(one for one in world.pods if one["spec"].get("nodeName") == "node-0")
+    running["status"]["conditions"] = [pending]
+    return {"NUMA-POD-RESIZE-INFEASIBLE": ("on node-0: the CPUs of a container are exclusive",)}

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.insight.doctor.breaking import Expected, case, kubelet_config
-from tests.insight.doctor.documents import (
-    SHAPE,
-    Documents,
-)
+from tests.insight.doctor.documents import SHAPE, Documents, Tree, pod
 
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.topology.fingerprint import fingerprint_of
 
 GPU = "vendor.example/gpu"
+GONE = "numakube-exporter-22222"
 FINGERPRINT = "nodeTopologyPodsFingerprint"
+
+
+def exporter_pod(name: str, node: str) -> Tree:
+    """Return the pod of an exporter that runs on *node*."""
+    made = pod(name, node=node, resources={})
+    made["metadata"]["namespace"] = "numakube"
+    return made
 
 
 # Devices
@@ -55,7 +60,7 @@ def _no_definition_of_reports(world: Documents) -> Expected:
     world.topologies.clear()
     why = "the server does not have it"
     world.errors.append({"what": "noderesourcetopologies", "why": why})
-    return {"NUMA-NRT-CRD-MISSING": ("kubectl apply -f",)}
+    return {"NUMA-NRT-CRD-MISSING": ("numakube deploy api",)}
 
 
 @case
@@ -93,14 +98,14 @@ def _zones_without_a_number(world: Documents) -> Expected:
 @case
 def _an_attribute_that_makes_no_sense(world: Documents) -> Expected:
     attribute = {"name": "topologyManagerMaxNUMANodes", "value": "true"}
-    world.topologies["node-0"]["attributes"].append(attribute)
+    world.attribute("node-0", attribute)
     return {"NUMA-NRT-ODD": ("node-0", "topologyManagerMaxNUMANodes: 'true' ignored")}
 
 
 @case
 def _a_report_that_says_it_is_old(world: Documents) -> Expected:
     attribute = {"name": "topology.numakube.dev/stale", "value": "the kubelet does not answer"}
-    world.topologies["node-1"]["attributes"].append(attribute)
+    world.attribute("node-1", attribute)
     return {"NUMA-NRT-STALE": ("node-1", "the kubelet does not answer")}
 
 
@@ -115,7 +120,7 @@ def _an_exporter_of_surprises_that_is_silent_for_too_long(world: Documents) -> E
 def _a_kubelet_that_was_reconfigured_beside_its_state(world: Documents) -> Expected:
     text = "cpu_manager_state was written under the policy none"
     attribute = {"name": "topology.numakube.dev/state-files", "value": text}
-    world.topologies["node-1"]["attributes"].append(attribute)
+    world.attribute("node-1", attribute)
     return {"NUMA-KUBELET-STATE-FILES": ("node-1", text, "systemctl stop kubelet")}
 
 
@@ -123,7 +128,7 @@ def _a_kubelet_that_was_reconfigured_beside_its_state(world: Documents) -> Expec
 def _a_kubelet_that_its_state_keeps_from_starting(world: Documents) -> Expected:
     text = "the kubelet will not start: memory_manager_state was written under the policy None"
     attribute = {"name": "topology.numakube.dev/stale", "value": text}
-    world.topologies["node-1"]["attributes"].append(attribute)
+    world.attribute("node-1", attribute)
     return {
         "NUMA-NRT-STALE": ("node-1", text),
         "NUMA-KUBELET-STATE-FILES": ("node-1", "memory_manager_state was written"),
@@ -179,9 +184,34 @@ def _our_exporter_without_exact_data(world: Documents) -> Expected:
 
 
 @case
+def _a_node_whose_exporter_is_gone(world: Documents) -> Expected:
+    name = "topology.numakube.dev/exporter"
+    for node in world.nodes:
+        world.attribute(node, {"name": name, "value": f"numakube/numakube-exporter-{node[-1] * 5}"})
+        world.pods.append(exporter_pod(f"numakube-exporter-{node[-1] * 5}", node))
+    world.pods[:] = [one for one in world.pods if one["metadata"]["name"] not in ("web-2", GONE)]
+    return {"NUMA-NRT-NO-EXPORTER": ("node-2", GONE, "its report names 1 pod that is gone")}
+
+
+@case
+def _a_report_that_rte_has_taken_over(world: Documents) -> Expected:
+    report = world.topologies["node-1"]
+    report["metadata"]["annotations"]["k8stopoawareschedwg/rte-update"] = "reactive"
+    names = ("topologyManagerPolicy", "topologyManagerScope")
+    report["attributes"] = [one for one in report["attributes"] if one["name"] in names]
+    return {"NUMA-NRT-OVERWRITTEN": ("node-1", "rte, it seems, has written", "--adopt")}
+
+
+@case
 def _a_report_that_lacks_a_pod_that_runs_for_an_hour(world: Documents) -> Expected:
     world.run("unseen", "node-2")
     return {"NUMA-NRT-FROZEN": ("node-2", "default/unseen", "60 minutes")}
+
+
+@case
+def _a_report_that_names_a_pod_that_is_gone(world: Documents) -> Expected:
+    world.pods[:] = [one for one in world.pods if one["metadata"]["name"] != "web-2"]
+    return {"NUMA-NRT-FROZEN": ("node-2", "it names 1 pod which the API server does not know")}
 
 
 @case

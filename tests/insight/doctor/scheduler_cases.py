@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.insight.doctor.breaking import LONG_AGO, Expected, case
-from tests.insight.doctor.documents import SCHEDULER, Documents, lease, pod
+from tests.insight.doctor.documents import NOW, SCHEDULER, Documents, lease, pod
 
 
 @case
@@ -101,6 +101,10 @@ def _zones_that_were_not_foreseen(world: Documents) -> Expected:
 def _a_typo_in_the_name_of_the_scheduler(world: Documents) -> Expected:
     world.pods.append(pod("lost", spec={"schedulerName": "numakube-schedular"}))
     world.pods[-1]["status"]["conditions"] = []
+    young = pod("young", spec={"schedulerName": "numakube-schedular"})
+    young["metadata"]["creationTimestamp"] = NOW
+    young["status"]["conditions"] = []
+    world.pods.append(young)  # that another pod names it too is no sign of a scheduler
     return {"NUMA-SCHEDULER-UNKNOWN": ("default/lost", "did you mean numakube-scheduler?")}
 
 
@@ -152,3 +156,14 @@ def _a_kube_scheduler_that_stands_by_while_ours_leads(world: Documents) -> Expec
     world.leases.append(lease("kube-scheduler", namespace="kube-system", holder=holder))
     world.pods[0]["metadata"]["labels"] = {"component": "kube-scheduler"}
     return {"NUMA-SCHEDULER-SHARED-NAME": ("web-0", "stands by while ours leads")}
+
+
+@case
+def _a_second_scheduler_under_the_lease_of_kube_scheduler(world: Documents) -> Expected:
+    config = {
+        "profiles": [{"schedulerName": "my-second"}],
+        "leaderElection": {"resourceName": "kube-scheduler"},
+    }
+    world.schedulers["one", "configz"] = {"kubescheduler.config.k8s.io": config}
+    words = ("its lease is kube-system/kube-scheduler; it serves my-second",)
+    return {"NUMA-SCHEDULER-FOREIGN-LEASE": words}

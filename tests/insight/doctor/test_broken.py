@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.insight.doctor import (  # noqa: F401 - they hold cases
     claim_cases,
+    gang_cases,
     kubelet_cases,
     node_cases,
     placement_cases,

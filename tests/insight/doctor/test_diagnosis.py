@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.insight.doctor.documents import Documents, healthy, pod
+from tests.insight.doctor.documents import NOW, Documents, healthy, pod
 
 from numakube.insight.doctor.all_checks import RULES, Diagnosis, diagnose, unknown_rules
 from numakube.insight.doctor.diagnosis_document import document_of, seen_lines, summary_of
@@ -118,3 +118,13 @@ def test_an_empty_cluster_is_no_trouble() -> None:
     assert Documents().diagnosis().entries == ()
     world = Documents(pods=[pod("alone")], taken_at="")
     assert ids(world.diagnosis()) == []
+
+
+def test_pods_that_wait_are_counted() -> None:
+    """However young they are, and though nothing may be wrong with them."""
+    world = healthy()
+    for number in range(30):
+        world.pods.append(pod(f"young-{number}", metadata={"creationTimestamp": NOW}))
+    found = world.diagnosis()
+    assert summary_of(found) == "Nothing wrong in 4 nodes and 34 pods, 30 of which wait for a node"
+    assert document_of(found, taken_at=NOW)["waiting"] == 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.insight.doctor.documents import NOW, Documents, healthy, pod, workload
 
-from numakube.insight.doctor.deployed_programs import Program
+from numakube.insight.deployed_programs import Program
 from numakube.insight.doctor.program_rights_checks import NEEDED, check_rights
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -121,6 +122,28 @@ def test_two_drawings_in_a_page_have_different_ids() -> None:
         if one.get("id")
     ]
     assert len(ids) == len(set(ids))
+
+
+def _plain_rules(style: str) -> dict[str, str]:
+    """Return what a program understands that knows neither at-rules nor variables."""
+    text, depth, plain = re.sub(r"@[^{]*", "@", style), 0, ""
+    for part in re.split(r"(@\{|[{}])", text):
+        depth += 1 if part == "@{" or (depth and part == "{") else -(bool(depth) and part == "}")
+        plain += "" if depth or part == "@{" else part
+    rules = re.findall(r"\.numakube-map \.([\w-]+)\{([^}]*)\}", plain.replace("}}", "}"))
+    return dict(rules)
+
+
+def test_colours_stand_as_they_are_for_programs_that_know_no_variables() -> None:
+    """Such as resvg and CairoSVG; a rule that begins with a variable is lost to them as a whole."""
+    svg = svg_of(nodes.small())
+    rules = _plain_rules(svg_style())
+    used = {name for words in re.findall(r'class="([^"]+)"', svg) for name in words.split()}
+    painted = {name for name in used if name.startswith(("f-", "s-"))}
+    assert painted
+    for name in painted:
+        assert rules[name].partition(":")[2] == LIGHT[name[2:]]
+    assert ".numakube-map{font-family:" in svg_style()
 
 
 def test_the_style_can_be_left_to_the_page() -> None:

@@ -22,7 +22,7 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
-from numakube.scheduling.snapshot.cluster_objects import Followed
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects, Followed
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
@@ -174,7 +174,20 @@ def _with_another(facts: ClusterFacts, change: Change) -> ClusterFacts:
         topologies[name] = _report(name, model)
     elif like in topologies:
         topologies[name] = _idle(topologies[like], name)
-    return replace(facts, nodes={**facts.nodes, name: made}, topologies=topologies)
+    objects = _with_slices(facts.objects, like, name)
+    nodes = {**facts.nodes, name: made}
+    return replace(facts, nodes=nodes, topologies=topologies, objects=objects)
+
+
+def _with_slices(objects: ClusterObjects, like: str, name: str) -> ClusterObjects:
+    """Return *objects* with the devices of another node like one, in a pool named after it."""
+    slices = dict(objects.resource_slices)
+    for one in objects.resource_slices.values():
+        if one.spec.node_name == like:
+            pool = msgspec.structs.replace(one.spec.pool, name=name)
+            spec = msgspec.structs.replace(one.spec, node_name=name, pool=pool)
+            slices[f"{name}-{one.metadata.name}"] = msgspec.structs.replace(one, spec=spec)
+    return replace(objects, resource_slices=Followed(slices))
 
 
 def _idle(nrt: NodeResourceTopology, name: str) -> NodeResourceTopology:

@@ -18,6 +18,7 @@ from numakube.api.affinity_and_taints import (
     Taint,
 )
 from numakube.api.containers import Container
+from numakube.api.leases import Lease
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
 from numakube.api.pod import Pod, PodCondition, PodResourceClaim, PodStatus
@@ -47,6 +48,38 @@ def stale_data() -> Case:
     world.add_node("node-a")
     stale = {"node-a": {nrt_names.STALE: "the kubelet does not answer"}}
     return Case(world.facts(attributes=stale), pod_subject(pod("web")))
+
+
+@case
+def no_scheduler() -> Case:
+    """Nobody serves the scheduler that the pod names; one of a similar name leads."""
+    world = World()
+    world.add_node("node-a")
+    lease = Lease(metadata=ObjectMeta(name="numakube-scheduler", namespace="numakube"))
+    lost = pod("web", scheduler_name="numa-scheduler")
+    return Case(world.facts(leases=(lease,)), pod_subject(lost))
+
+
+@case
+def mistyped_device() -> Case:
+    """No node offers such a device, but one that is called nearly so, and another one."""
+    world = World()
+    world.add_node("node-a", machine="2 sockets, 4 cores, 16Gi, sriov_netdevice 2, gpu 2")
+    asked = pod("web", also={"vendor.example/sriov_netdevic": "1"})
+    return Case(world.facts(), pod_subject(asked))
+
+
+@case
+def room_without_zones() -> Case:
+    """The node with a report is full; the other one has room, and no report."""
+    world = World()
+    for name in ("node-a", "node-b"):
+        world.add_node(name)
+    for number in range(2):
+        world.run(pod(f"busy-{number}", cpu="7", memory="1Gi"), "node-a")
+    facts = world.facts()
+    known = {name: one for name, one in facts.topologies.items() if name == "node-a"}
+    return Case(replace(facts, topologies=known), pod_subject(pod("web")))
 
 
 @case

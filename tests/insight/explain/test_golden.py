@@ -15,7 +15,7 @@ from numakube.insight.scheduler_engine import engine_of
 
 GOLDEN = Path(__file__).parent / "golden"
 BLOCK = re.compile(
-    r'^```text golden="(?P<name>[^"]+)"\n(?P<body>.*?)^```$', re.MULTILINE | re.DOTALL
+    r'^<!-- golden="(?P<name>[^"]+)" -->\n```text\n(?P<body>.*?)^```$', re.MULTILINE | re.DOTALL
 )
 
 

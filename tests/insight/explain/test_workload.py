@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.insight.claim_world import add_claim, add_slice, claiming, device
 from tests.insight.explain.test_properties import random_case
 
 from numakube.api.meta import ObjectMeta, OwnerReference
@@ -15,11 +18,19 @@ from numakube.api.pod import Pod
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
 from numakube.insight.explain import explain_workload, render_workload
 from numakube.insight.explain.empty_node import with_nodes_like
+from numakube.insight.explain.explained_pod import Subject
+from numakube.insight.explain.explanation_document import WorkloadExplanation
+from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.explain.workload_explanation import Workload
-from numakube.insight.explain.workload_pods import planned_workload, workload_in
+from numakube.insight.explain.workload_pods import gang_in, planned_workload, workload_in
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    MIN_LABEL,
+    NAME_LABEL,
+    REQUIRED_TOPOLOGY,
+)
 from numakube.testing import World, pod
 
 pytestmark = pytest.mark.timeout(300)
@@ -129,6 +140,119 @@ def test_jobs_and_stateful_sets_have_their_pods_themselves() -> None:
     assert explain_workload(facts, engine_of, db).verdict == "refused"
     assert batch is not None
     assert explain_workload(facts, engine_of, batch).summary == "All 1 have a node."
+
+
+RACK = "example.com/rack"
+ONE_POD = "1 socket, 8 cores, smt 1, 16Gi"
+"""A machine for one pod of seven CPUs."""
+
+
+def racks(**nodes: str) -> World:
+    """Return nodes for one pod each in racks."""
+    made = World()
+    for name, rack in nodes.items():
+        made.add_node(name, machine=ONE_POD, labels={RACK: rack})
+    return made
+
+
+def member(name: str, least: int, **more: Any) -> Pod:
+    """Return a pod of a Job that is a gang and has to be in one rack."""
+    labels = {NAME_LABEL: "train", MIN_LABEL: str(least)}
+    made = pod(name, cpu="7", labels=labels, annotations={REQUIRED_TOPOLOGY: RACK}, **more)
+    return owned(made, "Job", "train")
+
+
+def explained(made: World, kind: str) -> WorkloadExplanation:
+    """Return what is said of the Job, or of the group, called train."""
+    facts = made.facts()
+    found = gang_in(facts, "default", "train")
+    if kind == "Job":
+        found = workload_in(facts, "Job", "default", "train")
+    assert found is not None
+    assert found.kind == kind
+    return explain_workload(facts, engine_of, found)
+
+
+@pytest.mark.parametrize("kind", ["Job", "PodGroup"])
+def test_a_job_that_is_a_gang_is_explained_as_its_group_is(kind: str) -> None:
+    """In one rack, which is where the scheduler puts it."""
+    made = racks(a="r1", b="r2", c="r2")
+    made.pods += [member(f"train-{number}", least=2) for number in range(2)]
+    found = explained(made, kind)
+    assert found.summary == (
+        "All 2 pods fit: 1 on b, 1 on c. The gang needs 2, so those that fit are bound."
+    )
+    made.pods.append(member("train-2", least=2))
+    found = explained(made, kind)
+    assert found.summary == (
+        "2 of the 3 pods fit: 1 on b, 1 on c. Number 3 does not."
+        " The gang needs 2, so those that fit are bound."
+    )
+    assert [one.text for one in found.changes] == ["Add a node like b: all of them then fit."]
+
+
+def test_a_job_that_is_a_part_of_a_gang_is_explained_with_the_rest_of_it() -> None:
+    """Its pods are not placed without the others."""
+    made = racks(a="r1", b="r1")
+    made.pods += [member("train-0", least=2), owned(member("lead", least=2), "Job", "lead")]
+    facts = made.facts()
+    found = workload_in(facts, "Job", "default", "lead")
+    assert found is not None
+    assert (found.kind, found.name, len(found.waiting)) == ("PodGroup", "train", 2)
+
+
+def test_a_job_to_be_that_is_a_gang_is_placed_in_one_rack() -> None:
+    """As the scheduler will do it."""
+    facts = racks(a="r1", b="r2", c="r2").facts()
+    to_be = planned_workload(
+        facts, member("train", least=3), 3, kind="Job", name="train", namespace="default"
+    )
+    summary = explain_workload(facts, engine_of, to_be).summary
+    assert summary.startswith("2 of the 3 pods fit: 1 on b, 1 on c. Number 3 does not. The gang ")
+
+
+def test_a_node_with_devices_is_added_for_pods_with_claims() -> None:
+    """It has devices like the node that it is like, of its own."""
+    made = World()
+    made.add_node("node-a", "best-effort")
+    add_slice(made, "node-a", [device("gpu-0", 0)])
+    add_claim(made, "held", "node-a/gpu-0", pods=["first"])
+    made.run(owned(claiming("first", "held"), "Job", "train"), "node-a")
+    for number in range(2):
+        add_claim(made, f"mine-{number}")
+        made.pods.append(owned(claiming(f"next-{number}", f"mine-{number}"), "Job", "train"))
+    found = explain_workload(made.facts(), engine_of, _job(made))
+    assert "Add 2 nodes like node-a: all of them then fit." in [one.text for one in found.changes]
+    assert found.first_refused is not None
+    texts = [one.text for one in found.first_refused.changes]
+    assert "Add a node like node-a: an empty one would take it." in texts
+
+
+def _job(made: World) -> Workload:
+    found = workload_in(made.facts(), "Job", "default", "train")
+    assert found is not None
+    return found
+
+
+def test_a_gang_that_nobody_tries_is_told_of() -> None:
+    """Not that its pods will be bound; but a young one is given time."""
+    made = racks(a="r1", b="r1")
+    for number in range(2):
+        one = member(f"train-{number}", least=2)
+        meta = msgspec.structs.replace(one.metadata, creation_timestamp="2026-06-01T11:58:00Z")
+        made.pods.append(msgspec.structs.replace(one, metadata=meta))
+    for taken_at, told in (("2026-06-01T12:00:00Z", True), ("2026-06-01T11:58:30Z", False)):
+        facts = replace(made.facts(), taken_at=taken_at)
+        group = gang_in(facts, "default", "train")
+        assert group is not None
+        summary = explain_workload(facts, engine_of, group).summary
+        alone = explain(facts, engine_of(facts), Subject(made.pods[0])).summary
+        words = (
+            "gang default/train needs 2 pods and has them, but the scheduler has not tried 2 of"
+            " its 2 waiting pods with the others for 120 s (kubectl numa doctor)."
+        )
+        assert (words in summary, words in alone) == (told, told)
+        assert ("are bound" in summary, "is it running?" in alone) == (not told, not told)
 
 
 @settings(max_examples=25)

@@ -367,6 +367,7 @@ def test_our_exact_report_tells_cpus_and_memory_of_a_kubelet_that_manages_none()
     found = facts(
         told=exact(KubeletSettings()),
         labels_of_nrt={},
+        policies=(),
         zones={"node-0": {"vendor.example/nic": "2"}, "node-1": {}},
         allocatable={"memory": "30Gi"},
     )
@@ -387,7 +388,7 @@ def test_our_exact_report_tells_what_a_static_cpu_manager_keeps() -> None:
     zones = {"node-0": {"cpu": "7"}, "node-1": {"cpu": "8"}}
     for settings, kept in ((listed, "0,2-3,8"), (picked, "0,2-3")):
         told = exact(settings, shared_cpus=CpuSet.parse("0-1,4-15"), pods=pinned)
-        found = facts(told=told, labels_of_nrt={}, zones=zones)
+        found = facts(told=told, labels_of_nrt={}, policies=(), zones=zones)
         assert str(CpuSet(found.reserved_cpus)) == kept
         assert {zone: amounts["cpu"] for zone, amounts in found.zones.items()} == {
             0: 8000,
@@ -475,5 +476,6 @@ def test_a_kubelet_that_the_model_does_not_know_keeps_whole_cores() -> None:
     settings = KubeletSettings(
         cpu_policy="static", cpu_options={"unheard-of": "true"}, reserved_cpu_milli=1500
     )
-    found = facts(told=exact(settings, shared_cpus=CpuSet.parse("0-15")), labels_of_nrt={})
+    told = exact(settings, shared_cpus=CpuSet.parse("0-15"))
+    found = facts(told=told, labels_of_nrt={}, policies=())
     assert found.reserved_cpus.bit_count() == 2

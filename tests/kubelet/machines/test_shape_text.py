@@ -233,7 +233,9 @@ def test_a_preset_can_be_changed() -> None:
     ("text", "message"),
     [
         ("2 sockets, 8 cores, smt 3, 64Gi", "column 21: 'smt 3': a core has 1, 2, 4 or 8 threads"),
-        ("2 sokets, 8 cores, 1Gi", "column 1: '2 sokets': unknown clause; did you mean sockets?"),
+        ("2 sokets, 8 cores, 1Gi", "column 1: '2 sokets': unknown clause; did you mean 2 sockets?"),
+        ("2 sockets, 8cores", "'8cores': unknown clause; did you mean 8 cores?"),
+        ("10 nodes, 8 cores", "'10 nodes': unknown clause; a shape is one machine; how many"),
         ("8 cores, 1Gi, smtt 2", "column 15: 'smtt 2': did you mean smt?"),
         ("8 cores, 1Gi, 4 gpus", "column 15: '4 gpus': unknown clause; devices are written like"),
         ("8 cores, 1Gi, gpu", "column 15: 'gpu': how many for each NUMA node?"),
@@ -257,6 +259,7 @@ def test_a_preset_can_be_changed() -> None:
         ("8 cores, 1Gi, uncore 0", "must be at least 1"),
         ("8 cores, 1Gi, hugepages-3B 1", "whole number of KiB"),
         ("8 cores, 1Gi, hugepages-1Gi", "write it like `hugepages-1Gi 4`"),
+        ("8 cores, 1Gi, hugepages-1Gi 1, hugepages-1Gi 2", "already given at column 15"),
         ("8x cores, 1Gi", "'8x' is not a number of cores"),
         ("0 cores, 1Gi", "at least one core"),
         ("99999999 cores, 1Gi", "more than 65536 CPUs"),

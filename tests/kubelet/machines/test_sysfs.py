@@ -103,6 +103,15 @@ def test_without_node_directories_each_package_is_a_node() -> None:
     ]
 
 
+def test_a_cache_of_the_second_level_is_no_uncore_cache() -> None:
+    """However many cores share it: cAdvisor books it on the core."""
+    files = to_sysfs(from_shape("4 cores, 1Gi, uncore 2"))
+    levels = {path: "2\n" for path in files if path.endswith("index1/level")}
+    assert levels
+    cores = from_sysfs(files | levels).nodes[0].cores
+    assert {core.uncore_cache for core in cores} == {None}
+
+
 def test_caches_without_an_id_are_no_uncore_caches() -> None:
     """Some virtual machines describe caches without ids; cAdvisor then stops looking."""
     files = to_sysfs(from_shape("4 cores, 1Gi, uncore 2"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numakube.errors import ConfigError
-from numakube_lab.api.store.journal import Journal
+from numakube_lab.api.store.journal import Journal, NotKept
 from numakube_lab.api.store.store import Key, Store
 
 if TYPE_CHECKING:
@@ -33,10 +33,12 @@ async def test_a_change_that_cannot_be_written_is_tried_again(tmp_path: Path) ->
         "create trigger full before insert on object begin select raise(fail, 'disk full'); end"
     )
     store.put(KEY, {"metadata": {}})
-    with pytest.raises(sqlite3.Error, match="disk full"):
+    with pytest.raises(NotKept, match=r"lab\.db: disk full"):
         await journal.settled()
+    assert journal.fails
     journal._database.execute("drop trigger full")
     await journal.settled()
+    assert not journal.fails
     await journal.aclose()
 
     assert stored_names(path) == {"a"}

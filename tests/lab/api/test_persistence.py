@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
-from numakube.errors import ConfigError
+from numakube.errors import ApiError, ConfigError
+from numakube.kube.catalog import NAMESPACES, PODS
+from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +56,29 @@ async def test_objects_and_versions_survive_a_restart(tmp_path: Path) -> None:
 
     versions = [int(o["metadata"]["resourceVersion"]) for o in (first, gone, second)]
     assert versions == sorted(versions)
+
+
+async def test_with_a_full_disk_reading_goes_on_and_nothing_more_is_changed(tmp_path: Path) -> None:
+    """A write that was refused is not begun, so that nobody takes it for done later."""
+    data = tmp_path / "lab.db"
+    async with ApiServer(data=data) as server, aiohttp.ClientSession(server.url) as session:
+        await create(session, "a")
+    with closing(sqlite3.connect(data)) as database:
+        refuse = "when new.name = 'big' begin select raise(fail, 'disk is full'); end"
+        database.execute(f"create trigger full before insert on object {refuse}")
+    async with ApiServer(data=data) as server, aiohttp.ClientSession(server.url) as session:
+        for name in ("big", "b"):
+            body = {"metadata": {"name": name}}
+            async with session.post(CONFIG_MAPS, json=body) as response:
+                assert response.status == 500
+                assert "lab.db: disk is full" in (await response.json())["message"]
+        assert await names(session) - {"big"} == {"a"}
+        async with session.get(CONFIG_MAPS, params={"watch": "1", "timeoutSeconds": "1"}) as watch:
+            assert b'"a"' in await watch.content.readline()
+        async with Client(InProcess(server)) as client:
+            assert len((await client.list(PODS)).items) == 0
+            with pytest.raises(ApiError, match="disk is full"):
+                await client.create(NAMESPACES, {"metadata": {"name": "c"}})
 
 
 async def test_a_watch_from_before_a_restart_is_expired(tmp_path: Path) -> None:

@@ -66,7 +66,12 @@ class Wire:
 def request(name: str, *headers: str, target: str = MAPS, method: str = "POST") -> bytes:
     """Return a request that creates a config map."""
     body = json.dumps({"metadata": {"name": name}}).encode()
-    lines = (f"{method} {target} HTTP/1.1", "Host: x", *headers, f"Content-Length: {len(body)}")
+    lines = (
+        f"{method} {target} HTTP/1.1",
+        "Host: localhost",
+        *headers,
+        f"Content-Length: {len(body)}",
+    )
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -100,7 +105,7 @@ def content(answer: Answer) -> tuple[object, ...]:
 async def test_both_ways_give_the_same_answer(sent: bytes) -> None:
     """The second request says that it is the last, which is the framework's business."""
     answers = []
-    last = sent.replace(b"Host: x", b"Host: x\r\nConnection: close", 1)
+    last = sent.replace(b"Host: localhost", b"Host: localhost\r\nConnection: close", 1)
     for data in (sent, last):
         async with ApiServer() as server, Wire.to(server) as wire:
             answers.append(await wire.ask(data))
@@ -110,7 +115,7 @@ async def test_both_ways_give_the_same_answer(sent: bytes) -> None:
 async def test_a_warning_is_a_header() -> None:
     """Also of an answer that is given at once."""
     body = b'{"metadata":{"name":"a"},"dat":{}}'
-    head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     async with ApiServer() as server, Wire.to(server) as wire:
         answer = await wire.ask(head.encode() + body)
     assert (answer.status, answer.headers["warning"]) == (201, '299 - "unknown field \\"dat\\""')
@@ -119,7 +124,7 @@ async def test_a_warning_is_a_header() -> None:
 async def test_requests_in_any_form_on_one_connection() -> None:
     """Sent at once, in chunks, after a question whether to go on, and a read among them."""
     chunked = (
-        f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        f"POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         '1b\r\n{"metadata":{"name":"in-c"}\r\n1\r\n}\r\n0\r\n\r\n'
     ).encode()
     async with ApiServer() as server, Wire.to(server) as wire:
@@ -129,14 +134,14 @@ async def test_requests_in_any_form_on_one_connection() -> None:
         assert (await wire.ask(request("asked", "Expect: 100-continue"))).status == 201
         assert (await wire.ask(chunked)).status == 201
         assert (await wire.ask(request("last"))).status == 201
-        listed = await wire.ask(f"GET {MAPS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        listed = await wire.ask(f"GET {MAPS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     names = {item["metadata"]["name"] for item in listed.body["items"]}
     assert names >= {"one", "two", "three", "asked", "in-c", "last"}
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
     """In the words of a real server."""
-    head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n"
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n"
     async with ApiServer() as server, Wire.to(server) as wire:
         answer = await wire.ask(head.encode() + b" " * (MAX_BODY + 1))
     assert (answer.status, answer.body["reason"]) == (413, "RequestEntityTooLarge")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,26 @@ def pod(name: str = "p", *containers: str, **spec: Any) -> dict[str, Any]:
 def config_map(name: str, **data: str) -> dict[str, Any]:
     """A ConfigMap."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+@pytest.mark.parametrize(
+    "body", [b"no gzip", gzip.compress(b'{"metadata":{"name":"a"}}', mtime=0)], ids=["bad", "good"]
+)
+async def test_a_compressed_body_is_no_object(api: Client, body: bytes) -> None:
+    """A real server does not unpack one either, good or bad."""
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    async with api.session.post(CONFIG_MAPS, data=body, headers=headers) as response:
+        assert (response.status, (await response.json())["kind"]) == (400, "Status")
+
+
+async def test_a_body_in_broken_chunks_is_refused(server: ApiServer) -> None:
+    """It is the client's mistake."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+    writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n2\r\n{}\r\nnonsense\r\n")
+    assert b" 400 " in await reader.readline()
+    writer.close()
 
 
 class Printed:

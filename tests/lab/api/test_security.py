@@ -36,6 +36,26 @@ async def test_https_is_served_with_a_certificate_of_the_own_authority() -> None
         assert await response.text() == "ok"
 
 
+@pytest.mark.parametrize(("host", "status"), [("evil.example:80", 421), ("localhost", 201)])
+@pytest.mark.parametrize("headers", [{}, {"Connection": "keep-alive"}])
+async def test_on_loopback_a_request_must_name_the_machine(
+    host: str, status: int, headers: dict[str, str]
+) -> None:
+    """A page of the web could have a name of its own point to a lab, where all is allowed.
+
+    With a header for the connection a request is not a plain one.
+    """
+    namespace = {"metadata": {"name": "made"}}
+    async with (
+        ApiServer() as server,
+        aiohttp.ClientSession(server.url) as session,
+        session.post(
+            "/api/v1/namespaces", json=namespace, headers={"Host": host, **headers}
+        ) as response,
+    ):
+        assert response.status == status, await response.text()
+
+
 async def test_the_authority_outlives_a_restart(tmp_path: Path) -> None:
     """A kubeconfig that was handed out stays valid."""
     data = tmp_path / "lab.db"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.lab.controllers.kit import add_node, bench, node
 
-from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
+from numakube.kube.catalog import CORE_EVENTS, LEASES, NODES, PODS
 from numakube_lab.controllers.default_scheduler import DefaultScheduler
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ async def test_pods_are_spread_by_room_and_told_of_in_events() -> None:
             CORE_EVENTS,
             lambda: expected in {(one.reason, one.message) for one in events.store.values()},
         )
+
+
+async def test_it_holds_the_lease_of_kube_scheduler() -> None:
+    """So that another scheduler of the same pods, which looks at it, stands by."""
+    async with scheduling("a") as lab:
+        await lab.apply(PODS, pod("p"))
+        await lab.sees(PODS, "p", scheduled)
+        lease = await lab.client.get(LEASES, "kube-scheduler", namespace="kube-system")
+        assert lease.spec.holder_identity == "lab-default-scheduler"
 
 
 async def test_a_pod_that_fits_nowhere_is_told_why_and_waits_for_room() -> None:

@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
+from numakube.errors import Invalid
+from numakube.kube.client import Client
+from numakube.kube.connection.transport import Request
+from numakube.kube.resource_types import Resource
 from numakube_lab import objects
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.kinds import GVK, Json
 
 CLAIM = GVK("resource.k8s.io", "v1", "ResourceClaim")
 SLICE = GVK("resource.k8s.io", "v1", "ResourceSlice")
 CLASS = GVK("resource.k8s.io", "v1", "DeviceClass")
+RULE = GVK("resource.k8s.io", "v1", "DeviceTaintRule")
 
 
 def claim(*requests: Json, **parts: Any) -> Json:
@@ -156,3 +163,54 @@ def test_fields_of_features_that_are_off_are_dropped() -> None:
     device = {"name": "d", "taints": [{"key": "k", "effect": "NoSchedule"}]}
     kept = objects.prepare_create(SLICE, slice_of(device, nodeName="n"))
     assert kept["spec"]["devices"] == [{"name": "d"}]
+
+
+def taint_rule(taint: Json, **selector: str) -> Json:
+    """Return a rule for the devices that *selector* names."""
+    return {"metadata": {"name": "r"}, "spec": {"taint": taint, "deviceSelector": selector}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"),
+    [
+        (taint_rule({"key": "broken", "effect": "NoExecute"}), []),
+        (taint_rule({"key": "a.example/b", "value": "c", "effect": "None"}, pool="p/q"), []),
+        (taint_rule({"key": "", "effect": "NoExecute"}), ["spec.taint.key"]),
+        (taint_rule({"key": "a"}), ["spec.taint.effect"]),
+        (taint_rule({"key": "a", "effect": "PreferNoSchedule"}), ["spec.taint.effect"]),
+        (taint_rule({"key": "a", "value": "!", "effect": "None"}), ["spec.taint.value"]),
+        (
+            taint_rule({"key": "a", "effect": "None"}, driver="_", pool="", device="D"),
+            [f"spec.deviceSelector.{field}" for field in ("driver", "pool", "device")],
+        ),
+    ],
+)
+def test_a_taint_rule_names_a_taint_and_devices(rule: Json, wrong: list[str]) -> None:
+    """As kube-apiserver 1.37 checks them."""
+    found = {error.field for error in objects.validate_create(RULE, rule)}
+    assert sorted(found) == sorted(wrong)
+
+
+async def test_taint_rules_are_served_as_by_a_server_of_1_37() -> None:
+    """A kube-scheduler of that version does nothing before it has listed them."""
+    rules: Resource[dict[str, Any]] = Resource(
+        group=RULE.group,
+        version=RULE.version,
+        plural="devicetaintrules",
+        kind=RULE.kind,
+        namespaced=False,
+        object_type=dict,
+    )
+    async with Client(InProcess(ApiServer()), rate=0) as client:
+        sent = {**taint_rule({"key": "a", "effect": "None"}), "status": {"conditions": []}}
+        made = await client.create(rules, sent)
+        assert made["spec"]["taint"]["timeAdded"] == made["metadata"]["creationTimestamp"]
+        assert made["metadata"]["generation"] == 1
+        made["spec"]["taint"]["effect"] = "NoExecute"
+        changed = await client.update(rules, made)
+        assert changed["metadata"]["generation"] == 2
+        with pytest.raises(Invalid, match=r"metadata\.resourceVersion"):
+            await client.update(rules, {**sent, "metadata": {"name": "r"}})
+        assert await client.delete(rules, "r") is None
+        listed = await client.request(Request(method="GET", path="/apis/resource.k8s.io/v1"))
+        assert b"devicetaintrules" not in listed.body, "the server is one of 1.35"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numakube_lab.kinds import GVK
 from numakube_lab.patching.typed_values import shape_of
 from numakube_lab.schema.custom.custom_type import CustomType
+from numakube_lab.schema.custom.value_validation import pattern_problem
 from numakube_lab.schema.jsontext import parse_json
 from numakube_lab.schema.types import ListType, MapType, Relation, Struct
 
@@ -274,3 +275,35 @@ def test_metadata_are_checked_in_each_object_where_the_schema_speaks_of_them() -
     plain = {"apiVersion": "example.com/v1", "kind": "Widget"}
     assert info.validate({**plain, "metadata": {"name": "w"}}, None) == []
     assert info.validate({**plain, "metadata": {"name": "v"}}, None) != []
+
+
+def test_rules_that_cost_too_much_are_not_run_to_the_end() -> None:
+    """Neither one that never ends, nor many for which the whole object is too big."""
+    endless = "lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))"
+    rules = [{"rule": "self.n < 5"}, {"rule": endless}, {"rule": "self.n < 4"}]
+    fields = {"n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "integer"}}}
+    info = _type(properties=fields, **{"x-kubernetes-validations": rules})
+    first, stopped = _errors(info, {"n": 7})
+    assert "failed rule: self.n < 5" in first
+    assert (
+        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
+        " due to call cost exceeds limit for rule: " + endless
+    ) in stopped
+    long = [{"rule": "lists.range(2000).all(x, x >= 0)"}]
+    items = {"type": "integer", "x-kubernetes-validations": long}
+    info = _type(properties={"l": {"type": "array", "items": items}})
+    assert _errors(info, {"l": [1, 2]}) == []
+    (stopped,) = _errors(info, {"l": list(range(2000))})
+    assert "validation failed due to running out of cost budget" in stopped
+
+
+def test_a_pattern_takes_linear_time_and_is_refused_as_go_refuses_it() -> None:
+    """Those who define a kind write it, and those who create objects the text."""
+    info = _type(properties={"s": {"type": "string", "pattern": "^(a|aa)+$"}})
+    assert _errors(info, {"s": "a" * 500}) == []
+    (error,) = _errors(info, {"s": "a" * 500 + "!"})
+    assert error.endswith("should match '^(a|aa)+$'")
+    assert pattern_problem("(?=a)b") == (
+        "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"
+    )
+    assert pattern_problem(r"\Qa.b\E\z") == ""

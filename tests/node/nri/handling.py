@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
+from numakube.node.nri.nri_objects import Answer, Container, Cpu, Sandbox, Update
 from numakube.node.nri.nri_plugin import Event, Runtime, Session
 
 POD = Sandbox(
@@ -19,14 +19,14 @@ APP = Container(id="c1", sandbox_id="5a", name="app", cpu=Cpu(quota=50000, perio
 
 @dataclass
 class Noting:
-    """A handler for tests."""
+    """A handler for tests; *others* go with every answer."""
 
     says: Cpu | None = None
+    others: Sequence[Update] = ()
     updates: Sequence[Update] = ()
     hold: asyncio.Event | None = None
     runtime: Runtime | None = None
     heard: list[tuple[Any, ...]] = field(default_factory=list)
-    updated: asyncio.Event = field(default_factory=asyncio.Event)
 
     def configured(self, runtime: Runtime) -> None:
         """Note the runtime."""
@@ -39,18 +39,22 @@ class Noting:
         self.heard.append(("synchronized", list(pods), list(containers)))
         return self.updates
 
-    async def creating(self, pod: Sandbox, container: Container) -> Cpu | None:
+    async def creating(self, pod: Sandbox, container: Container) -> Answer:
         """Note a container, and wait if told so."""
         self.heard.append(("creating", pod, container))
         if self.hold is not None:
             await self.hold.wait()
-        return self.says
+        return Answer(cpu=self.says, others=self.others)
 
-    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Cpu | None:
+    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Answer:
         """Note what the kubelet wants."""
         self.heard.append(("updating", pod, container, wanted))
-        self.updated.set()
-        return self.says
+        return Answer(cpu=self.says, others=self.others)
+
+    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+        """Note that a container stops."""
+        self.heard.append(("stopping", pod, container))
+        return self.others
 
     def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
         """Note an event."""

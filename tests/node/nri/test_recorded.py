@@ -1,8 +1,8 @@
-"""What containerd 1.7.24 (Debian 13) said over NRI, and what we answered, byte by byte.
+"""What containerd 1.7.24 (Debian 13) and 2.1.9 said over NRI, and what we answered, byte by byte.
 
-A recording has one line a turn: who spoke, and what, in base64. In this one a pod runs already;
-then a second one is made with one container that is adjusted, resized by the kubelet's call,
-changed by us without being asked, and removed.
+A recording has one line a turn: who spoke, and what, in base64. In these a pod runs already; then a
+second one is made with one container that is adjusted, resized by the kubelet's call, stopped and
+removed. Every answer about it also changes the container that ran before, and both runtimes did so.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.node.nri.handling import Noting, connect
 
-from numakube.node.nri.nri_objects import Cpu, Update
+from numakube.node.nri.nri_objects import Answer, Container, Cpu, Sandbox, Update
 from numakube.node.nri.nri_plugin import Event
 from numakube.node.nri.ttrpc_frames import Outer
 
 pytestmark = pytest.mark.timeout(60)
 
-TURNS = [
-    (turn["from"], base64.b64decode(turn["bytes"]))
-    for line in (Path(__file__).parent / "recorded" / "containerd-1.7.24.jsonl")
-    .read_text()
-    .splitlines()
-    for turn in (json.loads(line),)
-]
+Turns = list[tuple[str, bytes]]
+
+
+def turns_of(version: str) -> Turns:
+    """Return who said what."""
+    path = Path(__file__).parent / "recorded" / f"containerd-{version}.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["from"], base64.b64decode(line["bytes"])) for line in lines]
 
 
 def streams(data: bytes) -> dict[int, bytes]:
@@ -41,12 +43,13 @@ def streams(data: bytes) -> dict[int, bytes]:
 class Replaying:
     """A runtime that says its lines of the recording, each when it has heard what came before."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
         self.heard = b""
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Go through the recording with a plugin."""
-        for who, said in TURNS:
+        for who, said in self._turns:
             if who == "plugin":
                 self.heard += await reader.readexactly(len(said))
             else:
@@ -55,27 +58,43 @@ class Replaying:
         writer.close()
 
 
-async def test_containerd_hears_from_us_what_it_heard_then(tmp_path: Path) -> None:
+class Then(Noting):
+    """The plugin of the recording: it moves the older container with each of its answers."""
+
+    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+        """Move it to one CPU, now and with the next answer."""
+        self._move("0")
+        return await super().creating(pod, container)
+
+    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+        """Let it have both."""
+        self._move("0-1")
+        return await super().stopping(pod, container)
+
+    def _move(self, cpus: str) -> None:
+        (_, _, (older,)) = self.heard[0]
+        self.others = [Update(container_id=older.id, cpu=Cpu(cpus=cpus))]
+
+
+@pytest.mark.parametrize("version", ["1.7.24", "2.1.9"])
+async def test_containerd_hears_from_us_what_it_heard_then(version: str, tmp_path: Path) -> None:
     """And we understand it as we did."""
-    replaying = Replaying()
+    turns = turns_of(version)
+    replaying = Replaying(turns)
     server = await asyncio.start_unix_server(replaying.accept, tmp_path / "s")
-    handler = Noting(says=Cpu(cpus="1", mems="0", quota=-1))
+    handler = Then(says=Cpu(cpus="1", mems="0", quota=-1))
     async with server:
-        session = await connect(tmp_path / "s", handler)
-        running = asyncio.ensure_future(session.run())
-        await handler.updated.wait()
-        identity = handler.heard[-1][2].id
-        assert await session.update([Update(container_id=identity, cpu=Cpu(cpus="0-1"))]) == []
-        await running
-    recorded = b"".join(said for who, said in TURNS if who == "plugin")
+        await (await connect(tmp_path / "s", handler)).run()
+    recorded = b"".join(said for who, said in turns if who == "plugin")
     assert streams(replaying.heard) == streams(recorded)
     assert handler.runtime is not None
-    assert (handler.runtime.name, handler.runtime.version) == ("containerd", "1.7.24~ds1")
-    (_, pods, containers), run, creating, updating, *removed = handler.heard
+    assert handler.runtime.name == "containerd"
+    assert handler.runtime.version.startswith(version)
+    (_, pods, containers), run, creating, updating, stopping, *removed = handler.heard
     assert [pod.name for pod in pods] == ["old"]
     assert [one.name for one in containers] == ["app"]
     assert (run[0], run[1].name) == (Event.RUN_POD_SANDBOX, "web")
-    assert creating[1].uid == "00000000-0000-4000-8000-000000000002"
+    assert creating[1].uid == stopping[1].uid == "00000000-0000-4000-8000-000000000002"
     assert creating[2].cpu == Cpu(quota=50000, period=100000)
     assert updating[3] == Cpu(quota=70000, period=100000)
     assert [one[0] for one in removed] == [Event.REMOVE_CONTAINER, Event.REMOVE_POD_SANDBOX]

@@ -29,6 +29,7 @@ profiles:
       namespaces: [default, production]
 """
 """As installation guides of 2021 have it."""
+CONSTRAINT = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
 
 
 def loaded(profile: dict[str, Any], version: str = "v1beta1") -> tuple[dict[str, Any], list[str]]:
@@ -56,11 +57,12 @@ def test_a_file_of_the_installation_guide_loads_with_the_new_field_for_each_old_
     assert notes == [
         "apiVersion: kubescheduler.config.k8s.io/v1beta1 is deprecated:"
         " write kubescheduler.config.k8s.io/v1",
+        "healthzBindAddress has no effect: write --bind-address",
         f"{plugin}.kubeconfigpath has no effect: write clientConnection.kubeconfig,"
         " or --kubeconfig",
         f"{plugin}.masteroverride has no effect: write clientConnection.kubeconfig,"
         " or --kubeconfig",
-        f"{plugin}.namespaces has no effect: NodeResourceTopology objects have no namespace",
+        f"{plugin}.namespaces has no effect: reports of every namespace are read",
         "leaderElection.resourceLock: endpointsleases is now leases",
     ]
 
@@ -103,14 +105,24 @@ def test_arguments_of_the_default_rating_are_kept() -> None:
 
 def test_plugins_that_are_gone_are_named_with_what_does_their_work() -> None:
     """C28: and constraints keep meaning what they meant."""
-    constraint = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
-    spread = {"name": "PodTopologySpread", "args": {"defaultConstraints": [constraint]}}
+    spread = {"name": "PodTopologySpread", "args": {"defaultConstraints": [CONSTRAINT]}}
     score = {"enabled": [{"name": "SelectorSpread"}, {"name": "NodePreferAvoidPods"}]}
     args, notes = loaded({"plugins": {"score": score}, "pluginConfig": [spread]})
     assert args["PodTopologySpread"]["defaultingType"] == "List"
     text = "\n".join(notes)
     for part in ("SelectorSpread does not exist any more", "use taints", "defaultingType: List"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"defaultConstraints": [CONSTRAINT], "defaultingType": "List"}, {"defaultingType": "System"}],
+)
+def test_spreading_that_says_its_defaulting_stays_as_it_is(told: dict[str, Any]) -> None:
+    """C28: and nothing is said about it."""
+    args, notes = loaded({"pluginConfig": [{"name": "PodTopologySpread", "args": told}]})
+    assert args["PodTopologySpread"] == told
+    assert "defaultingType" not in "\n".join(notes)
 
 
 def test_what_v1_cannot_say_is_refused() -> None:

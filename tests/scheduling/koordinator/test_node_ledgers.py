@@ -173,6 +173,20 @@ class Turmoil(RuleBasedStateMachine):
                 assert all(amount <= limits[resource] for resource, amount in amounts.items())
 
 
+def test_pods_that_come_together_are_all_in_the_ledger() -> None:
+    """As they do when a scheduler starts."""
+    earlier, started = KoordinatorScheduler(), KoordinatorScheduler()
+    earlier.add_node("n")
+    started.add_node("n")
+    wish = {"numaTopologyPolicy": "SingleNUMANode"}
+    pods = [earlier.run(pod(name, cpu="2", spec=wish)) for name in ("a", "b")]
+    for one in pods:
+        started.see(one)
+    node = started.cluster.node("n")
+    assert node is not None
+    assert started.numa.ledgers.of(node).allotments == holdings(pods)
+
+
 TestTurmoil = Turmoil.TestCase
 TestTurmoil.settings = settings(
     max_examples=15,

@@ -23,6 +23,7 @@ from numakube.koordinator.placement_refusals import Why
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.koordinator.node_numa_resource_args import read_args
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import running
 
@@ -124,6 +125,27 @@ def test_containers_are_placed_one_by_one_where_the_pod_says_so(
     assert scheduler.reasons(pod("a", containers=two, spec=SINGLE)) == {Why.UNALIGNED.value}
     shares = given(scheduler.run(pod("b", containers=two, spec=CONTAINERS))).containers
     assert {name: share.mask for name, share in shares.items()} == {"one": 0b01, "two": 0b10}
+
+
+def test_the_scope_of_the_profile_counts_where_nobody_says_one(
+    scheduler: KoordinatorScheduler,
+) -> None:
+    """Two containers of five CPUs fit no NUMA node together."""
+    scheduler.numa.args = read_args({"defaultNUMATopologyScope": "container"})
+    placed = scheduler.run(pod("p", containers={"one": "5", "two": "5"}, spec=SINGLE))
+    shares = given(placed).containers
+    assert {name: share.mask for name, share in shares.items()} == {"one": 0b01, "two": 0b10}
+
+
+def test_the_event_says_what_each_resource_would_have_had(scheduler: KoordinatorScheduler) -> None:
+    """In Koordinator's form; the reason by which nodes are counted stays the same."""
+    scheduler.add_node("m")
+    wish = pod("p", containers={"one": "5", "two": "5"}, spec=SINGLE)
+    decision = scheduler.decide(wish)
+    assert isinstance(decision, Refused)
+    text = decision.diagnosis.message()
+    assert text.startswith("0/2 nodes are available: 2 Unaligned NUMA Hint cause [cpu prefer [")
+    assert scheduler.reasons(wish) == {Why.UNALIGNED.value}
 
 
 @pytest.mark.parametrize("scope", ["pod", "container"])
@@ -305,6 +327,8 @@ def test_a_pod_that_held_nothing_wakes_nobody(scheduler: KoordinatorScheduler) -
     for gone, wakes in ((plain, False), (holder, True)):
         event = ClusterEvent(kind=EventKind.POD_DELETED, node="n", pod=gone)
         assert scheduler.numa.wakes(waiting, event) is wakes
+    unknown = ClusterEvent(kind=EventKind.POD_DELETED, node="n")
+    assert scheduler.numa.wakes(waiting, unknown)
     assert EventKind.TOPOLOGY_CHANGED in scheduler.numa.wakes_on
     scheduler.add_node("twice", annotations={keys.NODE_AMPLIFICATION: '{"cpu":2}'})
     event = ClusterEvent(kind=EventKind.POD_DELETED, node="twice", pod=plain)

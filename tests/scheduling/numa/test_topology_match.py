@@ -29,7 +29,7 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.framework.status import SKIP, Status
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
@@ -194,8 +194,35 @@ def test_profiles_share_one_cache_and_must_agree_on_it() -> None:
     second = make_plugin({**args, "scoringStrategy": {"type": "LeastNUMANodes"}}, handle)
     assert first.cache is second.cache
     assert isinstance(first.cache, OverReserve)
-    with pytest.raises(ConfigError, match="cacheResyncPeriodSeconds"):
+    with pytest.raises(ConfigError, match=r"cache\.kind is passthrough here and overreserve in"):
         make_plugin({"mode": "upstream"}, handle)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"cacheResyncPeriodSeconds": 9}, "cacheResyncPeriodSeconds is 9 here and 5 in"),
+        ({"discardReservedNodes": True}, "cache.kind is discardreserved here and predict in"),
+        ({"cache": {"kind": "overreserve"}}, "cache.kind is overreserve here and predict in"),
+        ({"cache": {"foreignPodsDetect": "None"}}, "cache.foreignPodsDetect is None here and All"),
+        (
+            {"cache": {"resyncMethod": "OnlyExclusiveResources"}},
+            "cache.resyncMethod is OnlyExclusiveResources here and Autodetect in",
+        ),
+        ({"cache": {"resyncScope": "OnlyResources"}}, "cache.resyncScope is OnlyResources here"),
+    ],
+)
+def test_the_refusal_of_profiles_with_different_caches_says_what_to_do(
+    args: dict[str, object], told: str
+) -> None:
+    """Which argument differs from that of which profile, and the two ways out."""
+    services = Services()
+    make_plugin({}, Handle(services=services, profile="topo-a"))
+    with pytest.raises(ConfigError) as refused:
+        make_plugin(args, Handle(services=services, profile="topo-b"))
+    assert told in str(refused.value)
+    assert "in profile topo-a; all profiles of a scheduler share one cache" in str(refused.value)
+    assert "give them equal values, or run a scheduler of its own" in str(refused.value)
 
 
 @pytest.mark.parametrize(("preemption", "fits"), [("Enabled", True), ("Disabled", False)])

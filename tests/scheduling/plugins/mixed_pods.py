@@ -22,9 +22,10 @@ NUMA = "resource.kubernetes.io/numaNode"
 ROOT = "resource.kubernetes.io/pcieRoot"
 
 
-def device(name: str, numa: int | None = None, root: str = "") -> dict[str, Any]:
+def device(name: str, numa: int | list[int] | None = None, root: str = "") -> dict[str, Any]:
     """Return a device of a slice."""
-    attributes: dict[str, Any] = {} if numa is None else {NUMA: {"int": numa}}
+    value = {"ints": numa} if isinstance(numa, list) else {"int": numa}
+    attributes: dict[str, Any] = {} if numa is None else {NUMA: value}
     return {"name": name, "attributes": attributes | ({ROOT: {"string": root}} if root else {})}
 
 
@@ -44,12 +45,20 @@ def offer(world: World, node: str, *devices: dict[str, Any]) -> None:
     world.objects.device_classes["gpu"] = kind
 
 
-def claim(world: World, name: str, count: int = 1, *, devices: tuple[str, ...] = ()) -> None:
+def claim(
+    world: World,
+    name: str,
+    count: int = 1,
+    *,
+    devices: tuple[str, ...] = (),
+    mode: str = "ExactCount",
+) -> None:
     """Add a claim for GPUs; with *devices* it has them already."""
     results = [
         {"request": "r", "driver": "gpu.example", "pool": "n", "device": one} for one in devices
     ]
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}
+    exactly = {"deviceClassName": "gpu", "count": count, "allocationMode": mode}
+    request = {"name": "r", "exactly": exactly}
     tree: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"devices": {"requests": [request]}},

@@ -135,14 +135,58 @@ def test_devices_stay_together_where_the_kubelet_aligns_nothing() -> None:
     assert names(decision) == ["b0", "b1"]
 
 
+def test_a_device_is_near_each_of_the_numa_nodes_that_it_is_local_to() -> None:
+    """A list has no order: the kubelet may take any of them."""
+    world = half_full()
+    offer(world, "n", device("far", 0), device("card", [0, 1]))
+    claim(world, "nic")
+    assert names(decide(world, claiming("p", "nic"))) == ["card"]
+    offer(world, "n", device("far", 0), device("card", [0, 7]))
+    assert isinstance(decide(world, claiming("p", "nic")), Refused)
+
+
+def test_a_claim_that_holds_such_a_device_is_near_as_well() -> None:
+    """Of several devices each has to be, at one of its own NUMA nodes."""
+    world = half_full()
+    offer(world, "n", device("card", [0, 1]), device("near-1", 1), device("far", 0))
+    claim(world, "held", devices=("card", "near-1"))
+    assert isinstance(decide(world, claiming("p", "held")), Chosen)
+    claim(world, "held", devices=("card", "far"))
+    decision = decide(world, claiming("p", "held"))
+    assert isinstance(decision, Refused)
+    assert "has devices on NUMA nodes 0, 1, but" in decision.diagnosis.message()
+
+
+def test_devices_are_kept_together_by_a_numa_node_that_they_have_in_common() -> None:
+    """Where the kubelet aligns nothing."""
+    world = World()
+    world.add_node("n", "none", machine=SHAPE)
+    offer(world, "n", device("a", 0), device("b", 1), device("c", [0, 1]), device("d", 0))
+    claim(world, "two", 2)
+    decision = decide(world, claiming("p", "two", cpu="1", guaranteed=False))
+    assert names(decision) == ["b", "c"]
+
+
+def test_all_devices_are_near_if_each_is_local_to_the_numa_node() -> None:
+    """A request for all has no choice."""
+    world = half_full()
+    offer(world, "n", device("a", 1), device("b", [1, 0]))
+    claim(world, "all", mode="All")
+    assert names(decide(world, claiming("p", "all"))) == ["a", "b"]
+    offer(world, "n", device("a", 0), device("b", [1, 0]))
+    assert isinstance(decide(world, claiming("p", "all")), Refused)
+
+
 def test_places_are_read_from_attributes_of_several_drivers() -> None:
-    """A list names the device's own NUMA node first; a driver's own attribute needs no domain."""
-    listed = convert(Device, {"name": "d", "attributes": {NUMA: {"ints": [1, 0]}}})
+    """A list names NUMA nodes that are equally local; a driver's own attribute needs no domain."""
+    listed = convert(Device, {"name": "d", "attributes": {NUMA: {"ints": [6, 4, -1]}}})
+    nowhere = convert(Device, {"name": "d", "attributes": {NUMA: {"int": -1}}})
     own = convert(Device, {"name": "d", "attributes": {"numaNode": {"int": 3}}})
     rooted = convert(Device, {"name": "d", "attributes": {ROOT: {"string": "pci0000:80"}}})
-    assert KNOWN_PLACES.numa_node(listed, "x.example") == 1
-    assert KNOWN_PLACES.numa_node(own, "dra.net") == 3
-    assert KNOWN_PLACES.numa_node(own, "x.example") is None
+    assert KNOWN_PLACES.numa_nodes(listed, "x.example") == {4, 6}
+    assert KNOWN_PLACES.numa_nodes(nowhere, "x.example") == frozenset()
+    assert KNOWN_PLACES.numa_nodes(own, "dra.net") == {3}
+    assert KNOWN_PLACES.numa_nodes(own, "x.example") == frozenset()
     assert KNOWN_PLACES.pcie_root(rooted, "x.example") == "pci0000:80"
 
 
@@ -156,11 +200,8 @@ def test_a_configuration_names_the_attributes_of_a_driver() -> None:
             "y.example": DriverAttributes(numa_node=""),
         }
     )
-    assert [places.numa_node(one, name) for name in ("x.example", "y.example", "z.example")] == [
-        1,
-        None,
-        0,
-    ]
+    names_of = ("x.example", "y.example", "z.example")
+    assert [set(places.numa_nodes(one, name)) for name in names_of] == [{1}, set(), {0}]
     assert places.pcie_root(one, "x.example") == "a"
 
 

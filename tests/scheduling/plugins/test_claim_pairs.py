@@ -132,6 +132,15 @@ def test_a_pod_that_asks_for_close_devices_is_refused_without(closeness: str, me
     assert told == message
 
 
+def test_devices_of_unknown_roots_count_as_below_different_ones() -> None:
+    """Both are on NUMA node 0, which is all that is known of them."""
+    world = world_with([at("g0", 0)], [at("n0", 0)], gpu=1, nic=1)
+    for closeness, chosen in (("same-root", ()), ("same-numa", ("g0", "n0"))):
+        pod = claiming("p", "gpu", "nic", annotations={"numakube.dev/closeness": closeness})
+        decision = decide(world, pod)
+        assert (() if isinstance(decision, Refused) else tuple(names(decision))) == chosen
+
+
 def test_what_a_picky_pod_is_refused_another_one_gets() -> None:
     """Refusals are remembered for pods that ask for the same only."""
     picky = {"numakube.dev/closeness": "same-root"}

@@ -73,6 +73,19 @@ def test_the_ban_ends_and_doubles_when_repeated(make_pod: MakePod, make_node: Ma
     assert not judge(guard, like, make_node)["n1"]
 
 
+def test_each_node_is_free_again_in_its_own_time(make_pod: MakePod) -> None:
+    """Pods that wait are told of the first, too."""
+    guard = RejectionGuard()
+    for node, now in (("n1", 100.0), ("n2", 110.0)):
+        guard.rejected(rejected(make_pod, node), now)
+    assert [guard.advance(now) for now in (129.0, 130.0, 139.0, 140.0)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
 def test_a_workload_that_is_rejected_everywhere_is_held_back(make_pod: MakePod) -> None:
     """Three rejections in ten minutes make a runaway; its owner is named once."""
     guard = RejectionGuard()

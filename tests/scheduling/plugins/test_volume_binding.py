@@ -32,6 +32,7 @@ from numakube.errors import NumakubeError
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status, failure
 from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from numakube.scheduling.plugins.volumes.volume_search import best_volume
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -129,6 +130,19 @@ def test_the_smallest_free_volume_that_is_reached_is_booked_once() -> None:
     plugin.unreserve(first, pod("one"), "a")
     assert verdicts(plugin, made, pod("three")) == {"a": FITS}
     plugin.unreserve(second, pod("two"), "a")
+
+
+@pytest.mark.parametrize("own", ["a", "b"])
+def test_a_volume_that_was_made_for_a_claim_is_the_only_one_for_it(own: str) -> None:
+    """Though a smaller one is free, which is all that is reached from node a."""
+    made = cluster()
+    made_for = {"namespace": "default", "name": "data"}
+    volume(made.objects, "other", zone="a", storageClassName="late")
+    volume(made.objects, "own", zone=own, size="2Gi", storageClassName="late", claimRef=made_for)
+    claim(made.objects, "data", storageClassName="late")
+    wanted, volumes = made.objects.claims["default/data"], made.objects.volumes.values()
+    found = best_volume(wanted, volumes, {ZONE: "a"})
+    assert (found.metadata.name if found is not None else "") == ("own" if own == "a" else "")
 
 
 def booked(plugin: VolumeBinding, made: Cluster, new: PodInfo, node: str = "a") -> CycleState:

@@ -54,15 +54,24 @@ def test_a_claim_for_one_pod_has_one_pod() -> None:
     assert not plugin.filter(state, new, node).ok
 
 
-@pytest.mark.parametrize(
-    ("kind", "source"),
-    [
-        ("gcePersistentDisk", {"pdName": "d"}),
-        ("awsElasticBlockStore", {"volumeID": "d"}),
-        ("iscsi", {"iqn": "d"}),
-        ("rbd", {"monitors": ["m"], "image": "i", "pool": "p"}),
-    ],
-)
+DISKS: dict[str, dict[str, object]] = {
+    "gcePersistentDisk": {"pdName": "d"},
+    "awsElasticBlockStore": {"volumeID": "d"},
+    "iscsi": {"iqn": "d"},
+    "rbd": {"monitors": ["m"], "image": "i", "pool": "p"},
+}
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_disks_of_different_kinds_are_different_disks(kind: str) -> None:
+    """Also if they are called the same."""
+    made = cluster("a")
+    others = {name: source for name, source in DISKS.items() if name != kind}
+    made.place(pod(name="holder", others=others), "a")
+    assert verdicts(VolumeRestrictions(), made, pod(others={kind: DISKS[kind]})) == {"a": FITS}
+
+
+@pytest.mark.parametrize(("kind", "source"), DISKS.items())
 def test_a_disk_that_one_node_may_write_is_written_by_one_pod(
     kind: str, source: dict[str, object]
 ) -> None:

@@ -12,6 +12,7 @@ from numakube.api.pod import Pod
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS
+from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from numakube.scheduling.plugins.queue_plugins import PrioritySort, SchedulingGates
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -89,6 +90,13 @@ SPREAD = pod(
     ]
 )
 
+BROKEN = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
+UNREADABLE = pod(
+    topologySpreadConstraints=[
+        {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone", **BROKEN},
+    ]
+)
+
 FEATURE = "UserNamespacesHostNetworkSupport"
 MAPPED = pod(hostNetwork=True, hostUsers=False)
 
@@ -129,6 +137,7 @@ CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("PodTopologySpread", SPREAD, added(node({"zone": "a"})), True),
     ("PodTopologySpread", SPREAD, added(node()), False),
     ("PodTopologySpread", SPREAD, ClusterEvent(kind=EventKind.NODE_REMOVED, node="n"), True),
+    ("PodTopologySpread", UNREADABLE, bound(WEB), True),
     ("VolumeBinding", DATA, claimed("default/data"), True),
     ("VolumeBinding", DATA, claimed("default/other"), False),
     ("VolumeZone", DATA, claimed("default/other"), False),
@@ -137,6 +146,17 @@ CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("VolumeRestrictions", DATA, deleted(DATA), True),
     ("VolumeRestrictions", DATA, deleted(DB), False),
 ]
+
+
+@pytest.mark.parametrize(("offered", "helps"), [({}, True), ({"x/gpu": "1"}, False)])
+def test_what_claims_serve_is_missing_only_where_a_node_offers_some_itself(
+    offered: dict[str, str], helps: bool
+) -> None:
+    """Two devices are wanted; a node whose device plugin has one gives no more than that."""
+    tree = {"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "9", **offered}}}
+    plugin = NodeResourcesFit.from_args({}, by_claims=lambda _name: True)
+    new = pod(containers=[{"name": "c", "resources": {"requests": {"x/gpu": "2"}}}])
+    assert plugin.wakes(new, added(NodeInfo(convert(Node, tree)))) is helps
 
 
 @pytest.mark.parametrize(("name", "new", "event", "helps"), CASES)

@@ -72,7 +72,7 @@ def test_a_pod_that_must_not_preempt_does_not(scene: Scene) -> None:
 def test_a_pod_waits_while_its_victims_are_leaving(scene: Scene) -> None:
     """Otherwise it would evict others each time it is tried."""
     victim = taken(bound(pod("a", cpus=14), "n1"))
-    full_node(scene.cluster, [victim])
+    full_node(scene.cluster, [victim, pod("stays", cpus=1)])
     full_node(scene.cluster, [pod("b", cpus=14)], name="n2")
     meta = msgspec.structs.replace(victim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")

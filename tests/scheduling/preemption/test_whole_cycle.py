@@ -163,6 +163,19 @@ def test_nobody_else_is_evicted_while_the_victims_are_gone_but_still_reported() 
     assert isinstance(scheduler.decide(new), Chosen)
 
 
+def test_a_pod_that_awaits_a_report_is_tried_when_it_comes() -> None:
+    """Even if it lacks CPUs on every node by now, which no report changes."""
+    scheduler, site = crowded()
+    new = pod("new", cpus=7, priority=9)
+    evict(scheduler, site, scheduler.decide(new))
+    scheduler.handle.cluster.place(PodInfo(bound(pod("quick", cpus=7, priority=1), "n1")), "n1")
+    again = scheduler.decide(new)
+    assert isinstance(again, Refused)
+    assert "until the nominated node reports" in again.diagnosis.message()
+    assert {status.plugin for _, status in again.diagnosis.groups()} == {"NodeResourcesFit"}
+    assert "NodeResourceTopologyMatch" in again.diagnosis.plugins()
+
+
 def test_a_node_that_never_reports_does_not_keep_a_pod_waiting_for_good() -> None:
     """Its exporter may be dead; others are evicted in the end."""
     scheduler, site = crowded()

@@ -10,6 +10,7 @@ import pytest
 from tests.scheduling.conftest import MakePod
 
 from numakube.api.pod import PodResourceClaim, PodSchedulingGate
+from numakube.dra.pod_claims import claim_keys
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.queue.queued_pod import Place
@@ -28,6 +29,10 @@ class Rules:
         """Hold gated pods."""
         return unresolvable("gated") if pod.pod.spec.scheduling_gates else SUCCESS
 
+    def opened_by(self, pod: PodInfo, gate: Status) -> frozenset[str]:
+        """Claims open gates."""
+        return claim_keys(pod.pod)
+
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """Order."""
         return (-pod.priority, queued_at)
@@ -40,7 +45,7 @@ class Rules:
         """One node never helps."""
         return event.node != "irrelevant"
 
-    def likeness(self, pod: PodInfo) -> str:
+    def likeness(self, pod: PodInfo, refused_by: frozenset[str]) -> str:
         """Pods of one name up to a dash are alike."""
         return pod.name.partition("-")[0]
 
@@ -155,6 +160,23 @@ def test_errors_are_backed_off_even_when_nobody_else_waits(
 def test_backoff_doubles_up_to_its_limit(attempts: int, seconds: float) -> None:
     """As kube-scheduler's defaults."""
     assert Backoff().after(attempts) == seconds
+
+
+def test_a_pod_that_took_too_long_waits_longer_each_time(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """From where other waits end to the last resort, whoever else waits or not."""
+    queue.add(make_pod("costly"), 0.0)
+    now, waits = 0.0, []
+    for _ in range(7):
+        entry = queue.pop(now)
+        assert entry is not None
+        queue.failed(entry, now, message="too long", costly=True)
+        waits.append(entry.retry_at - now)
+        assert queue.pop(entry.retry_at - 0.1) is None
+        now = entry.retry_at
+    assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert Backoff(1.0, 600.0).after_costly(1) == 600.0
 
 
 def test_the_last_resort_is_to_try_after_five_minutes(
@@ -292,3 +314,24 @@ def test_a_pod_that_is_tried_time_and_again_leaves_nothing_behind(
         queue.handle([GONE], number * 20.0)
         queue.advance(number * 20.0 + 15)
     assert len(gc.get_referrers(queue.get("a"))) < 3500
+
+
+def test_a_pod_that_came_again_meanwhile_is_not_put_back_for_the_one_before(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """It was deleted and created under the same uid while it was tried; it is tried on its own."""
+    for put_back in (queue.failed, lambda entry, now: queue.refused(entry, FIT, now)):
+        queue.add(make_pod("a"), 0)
+        before = queue.pop(0)
+        assert before is not None
+        queue.remove("a")
+        queue.add(make_pod("a"), 0)
+        put_back(before, 0)
+        counts = queue.counts()
+        assert (counts[Place.ACTIVE], counts[Place.UNSCHEDULABLE], counts[Place.BACKOFF]) == (
+            1,
+            0,
+            0,
+        )
+        assert queue.get("a") is not before
+        queue.remove("a")

@@ -15,6 +15,7 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.host_ports import HostPort
 from numakube.scheduling.snapshot.node_columns import MAX_COLUMNS
 from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodQuery, PodSet
+from numakube.scheduling.snapshot.pod_indexes import VolumeSlots
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.scheduling.snapshot.term_counts import TermKind
 
@@ -148,3 +149,8 @@ def sorted_zones(cluster: Cluster) -> list[str]:
     """The zones of the nodes in the order in which they were seen."""
     zones = (info.labels.get(ZONE) for info in cluster.nodes())
     return list(dict.fromkeys(zone for zone in zones if zone is not None))
+
+
+def test_nodes_without_pods_have_no_volumes_however_many_nodes_there_are() -> None:
+    """Room for counts is made when pods come."""
+    assert not any(map(VolumeSlots().at, range(1000)))

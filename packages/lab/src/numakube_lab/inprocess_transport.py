@@ -22,7 +22,8 @@ from numakube.kube.connection.transport import Response
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
 from numakube_lab.api.server import router
-from numakube_lab.api.wire.refusals import Refusal
+from numakube_lab.api.store.journal import NotKept
+from numakube_lab.api.wire.refusals import Refusal, internal_error
 from numakube_lab.api.wire.request_info import parse_request
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ class InProcess:
         """Return the whole answer to *request*."""
         # Handling never waits; without this a busy client would keep everybody else waiting.
         await asyncio.sleep(0)
-        reply, warnings = self._answer(request)
-        await self._server.state.settled()
+        reply, warnings = await self._kept_answer(request)
         if isinstance(reply, Awaited):
             reply = await reply.reply
         if isinstance(reply, Stream):
@@ -70,8 +70,7 @@ class InProcess:
     async def open(self, request: Request) -> AsyncIterator[_Streamed]:
         """Give the answer to *request* as a stream."""
         await asyncio.sleep(0)
-        reply, warnings = self._answer(request)
-        await self._server.state.settled()
+        reply, warnings = await self._kept_answer(request)
         if isinstance(reply, Awaited):
             reply = await reply.reply
         whole = _Whole(reply, warnings) if isinstance(reply, Reply) else _Streamed(reply)
@@ -80,6 +79,22 @@ class InProcess:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+    async def _kept_answer(self, request: Request) -> tuple[Reply | Stream | Awaited, list[str]]:
+        """Return the answer to *request* and its warnings, when what it changed is kept."""
+        state = self._server.state
+        if request.method == "GET":
+            answered = self._answer(request)
+            await state.shown()
+            return answered
+        try:
+            await state.writable()
+            answered = self._answer(request)
+            await state.settled()
+        except NotKept as error:
+            refusal = internal_error(str(error))
+            return json_reply(refusal.code, refusal.status), []
+        return answered
 
     def _answer(self, request: Request) -> tuple[Reply | Stream | Awaited, list[str]]:
         """Let the server handle *request*; return its answer and its warnings."""

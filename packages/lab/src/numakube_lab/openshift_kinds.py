@@ -32,6 +32,7 @@ def _kind(
     *required: str,
     cluster: bool = False,
     plural: str = "",
+    short: tuple[str, ...] = (),
     open_root: bool = False,
 ) -> dict[str, Any]:
     """Return the definition of a kind whose ``spec`` must have the fields *required*."""
@@ -49,7 +50,13 @@ def _kind(
         **({"required": ["spec"]} if required else {}),
         **({"x-kubernetes-preserve-unknown-fields": True} if open_root else {}),
     }
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    names: dict[str, Any] = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        **({"shortNames": list(short)} if short else {}),
+    }
     served = {
         "name": version,
         "served": True,
@@ -71,11 +78,11 @@ def _kind(
 
 
 DEFINITIONS: Final = (
-    _kind(_OLM, "v1alpha1", "CatalogSource", "sourceType"),
-    _kind(_OLM, "v1alpha1", "Subscription", *_SUBSCRIPTION),
-    _kind(_OLM, "v1alpha1", "ClusterServiceVersion"),
-    _kind(_OLM, "v1", "OperatorGroup"),
-    _kind(_MACHINES, "v1", "MachineConfigPool", cluster=True),
+    _kind(_OLM, "v1alpha1", "CatalogSource", "sourceType", short=("catsrc",)),
+    _kind(_OLM, "v1alpha1", "Subscription", *_SUBSCRIPTION, short=("sub", "subs")),
+    _kind(_OLM, "v1alpha1", "ClusterServiceVersion", short=("csv", "csvs")),
+    _kind(_OLM, "v1", "OperatorGroup", short=("og",)),
+    _kind(_MACHINES, "v1", "MachineConfigPool", cluster=True, short=("mcp",)),
     _kind(_MACHINES, "v1", "KubeletConfig", cluster=True),
     _kind(
         "security.openshift.io",
@@ -83,6 +90,7 @@ DEFINITIONS: Final = (
         "SecurityContextConstraints",
         cluster=True,
         plural="securitycontextconstraints",
+        short=("scc",),
         # Its fields are beside its metadata.
         open_root=True,
     ),

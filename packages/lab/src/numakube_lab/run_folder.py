@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _PID = "pid"
 _PROGRESS = "progress"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class LabInfo(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class RunDir:
         """Return the folder of the lab called *name*."""
         if not _NAME.fullmatch(name):
             raise ConfigError(f"lab name {name!r}: use lower-case letters, digits and dashes")
-        return cls(runtime_root(environment) / name)
+        return cls(_own_folder(runtime_root(environment)) / name)
 
     @property
     def kubeconfig(self) -> Path:
@@ -92,7 +94,9 @@ class RunDir:
                 f"stop it with: numakube lab down --name {self.path.name}"
             )
         self.remove()
-        self.path.mkdir(parents=True, mode=0o700)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        _own_folder(self.path.parent)
+        self.path.mkdir(mode=0o700)
 
     def claim(self) -> FileIO:
         """Make this process the lab's, for as long as it or a fork of it keeps the result open."""
@@ -146,14 +150,41 @@ class RunDir:
 def runtime_root(environment: Mapping[str, str]) -> Path:
     """Return the folder of all labs of this user."""
     runtime = environment.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
+    if runtime and Path(runtime).is_dir() and Path(runtime).stat().st_uid == os.getuid():
         return Path(runtime) / "numakube"
     return Path(tempfile.gettempdir()) / f"numakube-{os.getuid()}"
 
 
+def _own_folder(path: Path) -> Path:
+    """Return *path* if it is a folder of this user's alone, or nothing yet.
+
+    In a temporary folder that users share, another one may have made it first, and could replace
+    the kubeconfigs in it by his own, which may name programs to run.
+
+    Raises:
+        ConfigError: somebody else could change what is in it.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return path
+    if not stat.S_ISDIR(found.st_mode):
+        problem = "it is not a folder"
+    elif found.st_uid != os.getuid():
+        problem = f"it belongs to the user with id {found.st_uid}"
+    elif found.st_mode & _OTHERS_WRITE:
+        problem = "other users may write to it"
+    else:
+        return path
+    raise ConfigError(
+        f"{path}: {problem}, so labs cannot be kept there;"
+        " remove it, or name a folder of your own with XDG_RUNTIME_DIR"
+    )
+
+
 def labs_here(environment: Mapping[str, str]) -> list[str]:
     """Return the names of this user's labs that run or are about to."""
-    root = runtime_root(environment)
+    root = _own_folder(runtime_root(environment))
     folders = sorted(root.iterdir()) if root.is_dir() else []
     found = (RunDir(folder) for folder in folders)
     return [one.path.name for one in found if one.owner() is not None or one.info() is not None]

@@ -21,6 +21,10 @@ VOLCANO_POLICY: Final = "volcano.sh/numa-topology-policy"
 # On pods, by schedulers.
 RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+ALLOTMENT: Final = (RESOURCE_STATUS, DEVICE_ALLOCATED)
+"""What a pod was given: the enforcer and koordlet believe it."""
+NO_ALLOTMENT: Final = "{}"
+"""Stands instead of an allotment that a pod brought along and that does not hold."""
 KAI_OBSERVED: Final = "kai.scheduler/numa-placement-observed"
 KAI_PREDICTED: Final = "kai.scheduler/numa-placement-predicted"
 

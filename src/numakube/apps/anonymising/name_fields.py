@@ -79,7 +79,8 @@ _DROPPED: Final = frozenset(
 )  # fmt: skip
 """Fields that say something about their owner, and nothing about where pods go."""
 _ANNOTATIONS: Final = (
-    "kubernetes.io/config.mirror", "topology.numakube.dev/", "topology.node.k8s.io/",
+    "kubernetes.io/config.mirror", "kubernetes.io/config.source", "topology.numakube.dev/",
+    "topology.node.k8s.io/",
     "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "k8stopoaware",
     "scheduling.koordinator.sh/", "numa-topology-spec.scheduling.koordinator.sh/",
     "resource-spec.scheduling.koordinator.sh/", "kubelet.koordinator.sh/", "kai.scheduler/numa-",

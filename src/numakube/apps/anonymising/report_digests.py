@@ -1,7 +1,7 @@
 """Reports bear digests of names: fingerprints of pods, and vectors in the order of hashed names.
 
 They are computed again for the new names, so that a report still says of the same pods what it
-said before. The exact report has no names.
+said before. The exact report has no names, only a checksum of the rest.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from numakube.topology.numa_placement import (
     encode_placement,
     read_placement,
 )
+from numakube.topology.report_binding import with_exact
 from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def rewritten(
     for pod in pods:
         ledger.see(PodInfo(pod))
     known = ledger.on(topology.metadata.name)
-    return _with_placement(_with_fingerprint(topology, view, known, rename), view, known, rename)
+    topology = _with_fingerprint(topology, view, known, rename)
+    topology = _with_placement(topology, view, known, rename)
+    topology = _with_exporter(topology, rename)
+    return with_exact(topology, view.report) if view.report is not None else topology
 
 
 def _without_names(topology: NodeResourceTopology) -> NodeResourceTopology:
@@ -92,6 +96,18 @@ def _with_fingerprint(
         annotations[nrt_names.FINGERPRINT_ANNOTATION] = text
     metadata = msgspec.structs.replace(topology.metadata, annotations=annotations)
     return msgspec.structs.replace(topology, metadata=metadata, attributes=attributes)
+
+
+def _with_exporter(topology: NodeResourceTopology, rename: Rename) -> NodeResourceTopology:
+    """Return *topology* with the new name of the pod that its exporter runs in."""
+    namespace, _, pod = (attribute_value(topology.attributes, nrt_names.EXPORTER) or "").partition(
+        "/"
+    )
+    if not pod:
+        return topology
+    name = f"{rename(Sort.NAMESPACE, namespace)}/{rename(Sort.POD, pod)}"
+    told = Attribute(name=nrt_names.EXPORTER, value=name)
+    return msgspec.structs.replace(topology, attributes=with_attribute(topology.attributes, told))
 
 
 def _with_placement(

@@ -8,7 +8,7 @@ from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.pod import has_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numakube.api.pod import Pod, PodCondition
 
@@ -45,6 +45,10 @@ class PodBook:
     def remove(self, pod: Pod) -> None:
         """Forget a pod that was deleted."""
         self._drop(pod.metadata.key)
+
+    def on(self, node: str) -> Collection[Pod]:
+        """Return the pods of a node, ended ones too."""
+        return self._on.get(node, {}).values()
 
     def running_on(self, node: str) -> list[Pod]:
         """Return the pods of a node that have not ended, by namespace and name."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
 from numakube.insight.usage.largest_pod import parse_shape, pod_of
+from numakube.insight.usage.named_resources import in_full
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
-    from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.dashboard.page_source import Source
@@ -40,7 +40,7 @@ class Room:
         shape: as it was typed.
         problem: why there is no answer; empty if there is one.
         nodes: by node; full ones are missing.
-        offered_nowhere: resources of the shape that no node offers.
+        why: what the scheduler says if none fits.
         complete: whether all of them were tried; if not, there is room for at least so many.
         version: of the source when it was asked.
         at: when that was, by the source's clock.
@@ -50,7 +50,7 @@ class Room:
     shape: str
     problem: str = ""
     nodes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    offered_nowhere: tuple[str, ...] = ()
+    why: str = ""
     complete: bool = True
     version: int = 0
     at: float = 0.0
@@ -111,15 +111,19 @@ class Explainer:
         source, start = self._source, self._source.clock.monotonic()
         version, facts = source.version, source.facts()
         config = source.inside.config if source.inside is not None else None
+        try:
+            amounts = in_full(amounts, facts)
+        except InvalidValue as error:
+            return Room(shape=shape, problem=str(error), version=version, at=start)
         ends = start + LONGEST_SECONDS
-        nodes = await asyncio.to_thread(
+        nodes, why = await asyncio.to_thread(
             _room_in, facts, amounts, config, lambda: source.clock.monotonic() < ends
         )
         end = source.clock.monotonic()
         return Room(
             shape=shape,
             nodes=nodes,
-            offered_nowhere=_offered_nowhere(amounts, facts.nodes.values()),
+            why=why,
             complete=end < ends,
             version=version,
             at=end,
@@ -149,12 +153,12 @@ def _room_in(
     shape: Amounts,
     config: KubeSchedulerConfiguration | None,
     may_go_on: Callable[[], bool],
-) -> Mapping[str, int]:
+) -> tuple[Mapping[str, int], str]:
+    """Return how many fit by node, and why none does if none does."""
     from numakube.insight.explain.workload_explanation import room_in
+    from numakube.insight.how_many_fit import place
+    from numakube.insight.scheduler_engine import engine_of
 
-    return room_in(facts, pod_of(shape), config, may_go_on=may_go_on)
-
-
-def _offered_nowhere(shape: Amounts, nodes: Iterable[Node]) -> tuple[str, ...]:
-    known = {name for node in nodes for name in node.status.allocatable}
-    return tuple(name for name, amount in shape.items() if amount and name not in known)
+    pod = pod_of(shape)
+    room = room_in(facts, pod, config, may_go_on=may_go_on)
+    return room, "" if room else place(engine_of(facts, config), [pod]).reason

@@ -28,6 +28,7 @@ GLANCE_SECONDS: Final = 1.0
 """Nothing wakes a stream when the API server goes away; it looks after it this often."""
 HEARTBEAT_SECONDS: Final = 15.0
 RETRY_MILLISECONDS: Final = 2000
+_DIGITS: Final = 18
 
 _STREAM_HEADERS: Final = {
     **HEADERS,
@@ -171,4 +172,5 @@ class _Stream:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+    text = text or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0

@@ -29,6 +29,7 @@ NO_REPORT: Final = 4
 UNUSABLE: Final = 8
 STALE: Final = 16
 ODD: Final = 32
+ORPHANED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ KINDS: Final = (
     Kind(NOT_READY, "not-ready", "not ready"),
     Kind(NO_REPORT, "no-report", "without a report"),
     Kind(UNUSABLE, "unusable", "with a report that cannot be used"),
+    Kind(ORPHANED, "no-exporter", "whose exporter is gone"),
     Kind(STALE, "stale", "with a stale report"),
     Kind(ODD, "odd", "with an odd report"),
     Kind(CORDONED, "cordoned", "cordoned"),
@@ -159,9 +161,10 @@ class _Read:
     @classmethod
     def of(cls, view: NodeTopology) -> _Read:
         flags, trouble = _flaws(view.stale_reason, view.problems)
+        orphaned = (view.orphaned,) if view.orphaned else ()
         return cls(
-            flags=flags,
-            trouble=trouble,
+            flags=flags | (ORPHANED if orphaned else 0),
+            trouble=(*orphaned, *trouble),
             zones=view.zones,
             policy=view.known_policy,
             scope=view.scope,

@@ -79,7 +79,10 @@ def render(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever the 
 
 def amount(value: int | None, resource: str) -> str:
     """Return an amount of a resource for people."""
-    return _UNKNOWN if value is None else amount_text(resource, value)
+    if value is None:
+        return _UNKNOWN
+    text = amount_text(resource, value)
+    return f"{int(text):,}" if text.isdecimal() else text
 
 
 def breakable(name: str) -> Markup:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.api.nrt import attribute_value
 from numakube.apps.dashboard.dashboard_pods import PodBook
 from numakube.apps.dashboard.heatmap_data import ZoneBook
 from numakube.apps.dra_devices_by_node import DeviceBook
@@ -23,8 +24,10 @@ from numakube.insight.list_reading import Unreadable
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
+from numakube.topology import nrt_names
+from numakube.topology.exporter_presence import current_state, is_named_like, trouble_with
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.topology_view import view_of
+from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change, Store
     from numakube.topology.pci_places import PciPlaces
-    from numakube.topology.topology_view import NodeTopology
 
 _PATIENCE_SECONDS: Final = 5.0
 _NO_STORES: Final[Mapping[str, Store[Any]]] = MappingProxyType({})
@@ -177,9 +179,12 @@ class Source:
         return self.topologies.get(ObjectKey("", name))
 
     def view(self, name: str) -> NodeTopology | Unusable | None:
-        """Return what a node's report says; ``None`` without one."""
+        """Return what a node's report says, and what is known besides; ``None`` without one."""
         report = self.report(name)
-        return None if report is None else view_of(report)
+        view = None if report is None else view_of(report)
+        if not isinstance(view, NodeTopology) or self.missing():
+            return view
+        return current_state(view, self.pod_book.on(name), now=self._now())
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod."""
@@ -209,8 +214,23 @@ class Source:
         return self.version
 
     def _believed(self, name: str) -> NodeTopology | None:
+        """Return the report of a node if it was read already, or if more is known than it says."""
+        if trouble_with(self._exporter_of(name), self.pod_book.on(name), now=self._now()):
+            view = self.view(name)
+            return view if isinstance(view, NodeTopology) else None
         belief = self.inside.belief(name) if self.inside is not None else None
         return None if belief is None else belief.topology
+
+    def _now(self) -> datetime | None:
+        """Return the time of what is shown; ``None`` if that is a recorded state."""
+        return None if self._facts is not None else self.clock.now()
+
+    def _exporter_of(self, name: str) -> str:
+        """Return the pod that wrote the report of a node, as far as that is known."""
+        report = self.report(name)
+        return (
+            "" if report is None else attribute_value(report.attributes, nrt_names.EXPORTER) or ""
+        )
 
     def _pci_places(self, name: str) -> PciPlaces | None:
         view = self._believed(name) or self.view(name)
@@ -243,6 +263,9 @@ class Source:
             self.pod_book.remove(change.object)
         else:
             self.pod_book.put(change.object)
+        node = change.object.spec.node_name
+        if node and is_named_like(change.object, self._exporter_of(node)):
+            self.zone_book.note(node)
         self._changed()
 
     def _changed(self) -> None:

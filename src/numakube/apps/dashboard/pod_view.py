@@ -14,7 +14,7 @@ from numakube.dra.pod_claims import claim_name
 from numakube.errors import InvalidValue
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 from numakube.topology.topology_view import NodeTopology
-from numakube.values.display import quantity_text
+from numakube.values.display import quantity_text, zones_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def _claims(pod: Pod, devices: Sequence[DraDevice]) -> Iterator[ClaimLine]:
 
 
 def _device_text(device: DraDevice) -> str:
-    where = "no NUMA node told" if device.zone is None else f"zone {device.zone}"
+    where = zones_text(device.zones) if device.zones else "no NUMA node told"
     return f"{device.id.driver} {device.id.device} ({where})"
 
 

@@ -19,13 +19,14 @@ from numakube.apps.dashboard.watched_source import Reflection
 from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
-from numakube.apps.host.http_serving import Health, Serving, is_loopback
+from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.errors import ConfigError
 from numakube.insight.collected import RESOURCE_CLAIMS
 from numakube.insight.facts import facts_of
 from numakube.kube.connect import connect
+from numakube.kube.connection.proxy_settings import is_loopback
 from numakube.kube.store import Store
 
 if TYPE_CHECKING:

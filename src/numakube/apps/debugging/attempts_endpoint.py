@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Document = dict[str, Any]
 
 _AT_A_TIME: Final = 20
+_DIGITS: Final = 9
+"""A longer number is more than there are."""
 """Pods written before others get their turn: a millisecond or two."""
 
 
@@ -105,15 +107,16 @@ class Attempts:
     def _chosen(self, request: web.Request) -> list[Flight]:
         namespace, node = request.query.get("namespace"), request.query.get("node")
         text = request.query.get("limit", "")
-        if text and not text.isdecimal():
+        if text and not (text.isascii() and text.isdecimal()):
             raise web.HTTPBadRequest(text=f"limit: {text!r} is not a number")
+        limit = int(text) if 0 < len(text) <= _DIGITS else None
         wanted = (
             flight
             for flight in self._recording.recorder
             if namespace in (None, flight.subject.namespace)
             and node in (None, last_node_of(flight))
         )
-        return list(islice(wanted, int(text) if text else None))
+        return list(islice(wanted, limit))
 
 
 def node_of(mirror: Mirror, key: str) -> Document | None:

@@ -122,6 +122,8 @@ class Caches:
             "scope": topology.scope.value,
             "producer": topology.producer.value,
             "exact": topology.report is not None,
+            "whyInexact": topology.why_inexact,
+            "orphaned": topology.orphaned,
             "blocked": belief.blocked,
             "stale": topology.stale_reason or "",
             "problems": list(topology.problems),

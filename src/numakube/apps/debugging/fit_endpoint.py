@@ -10,7 +10,10 @@ POST /v1/fit    {"pods": [POD, ...]}                        these pods, one afte
                 {..., "preemption": true}                   if pods of lower priority made room
                 {..., "hold": {"name": "j", "seconds": 60}} and keep the room if all of them fit
 
-Nothing is changed and no pod is evicted: but for a hold, the answer is true for this moment.
+Nothing is changed and no pod is evicted: but for a hold, the answer is true for this moment. Pods
+are completed as the API server would do it: what they limit they request. A question that has a
+field which does not exist, or a pod without containers, gets 400; one that takes longer than
+`LONGEST_SECONDS` gets 503, since nothing is scheduled meanwhile.
 """
 
 from __future__ import annotations
@@ -22,28 +25,36 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
-from numakube.api.codec import decode
-from numakube.api.fit_question import HOLD, PATH, STAND_IN, FitQuestion, PodSet
+from numakube.api.codec import convert, decode_tree
+from numakube.api.containers import Container, EnvVar, VolumeMount
+from numakube.api.fit_question import HOLD, PATH, STAND_IN, FitQuestion, NewNodes, PodSet
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import PodSpec, PodStatus
+from numakube.api.volumes import Volume
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies
+from numakube.insight.planned_pods import with_requests
 from numakube.insight.trial_placement import Trial, trying
+from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.gang_planning import GangRequest
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MissingGang, gang_key, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.simulation.node_groups import PREFIX, described_nodes, new_nodes
+from numakube.simulation.node_kinds import nodes_like
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.fit_question import Hold
-    from numakube.api.nodes import Node
-    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.host.endpoint_access import Access
     from numakube.insight.trial_placement import Trials
+    from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Members
 
@@ -53,6 +64,26 @@ MOST_PODS: Final = 1000
 """In one question: nothing is scheduled while it is answered."""
 MOST_NODES: Final = 1000
 LONGEST_HOLD: Final = 3600.0
+LONGEST_SECONDS: Final = 5.0
+
+
+UNREAD: Final[Mapping[type, frozenset[str]]] = {
+    PodSpec: frozenset(
+        {"automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks",
+         "ephemeralContainers", "hostAliases", "hostnameOverride", "imagePullSecrets",
+         "securityContext", "serviceAccount", "setHostnameAsFQDN", "shareProcessNamespace",
+         "subdomain", "workloadRef"}
+    ),
+    Container: frozenset(
+        {"envFrom", "lifecycle", "livenessProbe", "readinessProbe", "securityContext",
+         "startupProbe", "stdin", "stdinOnce", "terminationMessagePath",
+         "terminationMessagePolicy", "tty", "volumeDevices"}
+    ),
+    ObjectMeta: frozenset({"managedFields", "selfLink"}),
+}  # fmt: skip
+"""Fields of pods that schedulers do not read."""
+_OPAQUE: Final = (Node, NodeResourceTopology, PodStatus, Volume, VolumeMount, EnvVar)
+"""What pods and questions have besides, of which a scheduler reads little or nothing."""
 
 
 class Holder(Protocol):
@@ -116,8 +147,15 @@ class Fit:
     """The endpoint of a scheduler, or of an extender, which keeps no room."""
 
     def __init__(
-        self, engine: Engine, speaker: Speaker, holds: Holder | None, members: GangMembers
+        self,
+        engine: Engine,
+        speaker: Speaker,
+        holds: Holder | None,
+        members: GangMembers,
+        *,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._engine = engine
         self._speaker = speaker
         self._holds = holds
@@ -130,15 +168,15 @@ class Fit:
 
     async def _fit(self, request: web.Request) -> web.Response:
         try:
-            question = decode(FitQuestion, await request.read(), subject="the question")
+            question = _question(await request.read())
             self._check(question.hold)
             pods = self._pods_of(question)
             besides = self._nodes_of(question)
+            hold, holds = question.hold, self._holds
+            missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
+            trials = self._try(_Asked(question, pods, missing), besides) if missing else []
         except NumakubeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
-        hold, holds = question.hold, self._holds
-        missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
-        trials = self._try(_Asked(question, pods, missing), besides) if missing else []
         if hold is not None and holds is not None:
             _keep(holds, hold, missing, trials)
         answer = _answer(trials, len(pods), kept=len(pods) - len(missing))
@@ -156,15 +194,23 @@ class Fit:
             raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
 
     def _try(self, asked: _Asked, besides: list[NewNode]) -> list[Trial]:
-        question = asked.question
+        question, ends = asked.question, self._clock.monotonic() + LONGEST_SECONDS
         preempting = question.preemption
         with trying(self._engine, besides=besides, preempting=preempting) as trials:
             if not question.gang:
-                return trials.pods(asked.missing, alike=question.pod is not None)
+                pods = (self._in_time(one, ends) for one in asked.missing)
+                return trials.pods(pods, alike=question.pod is not None)
             found: list[Trial] = []
             for key in dict.fromkeys(map(gang_key, asked.missing)):
+                self._in_time(asked.missing[0], ends)
                 found += self._try_gang(trials, asked.of_gang(key))
             return found
+
+    def _in_time(self, pod: PodInfo, ends: float) -> PodInfo:
+        if self._clock.monotonic() > ends:
+            why = f"this takes longer than {LONGEST_SECONDS:g} s: ask about fewer pods"
+            raise web.HTTPServiceUnavailable(text=f"{why}\n", headers={"Retry-After": "5"})
+        return pod
 
     def _try_gang(self, trials: Trials, asked: _Asked) -> list[Trial]:
         """Try pods of one gang, beside those members that wait already."""
@@ -189,10 +235,18 @@ class Fit:
         if question.nodes and question.hold is not None:
             raise ConfigError("nodes: no room can be kept on nodes that do not exist")
         known = self._engine.cluster
-        found = list(described_nodes([one for one in question.nodes if isinstance(one, str)]))
+        found: list[NewNode] = []
+        described: list[str] = []
         for one in question.nodes:
-            if not isinstance(one, str):
+            like = nodes_like(one, known.row_of) if isinstance(one, str) else None
+            if like is not None:
+                named = NewNodes(like=like.like, count=like.count)
+                found += new_nodes(named, known, limit=MOST_NODES)
+            elif isinstance(one, str):
+                described.append(one)
+            else:
                 found += new_nodes(one, known, limit=MOST_NODES)
+        found += described_nodes(described)
         if len(found) > MOST_NODES:
             raise ConfigError(f"nodes: {len(found)}; there may be {MOST_NODES}")
         return found
@@ -214,6 +268,22 @@ class Fit:
         if waits and not hold and self._engine.cluster.node_of(uid) is None:
             return uid
         return f"{STAND_IN}{next(self._numbers)}"
+
+
+def _question(data: bytes) -> FitQuestion:
+    """Return what is asked; every field has to be one that there is."""
+    tree = decode_tree(data, "the question")
+    wrong = next(unknown_fields(tree, FitQuestion, unused=UNREAD, opaque=_OPAQUE), "")
+    if wrong:
+        raise InvalidValue(f"the question: {wrong}")
+    question = convert(FitQuestion, tree, "the question")
+    named = {f"pods[{number}]": pod for number, pod in enumerate(question.pods)}
+    named |= {f"podSets[{number}].pod": one.pod for number, one in enumerate(question.pod_sets)}
+    named |= {"pod": question.pod} if question.pod is not None else {}
+    for name, pod in named.items():
+        if not pod.spec.containers:
+            raise InvalidValue(f"the question: {name}.spec.containers: a pod needs a container")
+    return question
 
 
 def _wanted(question: FitQuestion) -> Iterator[Pod]:
@@ -247,6 +317,7 @@ def _as_new(pod: Pod, uid: str, hold: str) -> Pod:
         namespace=meta.namespace or "default",
         annotations={HOLD: hold, **meta.annotations} if hold else meta.annotations,
     )
+    pod = with_requests(pod)
     spec = msgspec.structs.replace(pod.spec, node_name="", scheduling_gates=())
     return msgspec.structs.replace(pod, metadata=named, spec=spec)
 

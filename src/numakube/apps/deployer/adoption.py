@@ -112,7 +112,10 @@ def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, A
     try:
         tried(merged, str(schedulers[0]))
     except ConfigError as error:
-        raise ConfigError(f"nothing is taken over: {error}") from None
+        raise ConfigError(
+            f"nothing is taken over: {error}. --scheduler-config FILE gives ours a configuration of"
+            " your own, with the same schedulerNames"
+        ) from None
     return merged
 
 

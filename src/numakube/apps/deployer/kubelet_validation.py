@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import with_defaults
+from numakube.api.kubelet_start_rules import NEWEST, OLDEST, bad_flags, bad_gates
+from numakube.api.meta import release_of
 from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.kubelet_versions import DEFAULT
 from numakube.kubelet.machine_hazards import hazards_of, static_memory_answers
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
@@ -78,12 +81,30 @@ def validate(
 
 
 def validate_host(
-    host: HostKubelet, *, name: str, policies: tuple[str, ...] = ALIGNING_POLICIES
+    host: HostKubelet,
+    *,
+    name: str,
+    policies: tuple[str, ...] = ALIGNING_POLICIES,
+    kubernetes: str = "",
 ) -> list[Finding]:
-    """Return what is wrong with the kubelet of one host, as it would start now."""
-    findings = list(_settings(name, host.config, policies, len(host.machine.nodes)))
+    """Return what is wrong with the kubelet of one host, as it would start now.
+
+    *kubernetes* is its version, if the host's files do not tell it.
+    """
+    release = release_of(kubernetes or host.version)
+    minor = release[1] if release and OLDEST <= release[1] <= NEWEST else None
+    findings = [
+        _will_not_start(name, why)
+        for why in (
+            *bad_flags(host.arguments, minor),
+            *bad_gates(host.config.feature_gates, minor),
+        )
+    ]
+    findings += _settings(name, host.config, policies, len(host.machine.nodes))
+    version = f"1.{minor}" if minor is not None else DEFAULT
     try:
-        node = KubeletNode(host.machine, settings_of(host.config, host.machine))
+        settings = settings_of(host.config, host.machine)
+        node = KubeletNode(host.machine, settings, kubernetes=version)
     except KubeletStartError as error:
         return [*findings, _will_not_start(name, str(error))]
     findings += _hazards(name, node)

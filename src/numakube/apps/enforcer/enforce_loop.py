@@ -22,9 +22,10 @@ import structlog
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
+from numakube.api.static_pods import by_kubelet_uid
 from numakube.apps.enforcer.allowed_cpus import decide
 from numakube.apps.enforcer.group_writing import Outcome
-from numakube.apps.enforcer.pod_reading import departed, state_of, uid_in_groups
+from numakube.apps.enforcer.pod_reading import departed, state_of
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Enforcer:
     refused: Sequence[Refused] = ()
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _passes: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _queued: asyncio.Task[Outcome] | None = None
     _decided: tuple[Mapping[str, PodState], Decisions] | None = None
     # A pass that is cut short goes on in its thread; putting things back has to come after it.
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -165,8 +167,18 @@ class Enforcer:
                 await self.clock.sleep(SETTLE_SECONDS)
 
     async def step(self) -> Outcome:
-        """Make a pass."""
+        """Make a pass, or join one that has not begun yet.
+
+        A runtime waits for so long and no longer, but a pass that has begun writes to its end. So
+        it is also counted, told and remembered if whoever asked for it does not wait any more.
+        """
+        if self._queued is None:
+            self._queued = asyncio.ensure_future(self._in_turn())
+        return await asyncio.shield(self._queued)
+
+    async def _in_turn(self) -> Outcome:
         async with self._passes:
+            self._queued = None
             return await self._step()
 
     async def confine(self, uid: str, container: str) -> Setting | None:
@@ -175,11 +187,11 @@ class Enforcer:
         Other pods have left its CPUs then, and its pod's group has them. Nothing is returned for
         one that shares with others.
         """
-        await self.step()
-        return self.decided(uid, container)
+        outcome = await self.step()
+        return None if outcome.failed else self.decided(uid, container)
 
     def decided(self, uid: str, container: str) -> Setting | None:
-        """Return what a container is to have of its own by the last pass."""
+        """Return what a container is to have of its own by the last pass that could be made."""
         if self._decided is None or self._ended:
             return None
         pods, decisions = self._decided
@@ -192,10 +204,10 @@ class Enforcer:
         await asyncio.to_thread(self._declare, identity, setting, gone)
 
     async def _step(self) -> Outcome:
-        known = {uid_in_groups(pod): pod for pod in self.knowledge.pods()}
-        objects = self.announced.with_pods(known)
+        objects = self.announced.with_pods(by_kubelet_uid(self.knowledge.pods()))
         annotations = dict(self.knowledge.node_annotations())
-        pods = [self.announced.with_containers(state_of(pod)) for pod in objects.values()]
+        states = (state_of(pod, uid) for uid, pod in objects.items())
+        pods = [self.announced.with_containers(state) for state in states]
         try:
             with self.metrics.pass_seconds.time():
                 decisions, outcome = await asyncio.to_thread(self._pass, pods, annotations)
@@ -256,9 +268,8 @@ class Enforcer:
         return decisions, self.executor.apply(pods, decisions)
 
     def _failed(self, why: str) -> Outcome:
-        self._decided = None
         self.metrics.failures.inc()
         if why != self.trouble:
             _log.error("pass_failed", error=why)
         self.trouble = why
-        return Outcome(trouble=why)
+        return Outcome(trouble=why, failed=True)

@@ -41,10 +41,12 @@ class Reporter:
         told = {(one.uid, one.reason, one.message) for one in problems}
         for one in dict.fromkeys(problems):
             if (one.uid, one.reason, one.message) not in self._told:
-                self._tell(one, pods.get(one.uid))
+                self._warn("not_enforced", one, pods.get(one.uid))
         for uid, reason, message in self._told - told:
             _log.info("mended", uid=uid, reason=reason, problem=message)
         self._told = told
+        for problem in (unpinned.problem for unpinned in outcome.unpinned):
+            self._warn("started_unpinned", problem, pods.get(problem.uid))
 
     def say(self, problems: Iterable[str]) -> None:
         """Log what is wrong with the node."""
@@ -53,8 +55,8 @@ class Reporter:
             _log.warning("odd_node", problem=text)
         self._said = now
 
-    def _tell(self, problem: Problem, pod: Pod | None) -> None:
-        _log.error("not_enforced", pod=problem.pod, reason=problem.reason, problem=problem.message)
+    def _warn(self, what: str, problem: Problem, pod: Pod | None) -> None:
+        _log.error(what, pod=problem.pod, reason=problem.reason, problem=problem.message)
         if self._events is not None and pod is not None:
             self._events.warning(reference_to(PODS, pod), problem.reason, problem.message)
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from numakube.apps.enforcer.allowed_cpus import Problem
 from numakube.node.cgroups.group_files import Version
 from numakube.node.cgroups.group_names import uid_of
 from numakube.node.cgroups.write_order import Setting, same_quota
+from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +34,11 @@ _PARTS: Final = tuple(one.name for one in fields(Setting))
 POD: Final = "(pod)"
 """What the pod's own group is called in reports, where others have a container's name."""
 REST: Final = "(other)"
+UNPINNED: Final = "StartedUnpinned"
+"""Reason of events."""
+ANY: Final = -1
+"""All bits: a set that no group limits."""
+_SETS: Final = {"cpus": "CPUs", "mems": "memory nodes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,32 @@ class Target:
     setting: Setting
     inherits: bool = False
     limited: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a container's own group, with what was allotted to that container."""
+        return not self.limited and self.owner.container not in (POD, REST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpinned:
+    """A container that could run elsewhere than it should, by what it had; `ANY` is no limit."""
+
+    owner: Owner
+    had: Setting
+    wanted: Setting
+
+    @property
+    def problem(self) -> Problem:
+        """What the owner of the pod should know."""
+        places = " and ".join(
+            f"{_on(had, words)} instead of {CpuSet(getattr(self.wanted, part))}"
+            for part, words in _SETS.items()
+            if (had := getattr(self.had, part)) is not None
+        )
+        owner = self.owner
+        message = f"container {owner.container} started with {places}; it has been set right"
+        return Problem(uid=owner.uid, pod=owner.pod, reason=UNPINNED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,6 +157,18 @@ class Past:
     originals: Mapping[str, Setting] = field(default_factory=dict)
     written: Mapping[str, Setting] = field(default_factory=dict)
     standing: Mapping[str, Setting] = field(default_factory=dict)
+
+
+def elsewhere(target: Target, group: str, now: Mapping[str, Setting]) -> Setting | None:
+    """Return what a container's group has that it should not have; nothing if all is right."""
+    above = now.get(group.rpartition("/")[0], NOTHING)
+    had: dict[str, Any] = {}
+    for part in _SETS:
+        wanted = getattr(target.setting, part)
+        has = (getattr(now[group], part) or ANY) & (getattr(above, part) or ANY)
+        if wanted and has & ~wanted:
+            had[part] = has
+    return Setting(**had) if had else None
 
 
 def make_plan(
@@ -276,6 +321,10 @@ def each(combine: Callable[[Value, Value], Value], one: Setting, other: Setting)
 def _note(settings: dict[str, Setting], group: str, setting: Setting) -> None:
     if setting != NOTHING:
         settings[group] = setting
+
+
+def _on(had: int, words: str) -> str:
+    return f"any {words}" if had == ANY else f"{words} {CpuSet(had)}"
 
 
 def _owner(pod: PodState, container: str) -> Owner:

@@ -15,6 +15,8 @@ from numakube.apps.enforcer.group_settings import (
     REST,
     Owner,
     Plan,
+    Unpinned,
+    elsewhere,
     make_plan,
     setting_of,
     targets_of,
@@ -28,7 +30,7 @@ from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.apps.enforcer.allowed_cpus import Decisions, PodConfinement, PodState
     from numakube.apps.enforcer.enforcer_state_file import OriginalsFile
@@ -89,14 +91,18 @@ class Outcome:
     """What a pass did.
 
     Attributes:
+        unpinned: containers that were set right after they had started.
         watched: groups in which something may change.
         trouble: why nothing could be done at all.
+        failed: not even a decision could be made.
     """
 
     changes: list[Change] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    unpinned: list[Unpinned] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
     trouble: str = ""
+    failed: bool = False
 
 
 class Executor:
@@ -130,6 +136,7 @@ class Executor:
         self._dry_run = dry_run
         self._memory = Memory(groups, state)
         self._names: dict[str, str] = {}
+        self._met: set[str] = set()
         self._parent: str | None = None
         self.found: Mapping[str, PodGroups] = {}
 
@@ -185,7 +192,8 @@ class Executor:
     def _settle(self, targets: Mapping[str, Target]) -> Outcome:
         outcome = Outcome()
         if not self._dry_run:
-            self._memory.adopt(container_groups(self.found))
+            # The runtime gives these what was answered, if it has not done so already.
+            self._met |= self._memory.adopt(container_groups(self.found))
         now = self._memory.look(targets)
         if not self._dry_run:
             self._hand_down(targets, now, outcome)
@@ -200,8 +208,26 @@ class Executor:
         self._memory.prepare(plan)
         stand_ins = self._perform(writes, now, owners, plan, outcome)
         refused = {one.group for one in outcome.refused}
+        outcome.unpinned = self._first_met(targets, now, refused)
         self._memory.settle(plan, targets=targets.keys(), refused=refused, stand_ins=stand_ins)
         return outcome
+
+    def _first_met(
+        self, targets: Mapping[str, Target], now: Mapping[str, Setting], refused: Collection[str]
+    ) -> list[Unpinned]:
+        """Return the containers met for the first time that ran elsewhere, and do not any more."""
+        owned = {
+            group: target
+            for group, target in targets.items()
+            if target.is_own and group in now and has_processes(self._groups, group)
+        }
+        new = owned.keys() - self._met - set(refused)
+        self._met = (self._met & targets.keys()) | new
+        return [
+            Unpinned(owner=owned[group].owner, had=had, wanted=owned[group].setting)
+            for group in sorted(new)
+            if (had := elsewhere(owned[group], group, now)) is not None
+        ]
 
     def _perform(
         self,

@@ -53,9 +53,14 @@ class Memory:
         for identity in self._declared.keys() & set(identities):
             del self._declared[identity]
 
-    def adopt(self, containers: Mapping[str, str]) -> None:
-        """Take what was declared of containers for what their groups were; groups by id."""
-        for identity in self._declared.keys() & containers.keys():
+    def adopt(self, containers: Mapping[str, str]) -> set[str]:
+        """Take what was declared of containers for what their groups were; groups by id.
+
+        Returns:
+            The groups of these containers.
+        """
+        declared_here = self._declared.keys() & containers.keys()
+        for identity in declared_here:
             group = containers[identity]
             declared = self._declared.pop(identity)
             if self._groups.version is Version.V1:
@@ -65,6 +70,7 @@ class Memory:
                 copied = each(first_of, had, read_setting(self._groups, above))
                 declared = each(lambda own, there: own or there, declared, copied)
             self.originals[group] = each(first_of, declared, self.originals.get(group, NOTHING))
+        return {containers[identity] for identity in declared_here}
 
     def look(self, names: Iterable[str]) -> dict[str, Setting]:
         """Return what groups are, those of *names* and those with an original; forget the rest."""

@@ -87,8 +87,13 @@ class EnforcerMetrics:
         )
         self.nri_updates = Counter(
             "numakube_enforcer_nri_updates_total",
-            "Running containers whose values went to the runtime, by whether it could set them.",
-            ("result",),
+            "Running containers whose values went to the runtime with an answer.",
+            registry=registry,
+        )
+        self._unpinned = Counter(
+            "numakube_enforcer_unpinned_starts_total",
+            "Containers that ran elsewhere than on their own CPUs and memory nodes when the "
+            "enforcer first saw them; it set them right.",
             registry=registry,
         )
         self._reasons: set[str] = set()
@@ -105,6 +110,7 @@ class EnforcerMetrics:
         for change in outcome.changes:
             self._writes.labels(change.file, str(change.kind)).inc()
         self._refused.inc(len(outcome.refused))
+        self._unpinned.inc(len(outcome.unpinned))
         groups = {(one.group, one.reason) for one in outcome.refused}
         self._not_enforced.clear()
         for _, reason in groups:

@@ -4,27 +4,28 @@ A pass is made for every new container, so that others have left its CPUs when i
 goes wrong, the container starts nevertheless: an answer that would take too long is not given, and
 the pass that follows the container's group mends it, as where there is no NRI.
 
-The runtime keeps what containers were given and writes it again whenever something else of them
-changes, so it is updated at every change of a container that has values of its own.
+The runtime keeps what containers were given, and writes it again whenever something else of them
+changes. Groups are written directly; what the runtime should know of them rides on the next answer
+to whatever it asks, since it must not be called (`numakube.node.nri.nri_plugin` says why). Until
+then no harm is done: when the kubelet changes a container, the runtime asks first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from numakube.api.koordinator import keys
-from numakube.apps.enforcer.pod_reading import uid_in_groups
-from numakube.errors import RuntimeUnavailable
-from numakube.kubelet.pod_demand import CONFIG_SOURCE
+from numakube.api.static_pods import API, CONFIG_SOURCE, by_kubelet_uid
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_id_of
 from numakube.node.cgroups.write_order import Setting
-from numakube.node.nri.nri_objects import STOPPED, Cpu, Update
-from numakube.node.nri.nri_plugin import DEFAULT_REQUEST_SECONDS, Event
+from numakube.node.nri.nri_objects import STOPPED, Answer, Cpu, Update
+from numakube.node.nri.nri_plugin import Event, Runtime
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.kube.clock import Clock
     from numakube.node.nri.nri_objects import Container, Sandbox
-    from numakube.node.nri.nri_plugin import Runtime, Session
 
 ADJUSTED, NOTHING, UNKNOWN, LATE = "adjusted", "nothing", "unknown", "late"
 MOST_SECONDS: Final = 1.0
 """No answer takes longer, and none longer than half of what the runtime waits: it hangs up then."""
-_API: Final = "api"
+MOST_RIDING: Final = 16
+"""So many updates go with one answer; the runtime makes them one by one, and its caller waits."""
 _PERIOD: Final = 100_000
 _UNLIMITED: Final = -1
 
@@ -51,7 +52,7 @@ class NriPlugin:
     """Answers a container runtime.
 
     Attributes:
-        runtime: who asks; ``None`` before that is known.
+        runtime: who asks; without a name before that is known.
     """
 
     def __init__(
@@ -68,13 +69,12 @@ class NriPlugin:
         self._metrics = metrics
         self._clock = clock
         self._arrival = asyncio.Event()
-        self._given: set[str] = set()
+        # What containers have, of those that the runtime knows values of; and of which of them it
+        # knows old ones, longest first.
+        self._held: dict[str, Cpu] = {}
+        self._owed: dict[str, None] = {}
         self._gone: set[str] = set()
-        self._pending: dict[str, Cpu] = {}
-        self._news = asyncio.Event()
-        self._sent = asyncio.Event()
-        self._sent.set()
-        self.runtime: Runtime | None = None
+        self.runtime = Runtime(name="", version="")
 
     def pods_changed(self) -> None:
         """Look again for pods that were not known."""
@@ -88,43 +88,57 @@ class NriPlugin:
     async def synchronized(
         self, pods: Sequence[Sandbox], containers: Sequence[Container]
     ) -> Sequence[Update]:
-        """Hear what runs; return what it is to have, where that is not so."""
+        """Hear what runs; return what it is to have, where the runtime has something else."""
         self._enforcer.announced.begin(pods, containers)
+        running = {one.id: one for one in containers if one.state != STOPPED}
         # What an earlier process has given may be taken back by the pass.
-        self._given = {one.id for one in containers if one.cpu.cpus or one.cpu.mems}
-        uids = {one.id: one.uid for one in pods}
+        self._held = {
+            identity: self._held.get(identity, one.cpu)
+            for identity, one in running.items()
+            if identity in self._held or one.cpu.cpus or one.cpu.mems
+        }
         try:
             async with self._clock.timeout(self._most_seconds()):
                 await self._enforcer.step()
         except TimeoutError:
             _log.warning("nri_late", containers=len(containers))
             return []
-        decided = {
-            one.id: self._decided(uids.get(one.sandbox_id, ""), one)
-            for one in containers
-            if one.state != STOPPED
-        }
-        updates = [
-            Update(container_id=one, cpu=cpu) for one, cpu in decided.items() if cpu is not None
-        ]
-        self._given |= {one.container_id for one in updates}
-        return updates
+        uids = {one.id: one.uid for one in pods}
+        for identity, one in running.items():
+            if (cpu := self._decided(uids.get(one.sandbox_id, ""), one)) is not None:
+                self._held[identity] = cpu
+        stale = [one for one, cpu in self._held.items() if not _has(running[one].cpu, cpu)]
+        self._owed.clear()
+        return self._updates(stale)
 
-    async def creating(self, pod: Sandbox, container: Container) -> Cpu | None:
+    async def creating(self, pod: Sandbox, container: Container) -> Answer:
         """Return what a container is to have that is about to be made."""
         with self._metrics.nri_seconds.time():
             answer, cpu = await self._confined(pod, container)
         self._metrics.nri_containers.labels(answer).inc()
         say = _log.warning if answer in (UNKNOWN, LATE) else _log.debug
         say("nri_container", pod=pod.name, container=container.name, answer=answer)
-        return cpu
+        return Answer(cpu=cpu, others=self._riding(container.id))
 
-    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Cpu | None:
+    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Answer:
         """Return what a container is to have instead of what the kubelet has *wanted*."""
         cpu = self._decided(pod.uid, container)
-        if cpu is not None and cpu.quota is not None and wanted.quota is not None:
-            await self._enforcer.declare(container.id, Setting(quota=self._quota_text(wanted)))
-        return cpu
+        if cpu is None:
+            cpu = self._released(container.id, wanted)
+            return Answer(cpu=cpu, others=self._riding(container.id))
+        self._held[container.id] = cpu
+        if cpu.quota is not None and wanted.quota is not None:
+            setting = Setting(quota=self._quota_text(wanted))
+            # If a pass takes long, this is still written after it, but the answer is not kept.
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(self._most_seconds()):
+                    await self._enforcer.declare(container.id, setting)
+        return Answer(cpu=cpu, others=self._riding(container.id))
+
+    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+        """Return what the runtime does not know yet of other containers."""
+        self._enforcer.wake()
+        return self._riding(container.id)
 
     def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
         """Hear of something."""
@@ -135,45 +149,45 @@ class NriPlugin:
             announced.remove_pod(pod.uid)
         elif event is Event.REMOVE_CONTAINER and container is not None:
             announced.remove_container(pod.uid, container.id)
-            self._given.discard(container.id)
-            self._gone.add(container.id)
+            self._owed.pop(container.id, None)
+            if self._held.pop(container.id, None) is not None:
+                self._gone.add(container.id)
         self._enforcer.wake()
 
     def wrote(self, outcome: Outcome) -> None:
         """Note for the runtime what a pass has changed of containers that it has values of."""
         for change in outcome.changes:
             identity = container_id_of(change.group.rpartition("/")[2])
-            if identity in self._given:
-                known = self._pending.get(identity, Cpu())
-                self._pending[identity] = _with(known, change, self._enforcer.executor.version)
-        if self._pending:
-            self._sent.clear()
-            self._news.set()
+            if identity in self._held:
+                known = self._held[identity]
+                self._held[identity] = _with(known, change, self._enforcer.executor.version)
+                self._owed[identity] = None
 
-    async def tell(self, session: Session) -> None:
-        """Tell the runtime of changes, for as long as it is there."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            updates = [Update(container_id=one, cpu=cpu) for one, cpu in self._pending.items()]
-            self._pending.clear()
-            await self._send(session, updates)
-            if not self._pending:
-                self._sent.set()
+    def _riding(self, asked: str) -> list[Update]:
+        """Return what goes with an answer about a container, of other containers alone.
 
-    async def all_told(self) -> None:
-        """Wait until the runtime knows of all changes."""
-        await self._sent.wait()
+        A second word about the same one counts as a quarrel of two plugins, and fails.
+        """
+        self._owed.pop(asked, None)
+        return self._updates(list(self._owed)[:MOST_RIDING])
 
-    async def _send(self, session: Session, updates: Sequence[Update]) -> None:
-        try:
-            failed = await session.update(updates)
-        except RuntimeUnavailable as error:
-            # The groups are right already; the runtime hears of it when it is back.
-            _log.warning("nri_updates_lost", containers=len(updates), error=str(error))
-            failed = [one.container_id for one in updates]
-        self._metrics.nri_updates.labels("failed").inc(len(failed))
-        self._metrics.nri_updates.labels("done").inc(len(updates) - len(failed))
+    def _updates(self, identities: Sequence[str]) -> list[Update]:
+        for one in identities:
+            self._owed.pop(one, None)
+        self._metrics.nri_updates.inc(len(identities))
+        return [Update(container_id=one, cpu=self._held[one]) for one in identities]
+
+    def _released(self, identity: str, wanted: Cpu) -> Cpu | None:
+        """Return what a container has that is not ours any more, where the kubelet says nothing."""
+        held = self._held.get(identity)
+        if held is None:
+            return None
+        return Cpu(
+            cpus="" if wanted.cpus else held.cpus,
+            mems="" if wanted.mems else held.mems,
+            quota=held.quota if wanted.quota is None else None,
+            period=held.period if wanted.quota is None else None,
+        )
 
     async def _confined(self, pod: Sandbox, container: Container) -> tuple[str, Cpu | None]:
         announced = self._enforcer.announced
@@ -191,8 +205,8 @@ class NriPlugin:
                 await self._enforcer.declare(container.id, wanted, gone=gone)
         except TimeoutError:
             return LATE, None
-        self._given.add(container.id)
-        return ADJUSTED, _cpu(setting)
+        self._held[container.id] = cpu = _cpu(setting)
+        return ADJUSTED, cpu
 
     async def _known(self, pod: Sandbox, seconds: float) -> bool:
         """Wait for the API to tell of a pod, unless the sandbox says enough; tell whether it did.
@@ -201,12 +215,12 @@ class NriPlugin:
         """
         if (
             keys.RESOURCE_STATUS in pod.annotations
-            or pod.annotations.get(CONFIG_SOURCE, _API) != _API
+            or pod.annotations.get(CONFIG_SOURCE, API) != API
         ):
             return True
         try:
             async with self._clock.timeout(seconds):
-                while pod.uid not in map(uid_in_groups, self._enforcer.knowledge.pods()):
+                while pod.uid not in by_kubelet_uid(self._enforcer.knowledge.pods()):
                     await self._arrival.wait()
         except TimeoutError:
             return False
@@ -217,8 +231,7 @@ class NriPlugin:
         return None if setting is None else _cpu(setting)
 
     def _most_seconds(self) -> float:
-        waits = DEFAULT_REQUEST_SECONDS if self.runtime is None else self.runtime.request_seconds
-        return min(self._most, waits / 2)
+        return min(self._most, self.runtime.request_seconds / 2)
 
     def _wanted(self, cpu: Cpu) -> Setting:
         """Return what the kubelet wants for a container, as its group would have it."""
@@ -242,6 +255,13 @@ def _cpu(setting: Setting) -> Cpu:
         mems=str(CpuSet(setting.mems or 0)),
         quota=None if setting.quota is None else _UNLIMITED,
     )
+
+
+def _has(has: Cpu, wanted: Cpu) -> bool:
+    """Tell whether a container has all that is wanted for it."""
+    sets = ((has.cpus, wanted.cpus), (has.mems, wanted.mems))
+    same = all(not want or CpuSet.parse(have) == CpuSet.parse(want) for have, want in sets)
+    return same and wanted.quota in (None, has.quota)
 
 
 def _with(cpu: Cpu, change: Change, version: Version) -> Cpu:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import has_ended
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.koordinator.ledger.holdings import Allotment
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
-"""On the API's image of a static pod: the uid that its groups have."""
 
-
-def state_of(pod: Pod) -> PodState:
-    """Return what matters of *pod*; one that is done holds nothing any more."""
+def state_of(pod: Pod, uid: str) -> PodState:
+    """Return what matters of *pod*, whose groups have *uid*; one that is done holds nothing."""
     problems: list[str] = []
     return PodState(
-        uid=uid_in_groups(pod),
+        uid=uid,
         name=f"{pod.metadata.namespace}/{pod.metadata.name}",
         qos=qos_of(pod.metadata.labels),
         containers={
@@ -42,11 +39,6 @@ def state_of(pod: Pod) -> PodState:
 def departed(uid: str) -> PodState:
     """Return a pod that still runs but that the API does not have any more."""
     return PodState(uid=uid, name=f"(uid {uid})")
-
-
-def uid_in_groups(pod: Pod) -> str:
-    """Return the uid by which the kubelet names the groups of *pod*."""
-    return pod.metadata.annotations.get(_MIRROR) or pod.metadata.uid
 
 
 def _allotment(pod: Pod, problems: list[str]) -> Allotment | None:

@@ -160,9 +160,9 @@ class EnforcerProcess:
                     self._watch.close()
                     if self._settings.restore:
                         await self.enforcer.restore()
-                        await self._tell_runtime()
                 for job in jobs:
                     job.cancel()
+            await self._tell_runtime()
         _log.info("enforcer_ended", node=self._name)
         return 0
 
@@ -201,10 +201,12 @@ class EnforcerProcess:
         self._wake()
 
     async def _tell_runtime(self) -> None:
-        """Let the runtime hear what was put back, if it is there."""
+        """Let the runtime hear what was put back, if it was there."""
+        if not self._settings.restore or self._link.trouble:
+            return
         with contextlib.suppress(TimeoutError):
-            async with self._around.clock.timeout(0 if self._link.trouble else _END_SECONDS):
-                await self._plugin.all_told()
+            async with self._around.clock.timeout(_END_SECONDS):
+                await self._link.say_farewell()
 
     def _watch_groups(self, groups: Sequence[str]) -> None:
         self._watch.watch([self._kubelet, *map(self._groups.path, groups)])

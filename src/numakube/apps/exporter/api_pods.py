@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.pod import has_ended
+from numakube.api.static_pods import by_kubelet_uid
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS: Final = 1.0
 """How long a report waits for the watch to bring a pod that the kubelet lists already."""
-
-MIRROR: Final = "kubernetes.io/config.mirror"
-"""On the API's image of a static pod: the uid that the kubelet itself knows the pod by."""
 
 
 class PodBook(Protocol):
@@ -130,9 +128,9 @@ class KnownPods(ABC):
     def aliases(self) -> Mapping[str, str]:
         """Return the API's uids of static pods by those that the kubelet knows them by."""
         return {
-            pod.metadata.annotations[MIRROR]: pod.metadata.uid
-            for pod in self.objects()
-            if MIRROR in pod.metadata.annotations
+            uid: pod.metadata.uid
+            for uid, pod in by_kubelet_uid(self.objects()).items()
+            if uid != pod.metadata.uid
         }
 
 

@@ -20,6 +20,7 @@ from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.kubelet_versions import behaviour_of
+from numakube.kubelet.manager_settings import modelled, unmodelled_option
 from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.preferred_allocation import Preference
 from numakube.kubelet.settings_from_config import settings_of
@@ -242,9 +243,17 @@ def _settings(inputs: NodeInputs, machine: Machine) -> KubeletSettings:
         topology_manager_scope=kubelet.scope or "",
     )
     try:
-        return settings_of(config, machine)
+        settings = modelled(settings_of(config, machine))
     except (KubeletStartError, InvalidValue) as error:
         raise _Unknown(f"no kubelet starts with this configuration: {error}") from None
+    release = _release(kubelet.version)
+    option = unmodelled_option(settings, behaviour_of(release))
+    if option:
+        raise _Unknown(
+            f"the kubelet has the option {option}, which the model, of Kubernetes {release}, does "
+            "not know"
+        )
+    return settings
 
 
 def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:

@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.apps.exporter.scan_inputs import (
-        ContainerName,
-        NodeInputs,
-        PodPattern,
-        ReportOptions,
-    )
+    from numakube.apps.exporter.report_options import ContainerName, PodPattern, ReportOptions
+    from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.node.podresources_client import ContainerResources, PodResources
 
 _NEVER = re.compile(r"(?!)")

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+    from numakube.apps.exporter.report_options import ReportOptions
+    from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.apps.exporter.scan_wakeups import Cause, Wakeup, Wakeups
     from numakube.apps.exporter.surprises import Silence
     from numakube.kube.clock import Clock

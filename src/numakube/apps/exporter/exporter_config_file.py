@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.exporter import settings
-from numakube.apps.exporter.scan_inputs import Accounting, ContainerName, PodPattern, ReportOptions
+from numakube.apps.exporter.report_options import (
+    Accounting,
+    ContainerName,
+    PodPattern,
+    ReportOptions,
+)
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.http_serving import Listen
+from numakube.apps.host.log_levels import level_of_verbosity
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 
@@ -56,11 +62,13 @@ class ExporterOptions:
         settings: every setting; the node's name is known.
         exclusions: what the configuration files exclude.
         reference_container: from the flag, or from the three variables of older manifests.
+        notes: what of the files has no effect here.
     """
 
     settings: ExporterSettings
     exclusions: Exclusions = Exclusions()
     reference_container: ContainerName | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def node_name(self) -> str:
@@ -75,7 +83,7 @@ class ExporterOptions:
     def report_options(self) -> ReportOptions:
         """Return what decides about the content of reports."""
         content = self.settings.content
-        namespace = content.watch_namespace
+        namespace, own = content.watch_namespace, self.settings.own_pod
         return ReportOptions(
             node_name=self.node_name,
             watch_namespace="" if namespace == _EVERY_NAMESPACE else namespace,
@@ -86,6 +94,9 @@ class ExporterOptions:
             fingerprint_method=content.fingerprint_method,
             numa_placement=content.numa_placement,
             exact=content.exact,
+            exporter=f"{own.pod_namespace}/{own.pod_name}"
+            if own.pod_namespace and own.pod_name
+            else "",
             accounting=Accounting(content.accounting),
         )
 
@@ -141,8 +152,9 @@ def read_options(
         ConfigError: something makes no sense.
     """
     read, excluded = [], Exclusions()
+    notes: list[str] = []
     for path in files:
-        tree = load_yaml(path.read_text(encoding="utf-8"), str(path))
+        tree = _tree(path, notes)
         read.append(SETTINGS.from_tree(tree, str(path), beside=_BESIDE))
         excluded = _with_exclusions(excluded, tree, str(path))
     chosen = SETTINGS.resolve(files=read, env=env, flags=flags)
@@ -158,7 +170,70 @@ def read_options(
         settings=replace(chosen, publishing=replace(chosen.publishing, node_name=named)),
         exclusions=excluded,
         reference_container=_reference_container(chosen.content.reference_container, env),
+        notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def values_in_file(path: Path) -> Values:
+    """Return the settings that the file at *path* has; raise `ConfigError` if one is wrong."""
+    return SETTINGS.from_tree(_tree(path, []), str(path), beside=_BESIDE)
+
+
+def _tree(path: Path, notes: list[str]) -> object:
+    return in_our_words(load_yaml(path.read_text(encoding="utf-8"), str(path)), notes)
+
+
+def in_our_words(tree: object, notes: list[str]) -> object:
+    """Return what a file says with RTE's own keys in place of others for the same.
+
+    Args:
+        tree: what the file says.
+        notes: gets what has no effect here.
+    """
+    if not isinstance(tree, dict):
+        return tree
+    parts = {key: dict(part) if isinstance(part, dict) else part for key, part in tree.items()}
+    for (part, key), (goes_to, name) in _RTE_KEYS.items():
+        found = parts.get(part)
+        if isinstance(found, dict) and key in found:
+            value = found.pop(key)
+            home = parts.setdefault(goes_to, {}) if goes_to else parts
+            if isinstance(home, dict):
+                home.setdefault(name, value)
+    _set_level(parts.get("global"))
+    _drop(parts.get("nrtUpdater"), "patchMode", "nrtUpdater.patchMode: always on", notes)
+    tls = (parts.get("topologyExporter") or {}).get("metricsTLS")
+    for holder in (parts.get("metricsTLS"), tls):
+        _drop(holder, "cipherSuites", "metricsTLS.cipherSuites: those of Python's ssl", notes)
+    return parts
+
+
+_RTE_KEYS: Final[Mapping[tuple[str, str], tuple[str, str]]] = MappingProxyType(
+    {
+        ("global", "kubeConfig"): ("global", "kubeconfig"),
+        ("resourceMonitor", "resourceExclude"): ("", "resourceExclude"),
+        ("resourceMonitor", "podExclude"): ("", "podExclude"),
+        ("topologyExporter", "topologyManagerPolicy"): ("kubelet", "topologyManagerPolicy"),
+        ("topologyExporter", "topologyManagerScope"): ("kubelet", "topologyManagerScope"),
+    }
+)
+
+
+def _set_level(part: object) -> None:
+    """Turn RTE's two words for how much is logged into ours."""
+    if not isinstance(part, dict):
+        return
+    verbose, debug = part.pop("verbose", None), part.pop("debug", None)
+    if debug is True:
+        part.setdefault("logLevel", "debug")
+    elif isinstance(verbose, int):
+        part.setdefault("logLevel", level_of_verbosity(verbose))
+
+
+def _drop(part: object, key: str, note: str, notes: list[str]) -> None:
+    if isinstance(part, dict) and key in part:
+        del part[key]
+        notes.append(note)
 
 
 def configuration_files(config: str, roots: Iterable[str], locate: Locate) -> list[Path]:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.report_problems import Problem, Trouble
-from numakube.apps.exporter.scan_inputs import (
+from numakube.apps.exporter.report_options import (
     Accounting,
     ContainerName,
-    KubeletFacts,
-    NodeInputs,
     PodPattern,
     ReportOptions,
 )
+from numakube.apps.exporter.report_problems import Problem, Trouble
+from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.node.podresources_client import (
     AllocatableResources,

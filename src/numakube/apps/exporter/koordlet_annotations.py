@@ -129,7 +129,7 @@ def _manager_policy(inputs: NodeInputs, layout: CpuLayout) -> CpuManagerPolicy:
     given_out = CpuSet.of(inputs.allocatable.cpu_ids).bits
     return CpuManagerPolicy(
         policy=policy,
-        options=dict((config.cpu_manager_policy_options if config else None) or {}),
+        options=dict(config.cpu_manager_policy_options) if config else {},
         reserved_cpus=str(CpuSet(layout.all & ~given_out)),
     )
 

@@ -32,6 +32,7 @@ from numakube.errors import CorruptCheckpoint
 from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, release
 from numakube.kubelet.state_files import StateFiles
+from numakube.node.bounded_files import read_regular_file
 from numakube.node.device_plugin.device_choices import FOLDER, read_choices
 from numakube.node.podresources_client import ContainerResources, Devices, Memory
 from numakube.values.cpuset import CpuSet, union
@@ -316,6 +317,6 @@ def _look(path: Path) -> _Look | None:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular_file(path)
     except OSError:
         return None

@@ -24,6 +24,7 @@ from numakube.errors import ApiError, ConfigError, KubeletUnavailable, NumakubeE
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, TlsConfig, UserConfig
 from numakube.kube.connection.transport import Request
+from numakube.node.bounded_files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ class ConfigFile:
             found = self.path.stat()
             seen = found.st_ino, found.st_size, found.st_mtime_ns
             if seen != self._seen:
-                text = self.path.read_bytes()
+                text = read_regular_file(self.path)
                 self._config = with_defaults(read_kubelet_config(text, str(self.path)))
                 self._seen = seen
         except FileNotFoundError:

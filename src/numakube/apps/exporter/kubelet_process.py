@@ -15,6 +15,7 @@ from numakube.api.kubelet_flags import configuration, read_flags
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.exporter.kubelet_config_sources import Asked
 from numakube.errors import KubeletUnavailable, MalformedObject
+from numakube.node.bounded_files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class CommandLine(Asked):
         process = next(self._processes(), None)
         if process is None:
             raise KubeletUnavailable(f"no process {_COMMAND} is seen in {self._proc}")
-        text = (process / "cmdline").read_bytes().decode(errors="replace")
+        text = read_regular_file(process / "cmdline").decode(errors="replace")
         flags = read_flags(text.split("\0")[1:])
         return with_defaults(configuration(self._files(process, flags), flags))
 
@@ -77,7 +78,7 @@ class CommandLine(Asked):
 
 
 def _tree(path: Path) -> dict[str, Any]:
-    tree = load_yaml(path.read_bytes(), str(path)) or {}
+    tree = load_yaml(read_regular_file(path), str(path)) or {}
     if not isinstance(tree, dict):
         raise MalformedObject(str(path), "not a KubeletConfiguration")
     return tree

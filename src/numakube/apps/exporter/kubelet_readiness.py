@@ -114,11 +114,16 @@ def start_trouble(kubelet: KubeletFacts, machine: Machine | None, files: StateFi
         return ""
     # While the kubelet is there, an exporter does without the model and its memory.
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.kubelet_versions import NEWEST, behaviour_of, release_of
+    from numakube.kubelet.manager_settings import modelled, unmodelled_option
     from numakube.kubelet.settings_from_config import settings_of
     from numakube.kubelet.state_files import restore
 
     try:
-        settings = settings_of(kubelet.config, machine)
+        settings = modelled(settings_of(kubelet.config, machine))
+        newer = release_of(kubelet.version) > NEWEST
+        if newer and unmodelled_option(settings, behaviour_of(kubelet.version)):
+            return ""  # it has options that are unknown here, and starts with them
         restore(KubeletNode(machine, settings, kubernetes=kubelet.version), files)
     except (KubeletStartError, CorruptCheckpoint) as error:
         return f"{error}{_UNLESS}"

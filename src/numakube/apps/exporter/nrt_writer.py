@@ -316,7 +316,7 @@ class ObjectPublisher:
             sent = await self._updates.write(self._owned(report.topology(self._name)))
             if sent is not None:
                 return Written(Operation.UPDATE, sent, self._whole_bytes)
-        if cause is Cause.PERIODIC or self._updates is not None:
+        if cause is Cause.PERIODIC:
             self._writer.forget()
         if cause is Cause.PERIODIC or not self._node.is_known:
             await self._node.refresh()

@@ -37,12 +37,14 @@ from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.podresources_endpoint import PodResourcesEndpoint
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup
-from numakube.apps.exporter.settings import DUMP_AND_EXIT, JSON, SETTINGS
+from numakube.apps.exporter.settings import DUMP_AND_EXIT, DUMP_TO_LOG, JSON, SETTINGS
 from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.endpoint_access import Access
+from numakube.apps.host.go_flags import KLOG, OtherFlags
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
+from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.exporter_config_file import ExporterOptions
     from numakube.apps.exporter.node_scan import NodeReader
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.settings import ExporterSettings
     from numakube.apps.host.process_environment import Surroundings
     from numakube.apps.host.settings_sources import Values
     from numakube.kube.client import Client
@@ -120,8 +121,10 @@ async def run(options: ExporterOptions, around: Surroundings, stop: asyncio.Even
         ConfigError: it cannot even start.
     """
     asked = options.settings.run
+    if options.notes:
+        _log.warning("settings_without_effect", settings="; ".join(options.notes))
     if asked.dump_config:
-        around.echo(dump_yaml(_configuration(options.settings)))
+        _dump(options, asked.dump_config, around)
         if asked.dump_config == DUMP_AND_EXIT:
             return 0
     if asked.dry_run:
@@ -134,10 +137,31 @@ async def run(options: ExporterOptions, around: Surroundings, stop: asyncio.Even
         return await ExporterProcess(options, around, client).run(stop)
 
 
-def _configuration(settings: ExporterSettings) -> Values:
-    """Return every setting but those of this call alone, by name."""
+def _dump(options: ExporterOptions, where: str, around: Surroundings) -> None:
+    """Write what the exporter was told to where RTE would."""
+    text = dump_yaml(_configuration(options))
+    if where in ("-", DUMP_AND_EXIT):
+        around.echo(text)
+    elif where == DUMP_TO_LOG:
+        _log.info("configuration", settings=text)
+    else:
+        try:
+            around.locate(where).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--dump-config {where}: {error.strerror}") from None
+
+
+def _configuration(options: ExporterOptions) -> Values:
+    """Return every setting but those of this call alone, by name, and what is excluded."""
+    settings, excluded = options.settings, options.exclusions
     values = SETTINGS.flat(settings)
-    return {name: value for name, value in values.items() if not hasattr(settings.run, name)}
+    return {
+        **{name: value for name, value in values.items() if not hasattr(settings.run, name)},
+        "resource_exclude": {node: list(names) for node, names in excluded.resources.items()},
+        "pod_exclude": [
+            {"namespacePattern": one.namespace, "namePattern": one.name} for one in excluded.pods
+        ],
+    }
 
 
 def _written(topology: NodeResourceTopology, form: str) -> str:
@@ -282,4 +306,6 @@ PROGRAM: Final = Program(
     settings=SETTINGS,
     read=_read,
     run=run,
+    # Of RTE: objects are always patched, and ciphers are those of Python's ssl.
+    other=KLOG + OtherFlags(values=("metrics-tls-cipher-suites",), switches=("patch-mode",)),
 )

@@ -19,6 +19,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
 from numakube.apps.exporter.exact_data import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
+from numakube.apps.exporter.report_options import ALL_PODS, EXCLUSIVE_PODS
 from numakube.apps.exporter.report_parts import (
     Unplaced,
     affinities_of,
@@ -27,13 +28,12 @@ from numakube.apps.exporter.report_parts import (
     switch_attributes,
 )
 from numakube.apps.exporter.report_problems import Problem, Trouble
-from numakube.apps.exporter.scan_inputs import ALL_PODS, EXCLUSIVE_PODS
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.numa_placement import BadPlacement, Placement, encode_placement
-from numakube.topology.report_codec import encode_report
+from numakube.topology.report_binding import with_exact
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
+    from numakube.apps.exporter.report_options import ReportOptions
     from numakube.apps.exporter.report_parts import Exclusive
-    from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs, ReportOptions
+    from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
     from numakube.apps.exporter.scan_wakeups import Cause
     from numakube.node.podresources_client import PodResources
 
@@ -65,6 +66,7 @@ class Report:
         fingerprints: by method, whichever of them is published.
         method: the method that was chosen.
         pods: in the kubelet's order.
+        annotations: without the exact data, which is bound to the rest when it is written.
         exact: the exact data, if there is any.
         contradictory: whether exact data is missing because what was read is of different moments.
     """
@@ -86,7 +88,7 @@ class Report:
 
     def topology(self, name: str, *, owner: OwnerReference | None = None) -> NodeResourceTopology:
         """Return the object to write."""
-        return NodeResourceTopology(
+        topology = NodeResourceTopology(
             metadata=ObjectMeta(
                 name=name,
                 annotations=dict(self.annotations),
@@ -95,6 +97,7 @@ class Report:
             attributes=self.attributes,
             zones=self.zones,
         )
+        return topology if self.exact is None else with_exact(topology, self.exact)
 
 
 def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> Report:
@@ -114,6 +117,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> 
             *_fingerprint_attributes(published, options.fingerprint_method),
             *_placement_attributes(placement),
             *kubelet_attributes(inputs.kubelet),
+            *_exporter(options),
         ),
         annotations=MappingProxyType(
             {**_annotations(cause, published, exact), **_pci(inputs), **koordinator}
@@ -168,15 +172,18 @@ def _fingerprint_attributes(published: str | None, method: str) -> Iterator[Attr
         yield Attribute(name=nrt_names.FINGERPRINT_METHOD, value=method)
 
 
+def _exporter(options: ReportOptions) -> Iterator[Attribute]:
+    if options.exporter:
+        yield Attribute(name=nrt_names.EXPORTER, value=options.exporter)
+
+
 def _annotations(
     cause: Cause, published: str | None, exact: ExactReport | Inexact | None
 ) -> dict[str, str]:
     annotations = {nrt_names.RTE_UPDATE_ANNOTATION: str(cause)}
     if published is not None:
         annotations[nrt_names.FINGERPRINT_ANNOTATION] = published
-    if isinstance(exact, ExactReport):
-        annotations[nrt_names.EXACT_ANNOTATION] = encode_report(exact)
-    elif exact is not None:
+    if isinstance(exact, Inexact):
         annotations[nrt_names.INEXACT_ANNOTATION] = exact.reason
     return annotations
 

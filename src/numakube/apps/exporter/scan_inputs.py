@@ -1,18 +1,15 @@
-"""Everything that one scan reads, and the options that decide what is made of it."""
+"""Everything that one scan reads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.numa_hardware import Hardware
-from numakube.errors import InvalidValue
 from numakube.node.pci.device_links import UNKNOWN, Connected
 from numakube.node.podresources_client import AllocatableResources
-from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +20,6 @@ if TYPE_CHECKING:
 
 PodName: TypeAlias = tuple[str, str]
 """Namespace and name."""
-
-ALL_PODS: Final = "all"
-EXCLUSIVE_PODS: Final = "with-exclusive-resources"
-METHODS: Final = (ALL_PODS, EXCLUSIVE_PODS)
-_PARTS_OF_A_REFERENCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,67 +94,3 @@ class NodeInputs:
     terminal: frozenset[PodName] = frozenset()
     koordinator: KoordinatorInputs | None = None
     connected: Connected = UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class PodPattern:
-    """Shell patterns for namespace and name; a pod that matches both is left out everywhere."""
-
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerName:
-    """A container of a pod."""
-
-    namespace: str
-    pod: str
-    container: str
-
-    @classmethod
-    def parse(cls, text: str) -> ContainerName | None:
-        """Read ``namespace/pod/container``; nothing for an empty text."""
-        parts = [part.strip() for part in text.split("/")]
-        if not text.strip():
-            return None
-        if len(parts) != _PARTS_OF_A_REFERENCE:
-            raise InvalidValue(f"malformed ident: {go_quote(text)}")
-        return cls(*parts)
-
-
-class Accounting(StrEnum):
-    """How amounts that several NUMA nodes share, or that are reported twice, are counted."""
-
-    KUBELET = "kubelet"
-    """As the kubelet's own books do: every byte and CPU once."""
-    RTE = "rte"
-    """As the Resource Topology Exporter does, its double counting included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """What the user can choose about the content of a report.
-
-    Attributes:
-        watch_namespace: only pods of this namespace count as users; fingerprints cover all.
-        resource_exclude: resources that are not published, by node name or ``*``.
-        reference_container: its CPUs are the shared pool and count as unused.
-        fingerprint: publish the fingerprint of the pods.
-        numa_placement: publish on which NUMA node each container is, with the fingerprint and
-            under the policy ``single-numa-node`` only.
-        exact: publish the exact data, if it is known.
-    """
-
-    node_name: str = ""
-    watch_namespace: str = ""
-    resource_exclude: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    pod_exclude: tuple[PodPattern, ...] = ()
-    reference_container: ContainerName | None = None
-    fingerprint: bool = True
-    fingerprint_method: str = EXCLUSIVE_PODS
-    numa_placement: bool = True
-    exact: bool = True
-    accounting: Accounting = Accounting.KUBELET

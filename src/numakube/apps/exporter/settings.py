@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from numakube.apps.exporter.scan_inputs import EXCLUSIVE_PODS, METHODS, Accounting
+from numakube.apps.exporter.report_options import EXCLUSIVE_PODS, METHODS, Accounting
 from numakube.apps.host.certificates import VERSIONS
 from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
@@ -23,6 +23,7 @@ LOCAL: Final = "local"
 HTTP: Final = "http"
 HTTPS: Final = "httptls"
 YAML, JSON = "yaml", "json"
+DUMP_TO_LOG: Final = ".log"
 DUMP_AND_EXIT: Final = ".andexit"
 METRICS_MODES: Final = (DISABLED, LOCAL, HTTP, HTTPS)
 
@@ -50,8 +51,9 @@ class RunSettings:
     )
     dump_config: str = setting(
         "--dump-config",
-        type=click.Choice(("-", DUMP_AND_EXIT)),
-        help=f"Print all settings; {DUMP_AND_EXIT} ends then.",
+        metavar="FILE",
+        help=f"Write all settings to FILE; - prints, {DUMP_TO_LOG} logs, {DUMP_AND_EXIT} prints"
+        " and ends.",
     )
 
 

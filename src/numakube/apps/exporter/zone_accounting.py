@@ -19,8 +19,8 @@ from numakube.api.nrt import ZONE_TYPE_NODE, Cost, Zone, ZoneResource, zone_name
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.apps.exporter.numa_counts import Tally, fill
 from numakube.apps.exporter.numa_hardware import ZoneHardware
+from numakube.apps.exporter.report_options import Accounting
 from numakube.apps.exporter.report_problems import Problem, Trouble
-from numakube.apps.exporter.scan_inputs import Accounting
 from numakube.node.podresources_client import ContainerResources
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.quantity import Quantity
@@ -29,7 +29,8 @@ from numakube.values.resources import CPU, MEMORY, is_hugepages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numakube.apps.exporter.scan_inputs import NodeInputs, ReportOptions
+    from numakube.apps.exporter.report_options import ReportOptions
+    from numakube.apps.exporter.scan_inputs import NodeInputs
     from numakube.node.podresources_client import PodResources
 
 Room: TypeAlias = dict[int, dict[str, int]]

@@ -40,7 +40,7 @@ class Debugging:
             caches,
             Resync(client, mirror, caches, speaker),
             Levels(speaker, client.clock),
-            Fit(engine, speaker, None, GangMembers()),
+            Fit(engine, speaker, None, GangMembers(), clock=client.clock),
         )
 
     def routes(self, host: str) -> list[web.RouteDef]:

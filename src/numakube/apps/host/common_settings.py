@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from numakube.apps.host.certificates import VERSIONS, TlsFiles
 from numakube.apps.host.http_serving import Listen, parse_address
-from numakube.apps.host.log_levels import LEVELS
+from numakube.apps.host.log_levels import LEVELS, level_of_verbosity
 from numakube.apps.host.settings_sources import group, setting
 from numakube.errors import ConfigError
 
@@ -51,13 +51,28 @@ class ConnectionSettings:
     )
 
 
+class LogLevel(click.Choice[str]):
+    """A level by its name, or by the number that Go programs have for it."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as its base class has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the name of the level."""
+        if isinstance(value, str) and value.isdecimal():
+            return level_of_verbosity(int(value))
+        return super().convert(value, param, ctx)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """What is logged, and how."""
 
     log_level: str = setting(
         "--log-level",
-        type=click.Choice(LEVELS),
+        type=LogLevel(LEVELS),
         default="info",
         key="global.logLevel",
         help="Minimum level of events to log.",
@@ -105,7 +120,7 @@ class ServingSettings:
         help="Certificate with its chain, for HTTPS.",
     )
     tls_key_file: str = setting(
-        "--tls-key-file",
+        "--tls-key-file --tls-private-key-file",
         metavar="FILE",
         help="Key of the certificate.",
     )

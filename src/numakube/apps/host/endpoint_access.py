@@ -1,7 +1,6 @@
 """Who may look inside: metrics and debugging endpoints are for those whom the API server lets.
 
-On loopback everybody on the machine may; but a page of the web must not read what is ours through a
-name that it makes point to 127.0.0.1, so the request has to name the machine itself. Elsewhere a
+On loopback everybody on the machine may (`Serving` keeps pages of the web away). Elsewhere a
 caller shows a bearer token, which the API server must know (TokenReview), and needs the right to
 the path (SubjectAccessReview), as with Kubernetes' own components. Answers are remembered for a
 short while.
@@ -15,13 +14,12 @@ for this purpose: it names the audience `AUDIENCE`, and is good for nothing else
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from numakube.apps.host.http_serving import is_loopback
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from numakube.kube.connection.proxy_settings import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,17 +31,6 @@ HEADER: Final = "X-Numakube-Token"
 AUDIENCE: Final = "numakube.dev/debug"
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 1000
-
-
-def check_host(request: web.Request) -> None:
-    """Refuse a request to this machine under a name that is not its own.
-
-    Raises:
-        HTTPMisdirectedRequest: it names another.
-    """
-    host = urlsplit(f"//{request.host}").hostname or ""
-    if not is_loopback(host):
-        raise web.HTTPMisdirectedRequest(text=f"this is localhost; {host} is not\n")
 
 
 class Access:
@@ -58,9 +45,7 @@ class Access:
         """Return *handler* for those who may call it."""
 
         async def check(request: web.Request) -> web.StreamResponse:
-            if self._open:
-                check_host(request)
-            else:
+            if not self._open:
                 await self._check(request)
             return await handler(request)
 

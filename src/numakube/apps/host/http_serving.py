@@ -20,7 +20,6 @@ not unpacked. Short answers that are given thousands of times may be *posts*, se
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -29,8 +28,10 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from numakube.apps.host.certificates import TlsFiles, server_context
-from numakube.apps.host.plain_requests import PlainRequests
+from numakube.apps.host.plain_requests import PlainRequests, names_this_machine
+from numakube.apps.host.server_log import SERVER_LOG
 from numakube.errors import ConfigError
+from numakube.kube.connection.proxy_settings import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -137,16 +138,6 @@ async def body_of(request: web.Request, *, seconds: float = READ_SECONDS) -> byt
         raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from None
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach *host*."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 @dataclass(slots=True)
 class Health:
     """Whether a process is alive, and whether it is ready to do its work."""
@@ -208,6 +199,7 @@ class Serving:
             handle_signals=False,
             access_log=None,
             auto_decompress=False,
+            logger=SERVER_LOG,
             keepalive_timeout=keep_alive_seconds,
             lingering_time=LINGER_SECONDS,
         )
@@ -258,7 +250,15 @@ class Serving:
 
     def _post_for(self, head: Head) -> Answer | None:
         is_post = head.method == "POST" and not head.query
-        return self._posts.get(head.path) if is_post else None
+        return self._posts.get(head.path) if is_post and self._is_meant(head.headers) else None
+
+    def _is_meant(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether a request that reached us on loopback names this machine.
+
+        A page of the web could have a name of its own point to 127.0.0.1: to the browser that is
+        still the page's site, whose answers it may read.
+        """
+        return not is_loopback(self._listen.host) or names_this_machine(headers.get("Host", ""))
 
     def _impatient(self) -> asyncio.Protocol:
         """Return the protocol of a new connection, which ends unless a request comes in time."""
@@ -279,6 +279,8 @@ class Serving:
         timer = self._silent.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
+        if not self._is_meant(request.headers):
+            raise web.HTTPMisdirectedRequest(text=f"this is localhost; {request.host} is not\n")
         if _comes_from_a_page(request) and is_loopback(self._listen.host):
             raise web.HTTPForbidden(text="pages of other sites may not ask this machine\n")
         return await handler(request)

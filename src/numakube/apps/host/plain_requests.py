@@ -19,8 +19,11 @@ from email.utils import formatdate
 from functools import lru_cache
 from http.client import responses
 from typing import Final, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from multidict import CIMultiDict, CIMultiDictProxy
+
+from numakube.kube.connection.proxy_settings import is_loopback
 
 _LINE: Final = re.compile(
     rb"(POST|PUT|PATCH|DELETE) ((?:/[\w-][\w.-]*)+)(?:\?(\w+=[\w.-]*(?:&\w+=[\w.-]*)*))? HTTP/1\.1"
@@ -80,6 +83,15 @@ def _read_headers(data: bytes) -> CIMultiDictProxy[str] | None:
     if length is None or not said_once or not _NOT_PLAIN.isdisjoint(headers):
         return None
     return CIMultiDictProxy(CIMultiDict(headers)) if "host" in headers else None
+
+
+@lru_cache(maxsize=256)
+def names_this_machine(host: str) -> bool:
+    """Tell whether *host*, the header of a request, is a name of loopback, or empty."""
+    try:
+        return not host or is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
 
 
 @dataclass(slots=True, kw_only=True)

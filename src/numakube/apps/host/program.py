@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import click
+import structlog
 
+from numakube.apps.host.go_flags import NONE, GoCommand, OtherFlags, without_effect
 from numakube.programs import PROGRAMS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from numakube.apps.host.common_settings import LogSettings
     from numakube.apps.host.process_environment import Surroundings
@@ -35,6 +37,10 @@ class Options(Protocol):
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
+WITHOUT_EFFECT: Final = "flags without effect"
+"""Stands beside the settings that were given; no setting is called so."""
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program(Generic[OptionsT]):
@@ -48,7 +54,7 @@ class Program(Generic[OptionsT]):
             `ConfigError` or a `click.UsageError` if they make no sense.
         run: works until the event is set, and returns the exit code.
         holds_cluster: whether it keeps the state of a whole cluster in memory.
-        command_type: how its command line is parsed.
+        other: flags of a program that it stands in for, which have no meaning here.
     """
 
     name: str
@@ -57,7 +63,7 @@ class Program(Generic[OptionsT]):
     read: Callable[[Values, Surroundings], OptionsT]
     run: Callable[[OptionsT, Surroundings, asyncio.Event], Awaitable[int]]
     holds_cluster: bool = False
-    command_type: type[click.Command] = click.Command
+    other: OtherFlags = NONE
 
     @property
     def help(self) -> str:
@@ -69,10 +75,16 @@ class Program(Generic[OptionsT]):
 
         @click.pass_context
         def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
-            return act(self.settings.given(ctx))
+            told = without_effect(ctx)
+            more = {WITHOUT_EFFECT: told} if told else {}
+            return act(self.settings.given(ctx) | more)
 
-        return self.command_type(
-            self.name, params=self.settings.parameters(), callback=callback, help=self.help
+        return GoCommand(
+            self.name,
+            params=self.settings.parameters(),
+            other=self.other,
+            callback=callback,
+            help=self.help,
         )
 
     def parse(self, args: tuple[str, ...]) -> Values:
@@ -94,7 +106,17 @@ class Program(Generic[OptionsT]):
             click.ClickException: they make no command line.
             ConfigError: it cannot even start.
         """
-        return await self.run(self.read(self.parse(args), around), around, stop)
+        flags = self.parse(args)
+        told = flags.pop(WITHOUT_EFFECT, ())
+        options = self.read(flags, around)
+        tell_without_effect(told)
+        return await self.run(options, around, stop)
+
+
+def tell_without_effect(flags: Sequence[str]) -> None:
+    """Say in one line of the log which flags were taken for nothing."""
+    if flags:
+        _log.warning("flags_without_effect", flags=" ".join(flags))
 
 
 def load_program(name: str) -> Program[Any]:

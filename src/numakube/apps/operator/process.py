@@ -14,6 +14,7 @@ from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.run_while_leading import lead_with, work_until
+from numakube.apps.left_reports import clear_reports
 from numakube.apps.operator.controller import Controller
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.metrics import OperatorMetrics
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
 
 _OPENSHIFT: Final = "openshift"
+_CLEARING_SECONDS: Final = 2.0
+_CLEARING_LOOKS: Final = 30
 _LONGEST_RETRY_SECONDS: Final = 30.0
 _CONTROLLERS: Final = {"exporters": "numaresourcesoperator", "scheduler": "numaresourcesscheduler"}
 
@@ -156,6 +159,9 @@ class OperatorProcess:
             cap=_LONGEST_RETRY_SECONDS,
             on_add=lambda key: metrics.added(_CONTROLLERS[key[0]]),
         )
+        # The objects that were there, and how often to look after exporters without one.
+        self._operators: set[str] = set()
+        self._looks_left = 0
         self.watched.on_change(self._all_again)
 
     async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
@@ -183,12 +189,29 @@ class OperatorProcess:
 
     async def _reconcile(self, key: tuple[str, str]) -> float | None:
         kind, name = key
+        if kind == "exporters" and ObjectKey("", name) not in self.watched.operators.store:
+            return await self._clear_reports()
         controller = self._exporters if kind == "exporters" else self._scheduler
         return await controller.reconcile(name)
 
+    async def _clear_reports(self) -> float | None:
+        """Take off the reports what exporters have left whose object was deleted.
+
+        Their pods end a moment later; what has not ended by then is no business of ours.
+        """
+        done = await clear_reports(self._client, self._lease.namespace)
+        for node in done.cleared:
+            _log.info("report_cleared", node=node)
+        self._looks_left -= 1
+        return _CLEARING_SECONDS if done.kept and self._looks_left > 0 else None
+
     def _all_again(self) -> None:
-        for one in self.watched.operators.store.values():
-            self._queue.add(("exporters", one.metadata.name))
+        names = {one.metadata.name for one in self.watched.operators.store.values()}
+        if self._operators - names:
+            self._looks_left = _CLEARING_LOOKS
+        for name in (*names, *(self._operators - names)):
+            self._queue.add(("exporters", name))
+        self._operators = names
         for other in self.watched.schedulers.store.values():
             self._queue.add(("scheduler", other.metadata.name))
 

@@ -13,6 +13,7 @@ from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.manifests.components import pulled
 from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.operator import EXTENDER
 from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.secondary_scheduler import NAME as SCHEDULER
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numakube.api.numaresources import ExtenderSpec, RebalancerSpec, SchedulerSpec
     from numakube.manifests.controller_deployment import ControllerManifest
 
-EXTENDER: Final = "numaresources-extender"
 EXTENDER_KEY: Final = "kube-scheduler.yaml"
 _REPLICAS: Final = 2
 
@@ -59,7 +59,7 @@ def _extender_objects(spec: ExtenderSpec, image: str, namespace: str) -> list[di
         "metadata": {"name": EXTENDER, "namespace": namespace},
         "data": {EXTENDER_KEY: dump_yaml(manifest.configuration())},
     }
-    workload = [manifest.service(), manifest.budget(), manifest.deployment()]
+    workload = [*manifest.guards(), manifest.service(), manifest.deployment()]
     access = [*manifest.access(), *debugging_access(EXTENDER, namespace)]
     return [*access, configuration, *workload]
 

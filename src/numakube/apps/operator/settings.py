@@ -14,6 +14,7 @@ from numakube.apps.host.common_settings import (
     serving_on,
 )
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
+from numakube.manifests.network_policies import API_PORTS
 from numakube.programs import PROGRAMS
 
 PLATFORMS: Final = ("kubernetes", "openshift")
@@ -67,7 +68,7 @@ class OperatorSettings:
     )
     api_ports: str = setting(
         "--api-server-ports",
-        default="443,6443",
+        default=",".join(map(str, API_PORTS)),
         metavar="PORTS",
         help="Ports of the API server that network policies open for exporters and scheduler.",
     )

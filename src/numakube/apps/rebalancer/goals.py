@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.defrag.defrag_plan import Plan
+from numakube.insight.defrag.defrag_plan import Plan, on_known_zones
 from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting
 from numakube.insight.defrag.stranded_reduction import reduce_stranded
 from numakube.insight.scheduler_engine import engine_of
@@ -56,7 +56,7 @@ def chosen(
 
 
 def _less_stranded(facts: ClusterFacts, most: int) -> Plan:
-    return reduce_stranded(engine_of(facts), most=most)
+    return on_known_zones(facts, (), lambda known: reduce_stranded(engine_of(known), most=most))
 
 
 def _waiting(facts: ClusterFacts) -> Iterator[Goal]:
@@ -99,4 +99,9 @@ def _for_gang(namespace: str, name: str) -> Callable[[ClusterFacts, int], Plan]:
 def _planned(facts: ClusterFacts, pods: list[Pod]) -> Plan:
     if not pods:
         return Plan(0)
-    return plan_for_waiting(engine_of(facts, scheduler=pods[0].spec.scheduler_name), pods)
+    name = pods[0].spec.scheduler_name
+
+    def make(known: ClusterFacts) -> Plan:
+        return plan_for_waiting(engine_of(known, scheduler=name), pods)
+
+    return on_known_zones(facts, pods, make)

@@ -1,18 +1,20 @@
-"""Follows a plan to its end: a step, a new look at the cluster, a new plan for the rest.
+"""Follows a plan to its end: a move, a new look at the cluster, a new plan for the rest.
 
-A replacement may go elsewhere than planned, since schedulers choose among equal nodes at random.
-What counts is that the rest of the plan still works. So after every step the rest is planned again
+A replacement may go elsewhere than planned, since schedulers choose among equal nodes at random,
+and other pods come and go meanwhile. What counts is that the rest of the plan still leads to the
+promised end. So after every move, and before the next pod is evicted, the rest is planned again
 from what the cluster is like then; as long as it takes no more moves than there were left, and
-opens room for as many pods, all is well. Otherwise reality has departed from the plan, and nothing
+as many pods fit in the end, all is well. Otherwise reality has departed from the plan, and nothing
 more is moved.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.apps.rebalancer.pod_moving import without_cordons
 from numakube.values.resources import CPU, is_memory
 
 if TYPE_CHECKING:
@@ -49,23 +51,24 @@ class Follower:
         Raises:
             ApiError: something is not allowed, or the API server refuses it.
         """
-        while plan.steps:
-            step, pods = plan.steps[0], {one.metadata.key: one for one in facts.pods}
-            departure = await self.mover.carry_out(step, pods)
-            rest = replace(plan, steps=plan.steps[1:])
-            if not departure and not self.mover.dry_run:
-                facts, rest, departure = await self._planned_again(rest)
-            if departure:
-                return departure
-            plan = rest
+        async with self.mover.cordons():
+            while plan.steps:
+                move, pods = plan.next, {one.metadata.key: one for one in facts.pods}
+                departure = await self.mover.carry_out(move, pods[move.pod])
+                rest = plan.after_next()
+                if not departure and not self.mover.dry_run:
+                    facts, rest, departure = await self._planned_again(rest)
+                if departure:
+                    return departure
+                plan = rest
         return ""
 
     async def _planned_again(self, rest: Plan) -> tuple[ClusterFacts, Plan, str]:
-        """Return the cluster after a step, the plan for the rest, and why it is not as good."""
+        """Return the cluster after a move, the plan for the rest, and why it is not as good."""
         clock = self.mover.client.clock
         end = clock.monotonic() + SETTLING_SECONDS
         while True:
-            facts = await self.look()
+            facts = without_cordons(await self.look())
             again = await asyncio.to_thread(self.plan, facts, rest.moves)
             departure = _worse(again, rest)
             if not departure or clock.monotonic() > end:

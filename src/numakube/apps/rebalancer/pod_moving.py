@@ -1,22 +1,27 @@
-"""Carries out the steps of a plan: evicts a pod, waits for its replacement, goes on or stops.
+"""Carries out the moves of a plan: evicts a pod, waits for its replacement, goes on or stops.
 
     mover = Mover(client, patience=300.0, tell=print)
     await mover.lift_leftovers()
-    departure = await mover.carry_out(step, pods)     # empty if everything went as planned
+    async with mover.cordons():
+        departure = await mover.carry_out(move, pod)  # empty if everything went as planned
 
 Pods leave by the eviction API, so that the API server applies their disruption budgets. While a pod
 moves, the nodes that the plan keeps its replacement off are cordoned, with the annotation
-`CORDONED` that says since when. However a step ends, by success, by a refusal or by
-cancellation, its nodes are uncordoned. Only a process that is killed leaves them cordoned, which is
-why every run begins with `Mover.lift_leftovers`: it ends the move that was under way.
+`CORDONED` that says since when; they stay cordoned until the next move needs others. However it
+ends, by success, by a refusal or by cancellation, all are uncordoned. Only a process that is killed
+leaves them cordoned, which is why every run begins with `Mover.lift_leftovers`: it ends the move
+that was under way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from numakube.api.kubelet_rejections import is_rejected
 from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
@@ -27,15 +32,18 @@ from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.insight.defrag.defrag_plan import Move, Step
+    from numakube.insight.defrag.defrag_plan import Move
+    from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
 
 CORDONED: Final = "numakube.dev/cordoned-for-move"
 """Annotation of nodes that a plan has cordoned: since when."""
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""The taint that a cordon brings about."""
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _PAUSE_SECONDS: Final = 0.5
 _BUDGET_PAUSE_SECONDS: Final = 5.0
@@ -61,26 +69,27 @@ class Mover:
     moved: int = 0
     _cordoned: set[str] = field(default_factory=set)
 
-    async def carry_out(self, step: Step, pods: Mapping[str, Pod]) -> str:
-        """Carry out *step*; return why reality departs from it, or nothing if it does not.
+    @asynccontextmanager
+    async def cordons(self) -> AsyncIterator[None]:
+        """Have nodes cordoned for moves until it ends, however that happens."""
+        try:
+            yield
+        finally:
+            # Cancelled or not, the nodes are opened again; a second cancellation must not stop it.
+            await asyncio.shield(self._cordon_only(()))
+
+    async def carry_out(self, move: Move, pod: Pod) -> str:
+        """Carry out *move*; return why reality departs from it, or nothing if it does not.
 
         Args:
-            step: who leaves which node.
-            pods: as they were when *step* was planned, by ``namespace/name``.
+            move: who leaves which node.
+            pod: as it was when *move* was planned.
 
         Raises:
             ApiError: something is not allowed, or the API server refuses it.
         """
-        try:
-            for move in step.moves:
-                await self._cordon_only(move.closed)
-                departure = await self._move(move, pods[move.pod])
-                if departure:
-                    return departure
-        finally:
-            # Cancelled or not, the nodes are opened again; a second cancellation must not stop it.
-            await asyncio.shield(self._cordon_only(()))
-        return ""
+        await self._cordon_only(move.closed)
+        return await self._move(move, pod)
 
     async def lift_leftovers(self, *, older_than: float = 0.0) -> list[str]:
         """Uncordon the nodes that a process which was killed has left cordoned.
@@ -119,8 +128,15 @@ class Mover:
             await self._set_cordon(name, cordoned=False)
             self._cordoned.discard(name)
         for name in sorted(set(nodes) - self._cordoned):
+            if await self._is_cordoned(name):
+                continue
             self._cordoned.add(name)
             await self._set_cordon(name, cordoned=True)
+
+    async def _is_cordoned(self, node: str) -> bool:
+        """Tell whether somebody else has cordoned *node*: it stays cordoned then."""
+        known = await self.client.get(NODES, node)
+        return known.spec.unschedulable and not _ours(known)
 
     async def _set_cordon(self, node: str, *, cordoned: bool, why: str = "") -> None:
         since = format_time(self.client.clock.now()) if cordoned else None
@@ -196,6 +212,18 @@ class Mover:
 
     def _say(self, text: str) -> None:
         self.tell(f"{text} (server dry run)" if self.dry_run else text)
+
+
+def without_cordons(facts: ClusterFacts) -> ClusterFacts:
+    """Return *facts* as they are once the nodes that a plan has cordoned are open again."""
+    opened = {name: _opened(node) for name, node in facts.nodes.items() if _ours(node)}
+    return replace(facts, nodes={**facts.nodes, **opened}) if opened else facts
+
+
+def _opened(node: Node) -> Node:
+    taints = tuple(one for one in node.spec.taints if one.key != _UNSCHEDULABLE)
+    spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
+    return msgspec.structs.replace(node, spec=spec)
 
 
 def _owner(pod: Pod) -> str:

@@ -99,7 +99,9 @@ class Results:
         also_by: frozenset[str] = frozenset(),
     ) -> None:
         """Let a pod that fits nowhere wait for what may help it, or those that it needs."""
-        if decision.unfinished:
+        if decision.diagnosis.is_costly:
+            self._queue.failed(entry, message, costly=True)
+        elif decision.unfinished:
             self._queue.failed(entry, message)
         else:
             self._queue.refused(entry, decision.diagnosis.plugins() | also_by, message)

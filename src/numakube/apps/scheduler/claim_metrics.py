@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Counter, Histogram
 
 from numakube.apps.scheduler.claim_writer import ApiClaimActions
+from numakube.dra.features import LATEST
 from numakube.errors import NumakubeError
+from numakube.scheduling.framework.status import TOO_COSTLY
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import NOT_NEAR
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import NO_DEVICES
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.framework.diagnosis import Diagnosis
+    from numakube.scheduling.framework.status import Status
 
 _PLUGIN: Final = "DynamicResources"
 _SECONDS: Final = tuple(0.001 * 2**power for power in range(15))
@@ -64,7 +67,8 @@ class ClaimMetrics:
             "numakube_claim_refusals_total",
             "Attempts that failed with nodes refused for claims, by reason: no_devices, not_near"
             " (free, but not where the kubelet will put the pod), elsewhere (it has devices of"
-            " another node), not_ready (a claim or class is missing or in use) or other.",
+            " another node), not_ready (a claim or class is missing or in use), too_costly (it took"
+            " all the time that an attempt may take) or other.",
             ("reason",),
             registry=registry,
         )
@@ -76,7 +80,7 @@ class ClaimMetrics:
             reasons = {"not_ready"} if early.plugin == _PLUGIN else set()
         else:
             own = (status for _, status in diagnosis.groups() if status.plugin == _PLUGIN)
-            reasons = {_reason(status.message) for status in own}
+            reasons = {_reason(status) for status in own}
         for reason in reasons:
             self.refusals.labels(reason).inc()
 
@@ -95,15 +99,20 @@ class ClaimMetrics:
             self.allocations.labels(result).inc()
 
 
-def _reason(message: str) -> str:
-    return next((name for text, name in _REASONS.items() if message.startswith(text)), "other")
+def _reason(status: Status) -> str:
+    if status.detail is TOO_COSTLY:
+        return "too_costly"
+    told = status.message
+    return next((name for text, name in _REASONS.items() if told.startswith(text)), "other")
 
 
 class MeteredClaimActions(ApiClaimActions):
     """Writes claims, and counts what it writes."""
 
-    def __init__(self, client: Client, recorder: EventRecorder, metrics: ClaimMetrics) -> None:
-        super().__init__(client, recorder)
+    def __init__(
+        self, client: Client, recorder: EventRecorder, metrics: ClaimMetrics, *, minor: int = LATEST
+    ) -> None:
+        super().__init__(client, recorder, minor=minor)
         self._metrics = metrics
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:

@@ -7,6 +7,7 @@ Changes are patches of what changed, so fields that we do not know stay as they 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,7 +15,9 @@ import msgspec
 import structlog
 
 from numakube.apps.scheduler.change_signal import ChangeSignal
+from numakube.apps.scheduler.node_resource_status import served_form
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
+from numakube.dra.features import LATEST
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod, PodStatus
     from numakube.api.resource_claims import ResourceClaim
+    from numakube.apps.scheduler.node_resource_status import Form
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.framework.status import Status
@@ -37,8 +41,11 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 class ApiClaimActions:
     """`claim_actions.ClaimActions` on an API server."""
 
-    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder, *, minor: int = LATEST) -> None:
+        """Write with *client*, to an API server of Kubernetes 1.*minor*."""
         self._client = client
+        self._minor = minor
+        self._form: Form | None = None
         self._recorder = recorder
         self._claims = ChangeSignal(client.clock)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +135,9 @@ class ApiClaimActions:
         if extended is not None:
             change["extendedResourceClaimStatus"] = msgspec.to_builtins(extended)
         if resources or extended is None:
-            change["nodeAllocatableResourceClaimStatuses"] = msgspec.to_builtins(resources)
+            if self._form is None:
+                self._form = await served_form(self._client, self._minor)
+            change[self._form.field] = self._form.entries(resources)
         meta = pod.metadata
         await self._client.patch(
             PODS,
@@ -164,6 +173,10 @@ class ApiClaimActions:
     def now(self) -> datetime:
         """Return the time, in UTC."""
         return self._client.clock.now()
+
+    def cpu_seconds(self) -> float:
+        """Return how long the processor has worked for this thread."""
+        return time.thread_time()
 
     def new_id(self) -> str:
         """Return a random UUID."""

@@ -21,8 +21,16 @@ from numakube.apps.scheduler.preemption_actions import evict
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.status import unresolvable
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, domains_of_nodes
+from numakube.scheduling.gang_planning import (
+    GangPlan,
+    GangPlanner,
+    GangRequest,
+    domains_of_nodes,
+    gang_arguments,
+)
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
+from numakube.scheduling.queue.queued_pod import Place
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
@@ -113,9 +121,21 @@ class GangCycle:
         members = self._members.of(pod)
         counts = {"needed": gang.min_count, "running": members.running, "known": members.known}
         key = gang.required_topology or gang.preferred_topology
-        domains = dict.fromkeys(domains_of_nodes(self._engine.cluster, key, members.nodes))
-        told = {"topology": key, "domains": list(domains)} if key else {}
+        labels = gang_arguments(self._engine).labels_of(key)
+        domains = dict.fromkeys(domains_of_nodes(self._engine.cluster, labels, members.nodes))
+        told = {"topology": key, "domains": list(map(str, domains))} if key else {}
         return {"name": gang.name, **counts, "waiting": len(members.waiting), **told}
+
+    def overlooked(self) -> int:
+        """Return how many gangs have pods that are held back although no gate is closed."""
+        held = (one for one in self._queue.waiting if one.place is Place.GATED)
+        keys = {gang_key(one.pod): None for one in held if self.gate_of(one).ok}
+        return sum(key is not None for key in keys)
+
+    def gate_of(self, entry: QueuedPod) -> Status:
+        """Return what keeps a pod from being tried, as it is now; success if nothing does."""
+        runtime = self._engine.runtimes.get(entry.pod.scheduler_name)
+        return entry.gate if runtime is None else runtime.pre_enqueue(entry.pod)
 
     def attempt(
         self, first: QueuedPod, gang: Gang, tasks: asyncio.TaskGroup, started: float
@@ -173,7 +193,10 @@ class GangCycle:
     async def _evict_overdue(self) -> None:
         now, objects = self._client.clock.monotonic(), self._engine.cluster.objects
         overdue = self._members.incomplete(
-            objects, now, self._incomplete_seconds(), self._mirror.is_assumed
+            objects,
+            now,
+            gang_arguments(self._engine).incomplete_seconds,
+            self._mirror.is_assumed,
         )
         await asyncio.gather(*(self._release(gang, members) for gang, members in overdue))
 
@@ -190,13 +213,6 @@ class GangCycle:
         self._results.metrics.gang_attempts.labels("released").inc()
         for pod in running:
             self._results.outcomes.gang_released(pod, gang.name, gang.min_count)
-
-    def _incomplete_seconds(self) -> float:
-        for runtime in self._engine.runtimes.values():
-            plugin = runtime.profile.plugins().get(GangScheduling.name)
-            if isinstance(plugin, GangScheduling):
-                return float(plugin.args.incomplete_seconds)
-        return 0.0
 
     def _carry_out(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
         for pod, chosen in plan.placements:
@@ -221,12 +237,15 @@ class GangCycle:
         message = f"gang {name}: waiting for {len(awaited)} evicted pods to leave"
         decision = self._nothing_tried(message)
         for entry in attempt.entries.values():
-            self._put_back(attempt, entry, decision, message)
+            # What makes room in another way, or frees what a victim had, may come first.
+            self._put_back(attempt, entry, decision, message, plan.refused_by)
 
     def _refuse(self, attempt: _Attempt, plan: GangPlan) -> None:
         """Put all members back with what keeps the gang from fitting."""
         message = plan.why_not(attempt.request)
-        decision = plan.refused[0][1] if plan.refused else self._nothing_tried(message)
+        # One that took all its time is to be tried late, whatever refused another.
+        told = plan.refused[-1 if plan.is_costly else 0 :]
+        decision = told[0][1] if told else self._nothing_tried(message)
         waits = any(map(self._preemptions.awaits_victims, attempt.request.pods))
         for entry in attempt.entries.values():
             if not waits:
@@ -252,6 +271,8 @@ class GangCycle:
         alone = Refused(decision.diagnosis, unfinished=decision.unfinished)
         message = message or alone.why
         self._results.tell_refused(entry, alone, message, started)
+        # Whatever else refused it, other members or another minimum can help.
+        refused_by |= {GangScheduling.name}
         self._results.put_back(entry, alone, message, started, refused_by)
 
 

@@ -161,7 +161,8 @@ class SchedulerMetrics:
         )
         self.gangs = Gauge(
             "numakube_gangs",
-            "Gangs with pods that wait for a node (waiting), or of which too few run (incomplete).",
+            "Gangs with pods that wait for a node (waiting), of which too few run (incomplete), or"
+            " whose pods are held back for no reason (overlooked), which is a bug.",
             ("state",),
             registry=registry,
         )
@@ -195,8 +196,9 @@ class SchedulerMetrics:
         for plugin in plugins:
             self.unschedulable.labels(plugin).set_function(_kept_by(queue, plugin))
 
-    def watch_gangs(self, gangs: GangMembers) -> None:
+    def watch_gangs(self, gangs: GangMembers, overlooked: Callable[[], int]) -> None:
         """Let the gauge of gangs show what there is whenever it is read."""
+        self.gangs.labels("overlooked").set_function(overlooked)
         states: dict[str, Callable[[Members], bool]] = {
             "waiting": lambda one: bool(one.waiting),
             "incomplete": lambda one: one.incomplete_since is not None,

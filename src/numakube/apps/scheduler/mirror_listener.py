@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.scheduling.framework.cluster_events import EventKind
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
     from numakube.scheduling.plugins.node_shards import NodeShards
     from numakube.scheduling.snapshot.pods import PodInfo
-
-
-_OPENS_GATES: Final = EventKind.CLAIM_CHANGED | EventKind.POD_GROUP_CHANGED
 
 
 class SchedulerListener:
@@ -68,6 +65,7 @@ class SchedulerListener:
         self._volumes = volumes
         self._claims = claims
         self._gangs = gangs
+        gangs.on_growth = queue.ask_gates
         self._holds = holds
         self._shards = shards
 
@@ -81,10 +79,8 @@ class SchedulerListener:
         self._holds.seen(pod)
         if self._is_last_resort(pod):
             self._queue.activate(pod.uid, "every shard has refused it")
-        joined = self._gangs.waits(pod)
+        self._gangs.waits(pod)
         self._queue.add(pod)
-        if joined and not self._queue.is_gated(pod.uid):
-            self._ask_others(pod)
 
     def _is_last_resort(self, pod: PodInfo) -> bool:
         """Tell whether *pod* has just become one for which this shard may evict others."""
@@ -96,8 +92,7 @@ class SchedulerListener:
         """Wait no longer for a pod that has a node."""
         self._holds.seen(pod)
         self._preemptions.forget(pod, pod.node_name)
-        if self._gangs.placed(pod):
-            self._ask_others(pod)
+        self._gangs.placed(pod)
         self._results.recording.placed(pod)
         if pod.uid not in self._bindings:
             self._queue.remove(pod.uid)
@@ -128,15 +123,9 @@ class SchedulerListener:
             self._volumes.storage_changed()
         if event.kind is EventKind.CLAIM_CHANGED:
             self._claims.claims_changed()
-        if event.kind in _OPENS_GATES:
             self._queue.ask_gates(event.claim)
-
-    def _ask_others(self, pod: PodInfo) -> None:
-        """Ask again about the gang of *pod*, which may be the one that the others waited for."""
-        # They are all held back, or none is.
-        other = next((uid for uid in self._gangs.of(pod).waiting if uid != pod.uid), "")
-        if self._queue.is_gated(other):
-            self._queue.ask_gates()
+        if event.pod_group is not None:
+            self._queue.ask_gates(event.pod_group)
 
     def cache_changed(self, changes: Changes) -> None:
         """Count and log what the NUMA cache found."""

@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.queue.queued_pod import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from numakube.kube.clock import Clock
     from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -38,11 +39,6 @@ class PodQueue:
         self.waiting.add(pod, self._clock.monotonic())
         self._bell.set()
 
-    def is_gated(self, uid: str) -> bool:
-        """Tell whether a pod must not be tried yet."""
-        entry = self.waiting.get(uid)
-        return entry is not None and entry.place is Place.GATED
-
     def remove(self, uid: str) -> None:
         """Forget a pod: it was deleted, bound, or is no longer ours."""
         self.waiting.remove(uid)
@@ -51,9 +47,9 @@ class PodQueue:
         """Return the pod to try now."""
         return self.waiting.pop(self._clock.monotonic())
 
-    def failed(self, entry: QueuedPod, message: str = "") -> None:
+    def failed(self, entry: QueuedPod, message: str = "", *, costly: bool = False) -> None:
         """Put back a pod whose attempt failed; it is tried again after a backoff."""
-        self.waiting.failed(entry, self._clock.monotonic(), message=message)
+        self.waiting.failed(entry, self._clock.monotonic(), message=message, costly=costly)
         self._bell.set()
 
     def refused(self, entry: QueuedPod, refused_by: frozenset[str], message: str) -> None:
@@ -76,9 +72,9 @@ class PodQueue:
         self._events.append(ClusterEvent(kind=EventKind.OTHER))
         self.waiting.recheck_gates(self._clock.monotonic())
 
-    def ask_gates(self, claim: str = "") -> None:
-        """Ask again about pods that must not be tried, or those that name a *claim*."""
-        self.waiting.recheck_gates(self._clock.monotonic(), claim)
+    def ask_gates(self, opener: Hashable) -> None:
+        """Ask again about pods that must not be tried and that *opener* may help."""
+        self.waiting.recheck_gates(self._clock.monotonic(), opener)
         self._bell.set()
 
     def handle_events(self) -> int:

@@ -57,7 +57,7 @@ class Preemptions:
         self._gangs = gangs
         self._outcomes = results.outcomes
         self._metrics = results.metrics
-        self._preemptor_of: dict[str, Key | str] = {}
+        self._preemptors_of: dict[str, set[Key | str]] = {}
 
     def seen(self, pod: PodInfo) -> None:
         """Keep the room that a scheduler before us has made for a waiting pod."""
@@ -96,13 +96,14 @@ class Preemptions:
         )
         self._nominate(pod, going)
         preemptor = self._party(pod)
-        self._preemptor_of |= {victim.uid: preemptor for victim in nomination.victims}
+        for victim in nomination.victims:
+            self._preemptors_of.setdefault(victim.uid, set()).add(preemptor)
         tasks.create_task(self._evict(pod, going))
         return {victim.uid for victim in going.victims}
 
     def awaits_victims(self, pod: PodInfo) -> bool:
         """Tell whether pods are on their way out to make room for *pod*, or for its gang."""
-        if self._party(pod) in self._preemptor_of.values():
+        if self._awaits(self._party(pod)):
             return True
         node = self._cluster.node(self._nominations.node_of(pod.uid) or "")
         there = node.pods.values() if node is not None else ()
@@ -120,9 +121,12 @@ class Preemptions:
 
     def victim_is_gone(self, uid: str) -> None:
         """Let a pod be tried as soon as the last of its victims is gone."""
-        preemptor = self._preemptor_of.pop(uid, None)
-        if preemptor is not None and preemptor not in self._preemptor_of.values():
-            self._try_again(preemptor, "the last victim is gone")
+        for preemptor in self._preemptors_of.pop(uid, ()):
+            if not self._awaits(preemptor):
+                self._try_again(preemptor, "the last victim is gone")
+
+    def _awaits(self, preemptor: Key | str) -> bool:
+        return any(preemptor in one for one in self._preemptors_of.values())
 
     def _party(self, pod: PodInfo) -> Key | str:
         """Return the key of the gang that *pod* is planned with, or the uid of a single pod."""
@@ -164,9 +168,10 @@ class Preemptions:
         with surviving("eviction"):
             problems = await evict(self._client, nomination.victims, pod, nomination.node)
         if problems:
+            preemptor = self._party(pod)
             for victim in nomination.victims:
-                self._preemptor_of.pop(victim.uid, None)
-            self._try_again(self._party(pod), "an eviction failed")
+                self._preemptors_of.get(victim.uid, set()).discard(preemptor)
+            self._try_again(preemptor, "an eviction failed")
 
 
 async def evict(

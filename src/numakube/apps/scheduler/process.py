@@ -49,11 +49,21 @@ from numakube.apps.scheduler.preemption_actions import Preemptions
 from numakube.apps.scheduler.rejected_pods import Rejections
 from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.apps.scheduler.scheduling_loop import Scheduler
-from numakube.apps.scheduler.settings import SETTINGS, configuration_of, lease_of, timing_of
+from numakube.apps.scheduler.settings import (
+    OF_KUBE_SCHEDULER,
+    SETTINGS,
+    configuration_of,
+    connection_of,
+    lease_of,
+    request_rate,
+    serving_of,
+    timing_of,
+)
 from numakube.apps.scheduler.shard_leases import ShardMembership
 from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
+from numakube.dra.features import LATEST
 from numakube.errors import NumakubeError
 from numakube.kube.connect import connect
 from numakube.kube.connection.transport import Request
@@ -79,7 +89,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.apps.host.common_settings import LogSettings
+    from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
     from numakube.apps.host.http_serving import Listen
     from numakube.apps.host.process_environment import Surroundings
     from numakube.apps.host.settings_sources import Values
@@ -104,11 +114,13 @@ class SchedulerOptions:
     Attributes:
         settings: every setting.
         config: file and flags together.
+        connection: how to reach the cluster, by both.
         notes: what of the file is to be written otherwise today.
     """
 
     settings: SchedulerSettings
     config: KubeSchedulerConfiguration
+    connection: ConnectionSettings
     notes: tuple[str, ...] = ()
 
     @property
@@ -125,9 +137,16 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
     """
     for note in options.notes:
         _log.warning("configuration", note=note)
-    cluster = cluster_of(options.settings.connection, env=around.env, root=around.root)
+    cluster = cluster_of(options.connection, env=around.env, root=around.root)
+    rate, burst = request_rate(options.config.client_connection)
+    _log.info("cluster", server=cluster.server, kubeconfig=options.connection.kubeconfig)
     async with connect(
-        cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
+        cluster,
+        clock=around.clock,
+        env=around.env,
+        user_agent="numakube-scheduler",
+        rate=rate,
+        burst=burst,
     ) as client:
         process = SchedulerProcess(
             options.config,
@@ -136,7 +155,9 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
             minor=await _server_minor(client),
             shard=options.settings.shard,
         )
-        listen = listen_of(options.settings.serving, locate=around.locate) if around.serve else None
+        listen = (
+            listen_of(serving_of(options.settings), locate=around.locate) if around.serve else None
+        )
         return await process.run(stop, None if listen is None else around.placed(listen))
 
 
@@ -176,7 +197,12 @@ class SchedulerProcess:
         )
         self._guard = self._make_guard() if guarded else None
         volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
-        self._claims = claims = MeteredClaimActions(client, self._recorder, self._metrics.claims)
+        self._claims = claims = MeteredClaimActions(
+            client,
+            self._recorder,
+            self._metrics.claims,
+            minor=LATEST if minor is None else minor,
+        )
         services = _services(client, volumes, permits)
         services.offer(CLAIM_ACTIONS, claims)
         self._members = GangMembers()
@@ -292,7 +318,7 @@ class SchedulerProcess:
         names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
-        self._metrics.watch_gangs(self._members)
+        self._metrics.watch_gangs(self._members, self.scheduler.gangs.overlooked)
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
         self._metrics.shard_nodes.set_function(
@@ -384,7 +410,7 @@ class SchedulerProcess:
         return config.leader_elect and lease_of(config) == GUARDED_LEASE
 
     def _make_guard(self) -> DefaultSchedulerGuard | None:
-        if DEFAULT_SCHEDULER not in {one.scheduler_name for one in self._config.profiles}:
+        if not self._config.serves_default:
             return None
         timing = timing_of(self._config.leader_election)
         return DefaultSchedulerGuard(
@@ -442,7 +468,10 @@ def read_options(flags: Values, around: Surroundings) -> SchedulerOptions:
     notes: list[str] = []
     config = configuration_of(flags, around.locate, notes)
     settings = SETTINGS.read(flags, around)
-    return SchedulerOptions(settings=settings, config=config, notes=tuple(notes))
+    connection = connection_of(settings.connection, config.client_connection, around.locate)
+    return SchedulerOptions(
+        settings=settings, config=config, connection=connection, notes=tuple(notes)
+    )
 
 
 _ABOUT: Final = """\
@@ -457,6 +486,7 @@ PROGRAM: Final = Program(
     read=read_options,
     run=run,
     holds_cluster=True,
+    other=OF_KUBE_SCHEDULER,
 )
 
 

@@ -52,7 +52,9 @@ class Endpoints:
         mirror = scheduler.mirror
         self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
         self._resync = Resync(client, mirror, self._caches, self._speaker)
-        self._fit = Fit(scheduler.engine, self._speaker, scheduler.holds, scheduler.members)
+        self._fit = Fit(
+            scheduler.engine, self._speaker, scheduler.holds, scheduler.members, clock=clock
+        )
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
@@ -96,10 +98,16 @@ class Endpoints:
             "refusedBy": sorted(entry.refused_by),
             "wokenBy": entry.woken_by,
             "wakesOn": self._wakes_on(entry),
-            "gate": entry.gate.message,
+            "gate": self._gate(entry),
             **({"gang": gang} if (gang := self._scheduler.gangs.document(entry.pod)) else {}),
             "message": entry.message,
         }
+
+    def _gate(self, entry: QueuedPod) -> str:
+        """Return what keeps a pod from being tried; how many pods a gang has, changes meanwhile."""
+        if entry.place is not Place.GATED:
+            return ""
+        return self._scheduler.gangs.gate_of(entry).message or entry.gate.message
 
     def _wakes_on(self, entry: QueuedPod) -> list[str]:
         """Return the events that would have the pod tried again."""

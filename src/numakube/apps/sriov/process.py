@@ -17,6 +17,7 @@ import click
 import structlog
 
 from numakube.apps.host.common_settings import listen_of
+from numakube.apps.host.go_flags import KLOG
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
@@ -28,7 +29,7 @@ from numakube.apps.sriov.pod_devices import PodDevices
 from numakube.apps.sriov.pool_plugin import Places
 from numakube.apps.sriov.pool_registration import KubeletFolders, Way
 from numakube.apps.sriov.read_config import read_config_file
-from numakube.apps.sriov.settings import SETTINGS, GoFlags
+from numakube.apps.sriov.settings import SETTINGS
 from numakube.apps.sriov.sriov_loop import Agent, AgentOptions
 from numakube.node.device_plugin.device_choices import FOLDER
 from numakube.node.pci.device_links import DevicePaths
@@ -177,5 +178,5 @@ PROGRAM: Final = Program(
     settings=SETTINGS,
     read=_read,
     run=run,
-    command_type=GoFlags,
+    other=KLOG,
 )

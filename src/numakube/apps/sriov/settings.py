@@ -1,19 +1,17 @@
 """The plugin's settings; those of the SR-IOV network device plugin have its names.
 
 Its log flags are taken and mean nothing, except for the level: our log goes to standard error.
-Go programs take flags with one dash as well as with two; so does this one, for upstream's flags.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from numakube.apps.host.common_settings import LogSettings, ServingSettings, serving_on
-from numakube.apps.host.log_levels import LEVELS, level_of_verbosity
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.apps.sriov import cdi_files, device_info
 from numakube.apps.sriov.pool_registration import Way
@@ -23,32 +21,6 @@ from numakube.programs import PROGRAMS
 DEFAULT_CONFIG: Final = "/etc/pcidp/config.json"
 DEFAULT_PREFIX: Final = "intel.com"
 TABLE, JSON, YAML = "table", "json", "yaml"
-
-_IGNORED_VALUES: Final = (
-    "log-dir",
-    "log_dir",
-    "log_backtrace_at",
-    "stderrthreshold",
-    "vmodule",
-    "log_link",
-    "logbuflevel",
-)
-_IGNORED_SWITCHES: Final = ("logtostderr", "alsologtostderr")
-
-
-class LogLevel(click.Choice[str]):
-    """A level by its name, or by the number that upstream has for it."""
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - as its base class has it
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str:
-        """Return the name of the level."""
-        if isinstance(value, str) and value.isdecimal():
-            return level_of_verbosity(int(value))
-        return super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,48 +140,9 @@ class SriovSettings:
         LogSettings,
         log_level={
             "flag": "-v --log-level",
-            "type": LogLevel(LEVELS),
             "help": "Minimum level of events to log; upstream's numbers are accepted too.",
         },
     )
 
 
 SETTINGS: Final = SettingsTable(SriovSettings)
-
-
-class GoFlags(click.Command):
-    """A command whose options may be written as Go programs take them."""
-
-    def __init__(self, name: str, *, params: list[click.Parameter], **attributes: Any) -> None:  # noqa: ANN401 - click's
-        super().__init__(name, params=[*params, *_ignored()], **attributes)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse *args* as click wants them."""
-        params = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        return super().parse_args(ctx, [_in_our_form(word, params) for word in args])
-
-
-def _in_our_form(word: str, params: list[click.Option]) -> str:
-    """Return ``-name``, ``-name=value``, ``-switch=true`` and ``-v=3`` in the form of click."""
-    name, equals, value = word.partition("=")
-    if not word.startswith("-"):
-        return word
-    if name == "-v" and equals:
-        return f"--log-level={value}"
-    long = name if name.startswith("--") else f"-{name}"
-    meant = next((one for one in params if long in one.opts), None)
-    if meant is None:
-        return word
-    if not meant.is_flag or not equals:
-        return f"{long}{equals}{value}"
-    off = value.casefold() in ("false", "f", "0")
-    return meant.secondary_opts[0] if off and meant.secondary_opts else long
-
-
-def _ignored() -> list[click.Parameter]:
-    """Return upstream's flags that mean nothing here, so that its command lines work unchanged."""
-    switches = len(_IGNORED_VALUES)
-    return [
-        click.Option([f"--{name}", f"ignored_{number}"], is_flag=number >= switches, hidden=True)
-        for number, name in enumerate((*_IGNORED_VALUES, *_IGNORED_SWITCHES))
-    ]

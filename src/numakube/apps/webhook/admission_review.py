@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert, decode, encode
+from numakube.api.koordinator.keys import ALLOTMENT, NO_ALLOTMENT
 from numakube.api.pod import Pod
 from numakube.api.wire import Wire, always
 from numakube.errors import MalformedObject, NumakubeError
@@ -18,6 +19,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 
 UNPROCESSABLE: Final = 422
+FORBIDDEN: Final = 403
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE"})
 _LONGEST_WARNING: Final = 256
 """API servers cut what is longer."""
@@ -116,6 +118,31 @@ def judge(request: AdmissionRequest) -> AdmissionResponse:
             request.uid, (f"numakube cannot read this {_kind(tree)}: {quoted(str(error))}",)
         )
     return _refused(request.uid, tree, found) if found else _warned(request.uid, ())
+
+
+def judge_allotment(request: AdmissionRequest) -> AdmissionResponse:
+    """Refuse a pod that says what it was given.
+
+    API servers ask here only about writers who are neither schedulers nor kubelets; they can look
+    up rights.
+    """
+    old, new = (_annotations_of(tree) for tree in (request.old_object, request.object))
+    added = [
+        key
+        for key in ALLOTMENT
+        if new.get(key, NO_ALLOTMENT) not in (NO_ALLOTMENT, old.get(key, ""))
+    ]
+    if not added:
+        return AdmissionResponse(uid=request.uid, allowed=True)
+    message = f"only schedulers may write {' and '.join(added)}: leave it out, a scheduler adds it"
+    status = Status(message=message, reason="Forbidden", code=FORBIDDEN)
+    return AdmissionResponse(uid=request.uid, allowed=False, status=status)
+
+
+def _annotations_of(tree: dict[str, Any] | None) -> dict[str, str]:
+    metadata = (tree or {}).get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
 
 
 def _kind(tree: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import READ_SECONDS, Health, Serving, body_of
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.webhook.admission_review import judge, read_review, write_review
+from numakube.apps.webhook.admission_review import judge, judge_allotment, read_review, write_review
 from numakube.apps.webhook.conversion_review import convert_all, read_conversion, write_conversion
 from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
 
 PATH: Final = "/validate"
+ALLOTMENTS_PATH: Final = "/validate/allotments"
 CONVERSION_PATH: Final = "/convert"
 MAX_BODY_BYTES: Final = 8 << 20
 """An object has less than 2 MiB in etcd, and an update comes with two of them."""
@@ -96,7 +97,11 @@ class Endpoint:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
-        return [web.post(PATH, self._answer), web.post(CONVERSION_PATH, self._convert)]
+        return [
+            web.post(PATH, self._answer),
+            web.post(ALLOTMENTS_PATH, self._answer),
+            web.post(CONVERSION_PATH, self._convert),
+        ]
 
     async def _answer(self, request: web.Request) -> web.Response:
         body = await body_of(request, seconds=self._read_seconds)
@@ -106,7 +111,7 @@ class Endpoint:
             self._metrics.reviews.labels("other", "unreadable").inc()
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         started = self._clock.monotonic()
-        response = judge(review)
+        response = (judge_allotment if request.path == ALLOTMENTS_PATH else judge)(review)
         self._metrics.seconds.observe(self._clock.monotonic() - started)
         self._note(review, response)
         return web.Response(body=write_review(response), content_type="application/json")

@@ -23,10 +23,12 @@ from numakube.cli.shared.output_option import (
     print_document,
     text_width,
 )
+from numakube.cli.shared.scheduler_options import scheduler_options
 
 if TYPE_CHECKING:
-    from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.pods_in_manifests import Batch
+    from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
 
@@ -100,8 +102,25 @@ _PIPED_WIDTH: Final = 100
     show_default=True,
     help="With --apply: give up if one pod takes longer to move.",
 )
+@click.option(
+    "--hold",
+    "held_as",
+    default="",
+    metavar="NAME",
+    help="With --apply and -f or --open: have numakube's scheduler keep the places in the end for"
+    " pods with the annotation numakube.dev/hold: NAME.",
+)
+@click.option(
+    "--hold-for",
+    "held_for",
+    type=Timeout(),
+    default="10m",
+    show_default=True,
+    help="How long to keep them, at most 1h.",
+)
 @click.option("--map", "maps", is_flag=True, help="Draw changed nodes, with changes marked.")
 @namespace_option
+@scheduler_options
 @cluster_options
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(
@@ -116,8 +135,11 @@ def command(
     apply: bool,
     dry_run: str,
     patience: float,
+    held_as: str,
+    held_for: float,
     maps: bool,
     namespace: str,
+    schedulers: SchedulerOptions,
     cluster: ClusterOptions,
     output: Output,
 ) -> int:
@@ -145,6 +167,8 @@ def command(
         raise click.UsageError("--dry-run goes with --apply; without it nothing is changed anyway.")
     if apply and not cluster.live:
         raise click.UsageError("--apply needs a live cluster; a bundle cannot be changed.")
+    if held_as and not (apply and (filename is not None or shape is not None)):
+        raise click.UsageError("--hold goes with --apply and -f or --open.")
     if sum((filename is not None, shape is not None, target is not None, reduce_stranded)) != 1:
         raise click.UsageError(_WHICH)
     space = namespace_for(cluster, namespace)
@@ -154,18 +178,32 @@ def command(
     elif reduce_stranded:
         plan_for = planners.less_stranded()
     else:
-        plan_for = planners.more_pods(_wanted(shape, filename, space), count)
+        wanted = _wanted(shape, filename, space)
+        plan_for = planners.more_pods(wanted, count)
 
     def show(plan: Plan, facts: ClusterFacts) -> None:
         _show(plan, facts, output, maps=maps)
 
     if apply and dry_run != "client":
-        from numakube.cli.defrag.plan_application import Application
+        from numakube.cli.defrag.plan_application import Application, RoomHold
+        from numakube.cli.shared.wanted_pod import known_in
 
-        dry = dry_run == "server"
-        return Application(plan=plan_for, most=most, show=show, patience=patience, dry_run=dry).run(
-            cluster
-        )
+        hold = None
+        if held_as:
+            hold = RoomHold(
+                name=held_as,
+                seconds=held_for,
+                pod=lambda facts: known_in(facts, wanted, flag="--open").pod,
+                schedulers=schedulers,
+            )
+        return Application(
+            plan=plan_for,
+            most=most,
+            show=show,
+            patience=patience,
+            dry_run=dry_run == "server",
+            hold=hold,
+        ).run(cluster)
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
     plan = plan_for(facts, most)
     show(plan, facts)
@@ -173,18 +211,24 @@ def command(
     return int(len(plan.nodes) < plan.wanted)
 
 
-def _wanted(shape: str | None, filename: str | None, namespace: str) -> Pod:
+def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch:
     from numakube.cli.shared.wanted_pod import wanted_pod
 
-    wanted = wanted_pod(shape, filename, namespace)
+    wanted = wanted_pod(shape, filename, namespace, flag="--open")
     if wanted is None:
         raise click.UsageError(_WHICH)
-    return wanted.pod
+    return wanted
 
 
 def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
-    from numakube.cli.defrag.plan_output import plan_document, plan_lines, plan_pictures
+    from numakube.cli.defrag.plan_output import (
+        blind_lines,
+        plan_document,
+        plan_lines,
+        plan_pictures,
+    )
     from numakube.insight.defrag.defrag_plan import costs_of
+    from numakube.insight.unknown_zones import blind_nodes
 
     costs = costs_of(plan, facts)
     if output in (Output.JSON, Output.YAML):
@@ -195,7 +239,8 @@ def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> Non
             document["maps"] = [picture_document(one) for one in plan_pictures(plan, facts)]
         print_document(document, output)
         return
-    click.echo("\n".join(plan_lines(plan, costs)))
+    blind = sorted(blind_nodes(facts))
+    click.echo("\n".join((*plan_lines(plan, costs), *blind_lines(blind))))
     if maps:
         from numakube.cli.shared.terminal import print_drawing
         from numakube.insight.drawing.terminal_map import lines_of

@@ -10,23 +10,72 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from numakube.api.fit_question import HOLD, PodSet
+from numakube.apps.admission_check.fit_requests import Asker
+from numakube.apps.admission_check.waiting_work import Work
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.apps.rebalancer.plan_following import Follower
 from numakube.apps.rebalancer.pod_moving import Mover
 from numakube.cli.shared.connection_options import connected
+from numakube.errors import ConfigError
 from numakube.insight.collected import SCHEDULER_CONFIG
 from numakube.insight.facts import facts_of
+from numakube.manifests.debug_access import SELECTOR
+from numakube.values.display import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
 
 GIVEN_UP: Final = 1
 _INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomHold:
+    """How the scheduler keeps places for pods that are still to come.
+
+    Attributes:
+        name: what the annotation `HOLD` of those pods says.
+        seconds: for how long.
+        pod: what they are like on a cluster.
+    """
+
+    name: str
+    seconds: float
+    pod: Callable[[ClusterFacts], Pod]
+    schedulers: SchedulerOptions
+
+    async def keep(self, client: Client, facts: ClusterFacts, count: int) -> str:
+        """Have *count* places kept; return what to tell.
+
+        Raises:
+            ConfigError: the scheduler does not keep them; it says why.
+        """
+        told = self.schedulers
+        asker = Asker(
+            client,
+            url=next(iter(told.urls), ""),
+            selector=told.selector or SELECTOR,
+            authority=told.authority,
+            token=told.token,
+        )
+        pods = (PodSet(pod=self.pod(facts), count=count),)
+        try:
+            why = await asker.reason_against(Work(hold=self.name, pods=pods, seconds=self.seconds))
+        finally:
+            await asker.aclose()
+        if why:
+            raise ConfigError(f"the scheduler does not hold the places: {why}")
+        places = "1 place is" if count == 1 else f"{count} places are"
+        until = age_text(self.seconds)
+        return f"{places} held for {until}: pods with the annotation {HOLD}: {self.name} take them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +88,7 @@ class Application:
         show: shows a plan to the user.
         patience: seconds that one move may take.
         dry_run: have the API server check everything, and change nothing.
+        hold: keeps the places that the plan opens; ``None`` to leave them to anybody.
     """
 
     plan: Callable[[ClusterFacts, int], Plan]
@@ -46,6 +96,7 @@ class Application:
     show: Callable[[Plan, ClusterFacts], None]
     patience: float
     dry_run: bool
+    hold: RoomHold | None = None
 
     def run(self, cluster: ClusterOptions) -> int:
         """Carry the plan out on *cluster*; return the exit code."""
@@ -76,6 +127,8 @@ class Application:
         if departure:
             click.echo(f"error: stopped after {_moves(mover.moved)}: {departure}", err=True)
             return GIVEN_UP
+        if self.hold is not None and plan.nodes and not self.dry_run:
+            click.echo(await self.hold.keep(client, await _look(client), len(plan.nodes)))
         return int(len(plan.nodes) < plan.wanted)
 
     def _follower(self, client: Client, mover: Mover) -> Follower:

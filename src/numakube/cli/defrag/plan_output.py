@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numakube.values.display import age_text, amount_text, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numakube.insight.defrag.defrag_plan import Plan, PlanCosts, Step
     from numakube.insight.drawing.picture import NodePicture
@@ -23,6 +23,7 @@ def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
         "nodes": plan.nodes,
         "steps": [{"node": step.node, "moves": list(_moves(step))} for step in plan.steps],
         "whyNot": plan.why_not,
+        **({"waiting": plan.takers} if plan.takers else {}),
         **({"aligns": plan.aligns} if plan.aligns else {}),
         "costs": {
             "restarts": costs.restarts,
@@ -50,14 +51,28 @@ def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
     """Yield the plan as text."""
     for number, step in enumerate(plan.steps, 1):
         yield from _step_lines(number, step)
-        won = "one more pod fits there" if plan.stranded is None else "less of it is stranded"
         if not plan.aligns:
-            yield f"   Uncordon {step.node}: {won}."
+            yield f"   Uncordon {' and '.join(step.moves[-1].closed)}: {_won(plan, step)}."
         elif step.moves[-1].closed:
             yield f"   Uncordon {' and '.join(step.moves[-1].closed)}."
     yield from _outcome(plan) if plan.stranded is None else _stranded(plan)
     if plan.steps:
         yield from _cost_lines(costs)
+
+
+def blind_lines(nodes: Sequence[str]) -> Iterator[str]:
+    """Say which nodes pods that are aligned are kept off, if any."""
+    if nodes:
+        more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+        named = f"{', '.join(nodes[:3])}{more}"
+        yield f"Left out, since nothing is known of their NUMA zones: {named}."
+
+
+def _won(plan: Plan, step: Step) -> str:
+    if plan.stranded is not None:
+        return "less of it is stranded"
+    where = "there" if step.moves[-1].closed == (step.node,) else f"on {step.node}"
+    return f"one more pod fits {where}"
 
 
 def _step_lines(number: int, step: Step) -> Iterator[str]:
@@ -82,9 +97,17 @@ def _outcome(plan: Plan) -> Iterator[str]:
         yield f"{fit} as it is." if not plan.why_not else f"{fit}, and no moves help."
     else:
         moved = "1 pod is moved" if plan.moves == 1 else f"{plan.moves} pods are moved"
-        yield f"{fit} then; {moved}."
+        together = " at the same time" if len(plan.nodes) > 1 else ""
+        yield f"{fit}{together} then; {moved}."
     if plan.why_not:
-        yield f"The next one does not: {plan.why_not}"
+        never = (
+            "It fits no node, even without all pods that may leave. " if plan.is_hopeless else ""
+        )
+        yield f"The next one does not: {never}{plan.why_not}"
+    if plan.takers:
+        more = f" and {len(plan.takers) - 3} more" if len(plan.takers) > 3 else ""
+        named = f"{', '.join(plan.takers[:3])}{more}"
+        yield f"Waiting already, and may take the room first: {named}."
 
 
 def _stranded(plan: Plan) -> Iterator[str]:

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numakube.api.pod import has_ended
 from numakube.cli.shared.kubectl_names import kind_of
+from numakube.cli.shared.wanted_pod import known_in
 from numakube.errors import ConfigError
 from numakube.insight.defrag.alignment_plan import plan_alignment, replacement_of
+from numakube.insight.defrag.defrag_plan import on_known_zones
 from numakube.insight.defrag.opened_room import gang_members, plan_for_waiting, plan_moves
 from numakube.insight.defrag.stranded_reduction import reduce_stranded
 from numakube.insight.explain.explained_pod import manifest_subject
 from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.unknown_zones import nothing_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.defrag.defrag_plan import Plan
     from numakube.insight.facts import ClusterFacts
 
@@ -29,19 +34,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planners:
-    """Makes the function that makes a plan for a cluster."""
+    """Makes the function that makes a plan for a cluster; without known zones there is none."""
 
     config: KubeSchedulerConfiguration | None
     namespace: str
 
-    def more_pods(self, pod: Pod, count: int) -> Planner:
-        """Room for *count* pods like *pod*."""
+    def more_pods(self, wanted: Batch, count: int) -> Planner:
+        """Room for *count* pods like those *wanted*."""
 
         def plan(facts: ClusterFacts, most: int) -> Plan:
             del most
+            pod = known_in(_known(facts), wanted, flag="--open").pod
             subject = manifest_subject(pod, classes=facts.priority_classes)
-            engine = engine_of(facts, self.config, pod.spec.scheduler_name)
-            return plan_moves(engine, copies(subject.pod, count))
+            waiting = [one for one in facts.pods if _waits(one)]
+
+            def make(known: ClusterFacts) -> Plan:
+                engine = engine_of(known, self.config, pod.spec.scheduler_name)
+                return plan_moves(engine, copies(subject.pod, count), waiting=waiting)
+
+            return on_known_zones(facts, [subject.pod], make)
 
         return plan
 
@@ -58,19 +69,32 @@ class Planners:
 
         def plan(facts: ClusterFacts, most: int) -> Plan:
             del most
+            _known(facts)
             began.append(facts)
             pods = self._named(facts, kind, name, began[0])
-            engine = engine_of(facts, self.config, pods[0].spec.scheduler_name)
             ran = began[0].pod(self.namespace, name) if kind_of(kind) == "pod" else None
-            if ran is not None and ran.spec.node_name:
-                return plan_alignment(facts, engine, pods[0])
-            return plan_for_waiting(engine, pods)
+
+            def make(known: ClusterFacts) -> Plan:
+                engine = engine_of(known, self.config, pods[0].spec.scheduler_name)
+                if ran is not None and ran.spec.node_name:
+                    return plan_alignment(known, engine, pods[0])
+                return plan_for_waiting(engine, pods)
+
+            return on_known_zones(facts, pods, make)
 
         return plan
 
     def less_stranded(self) -> Planner:
         """Less that is free and of no use."""
-        return lambda facts, most: reduce_stranded(engine_of(facts, self.config), most=most)
+
+        def plan(facts: ClusterFacts, most: int) -> Plan:
+            return on_known_zones(
+                _known(facts),
+                (),
+                lambda known: reduce_stranded(engine_of(known, self.config), most=most),
+            )
+
+        return plan
 
     def _named(self, facts: ClusterFacts, kind: str, name: str, before: ClusterFacts) -> list[Pod]:
         if kind.lower() in _GROUPS:
@@ -84,6 +108,19 @@ class Planners:
             what = "pod group" if kind.lower() in _GROUPS else "pod"
             raise ConfigError(f"there is no {what} {self.namespace}/{name}, or it has no pods")
         return found
+
+
+def _known(facts: ClusterFacts) -> ClusterFacts:
+    """Return *facts*; a plan without any zone would evict pods for a guess."""
+    unknown = nothing_known(facts)
+    if unknown:
+        raise ConfigError(f"{unknown}, so no move can be planned")
+    return facts
+
+
+def _waits(pod: Pod) -> bool:
+    ended = has_ended(pod) or pod.metadata.deletion_timestamp is not None
+    return not pod.spec.node_name and not ended
 
 
 _GROUPS = ("podgroup", "podgroups", "pg")

@@ -103,7 +103,7 @@ class Deployment:
 
         engine = Engine(
             client=client,
-            tell=lambda step: click.echo(f"{step.name} {step.deed}{self._suffix}"),
+            tell=lambda step: click.echo(f"{step}{self._suffix}"),
             dry_run=self.dry_run == "server",
             adopt=self.others == "adopt",
         )

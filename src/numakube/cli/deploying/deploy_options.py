@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numakube.cli.deploying.exporter_configuration import configuration_of_exporters
 from numakube.cli.deploying.scheduler_configuration import scheduler_configuration_options
 from numakube.cli.shared.connection_options import connected, current_cluster
 from numakube.cli.shared.connection_options import connection_options as declared
+from numakube.errors import InvalidValue
 from numakube.manifests.components import (
     ALL,
     COMPONENTS,
@@ -23,6 +25,7 @@ from numakube.manifests.components import (
     Choices,
 )
 from numakube.manifests.release_image import IMAGE
+from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -119,6 +122,14 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Our exporter only publishes what was not foreseen, and at least once in this time.",
     )
     @click.option(
+        "--exporter-config",
+        "--rte-config-file",
+        "exporter_config",
+        type=click.Path(exists=True, dir_okay=False),
+        callback=configuration_of_exporters,
+        help="A configuration file for our exporter, in the format of RTE's.",
+    )
+    @click.option(
         "--pull-policy",
         type=click.Choice(("Always", "IfNotPresent", "Never")),
         default="IfNotPresent",
@@ -150,6 +161,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         updater_pfp_enable: bool,
         koordinator: bool,
         max_silence: str,
+        exporter_config: str,
         pull_policy: str,
         extender_tls: bool,
         nrt_v1beta1: bool,
@@ -167,6 +179,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             fingerprint=updater_pfp_enable,
             koordinator=koordinator,
             max_silence=max_silence,
+            exporter_configuration=exporter_config,
             pull_policy=pull_policy,
             tls=extender_tls,
             nrt_v1beta1=nrt_v1beta1,
@@ -202,6 +215,25 @@ def others_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+class _Wait(click.ParamType[float]):
+    """Seconds, written as in Go (``1m30s``) or as a bare number."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        text = str(value)
+        try:
+            seconds = float(text) if text[-1:].isdecimal() else parse_duration(text) / SECOND
+        except (InvalidValue, ValueError):
+            self.fail(f"{text!r} is no duration; write it as in 60s or 1m30s", param, ctx)
+        if not 0 <= seconds < float("inf"):
+            self.fail(f"{text!r} is no time to wait", param, ctx)
+        return seconds
+
+
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare whether and how long to wait; it arrives as ``wait`` and ``timeout``."""
     wait = click.option("-W", "--wait", is_flag=True, help="Wait until it is done.")
@@ -209,11 +241,11 @@ def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "-T",
         "--wait-timeout",
         "timeout",
-        type=click.FloatRange(0),
-        default=120.0,
+        type=_Wait(),
+        default="120s",
         show_default=True,
-        metavar="SECONDS",
-        help="Longest time to wait.",
+        metavar="DURATION",
+        help="Longest time to wait, such as 90s or 2m; a bare number is seconds.",
     )
     return wait(timeout(command))
 

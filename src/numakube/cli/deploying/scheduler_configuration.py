@@ -88,7 +88,18 @@ def configured_by_file(path: str) -> ConfiguredScheduler:
     tree = load_yaml(Path(path).read_text(encoding="utf-8"), path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{_FILE} {path}: not a mapping")
-    return _tried(tree, path)
+    return _tried(_without_kubeconfig(tree, path), path)
+
+
+def _without_kubeconfig(tree: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return *tree* without the kubeconfig of its cluster, a file that its pods do not have."""
+    connection = tree.get("clientConnection")
+    if not isinstance(connection, dict) or not connection.get("kubeconfig"):
+        return tree
+    field = "clientConnection.kubeconfig"
+    click.echo(f"warning: {path}: {field} is left out: pods use their account", err=True)
+    kept = {name: value for name, value in connection.items() if name != "kubeconfig"}
+    return {**tree, "clientConnection": kept}
 
 
 def configured_by_options(names: tuple[str, ...], arguments: Iterable[str]) -> ConfiguredScheduler:

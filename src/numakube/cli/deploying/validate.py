@@ -60,6 +60,13 @@ _STATE_FILES: Final = (
     help="Check the kubelet of this host instead, from its files below DIR, such as /.",
 )
 @click.option(
+    "--kubernetes",
+    default="",
+    metavar="VERSION",
+    help="With --host: the kubelet's version, which says what flags and gates it knows. [default: "
+    "that of the installed Debian package]",
+)
+@click.option(
     "--policy",
     type=click.Choice([policy.value for policy in ALIGNING_POLICIES]),
     help="Required policy of the Topology Manager; by default any of them.",
@@ -87,6 +94,7 @@ def command(
     form: str,
     pool: str,
     host: str | None,
+    kubernetes: str,
     policy: str | None,
     scope: str,
     reserved_cores: int,
@@ -100,7 +108,7 @@ def command(
     """
     policies = (policy,) if policy else ALIGNING_POLICIES
     if host is not None:
-        code = _print_findings(_of_host(host, policies), output)
+        code = _print_findings(_of_host(host, policies, kubernetes), output)
         return 0 if exit_zero else code
     facts = facts_for(cluster)
     if node is not None:
@@ -122,11 +130,16 @@ def report(
     return _print_findings(validate(facts, policies=policies), output)
 
 
-def _of_host(host: str, policies: tuple[str, ...]) -> list[Finding]:
+def _of_host(host: str, policies: tuple[str, ...], kubernetes: str) -> list[Finding]:
     from numakube.apps.deployer.kubelet_validation import validate_host
     from numakube.node.kubelet_files import read_host
 
-    return validate_host(read_host(Path(host)), name=socket.gethostname(), policies=policies)
+    return validate_host(
+        read_host(Path(host)),
+        name=socket.gethostname(),
+        policies=policies,
+        kubernetes=kubernetes,
+    )
 
 
 def _print_findings(findings: list[Finding], output: Output) -> int:

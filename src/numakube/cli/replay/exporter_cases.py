@@ -59,7 +59,7 @@ def command(ctx: click.Context, file: str, *, check: bool, accounting: str) -> N
 
 def _format(accounting: str) -> Format:
     from numakube.apps.exporter.exporter_replay import answer
-    from numakube.apps.exporter.scan_inputs import Accounting
+    from numakube.apps.exporter.report_options import Accounting
 
     way = Accounting(accounting)
     return Format(

@@ -18,7 +18,7 @@ import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
+
+_ORPHANS_NAMED: Final = 5
 
 __all__ = ["ClusterOptions"]
 
@@ -127,6 +129,15 @@ def warn_of_refusal(facts: ClusterFacts) -> None:
             texts.append(f"devices of claims are not shown: you may not {missing.right}")
     for text in texts:
         click.echo(f"warning: {text}; the ClusterRole {ROLE}, a part of view, allows it", err=True)
+
+
+def warn_of_orphans(facts: ClusterFacts) -> None:
+    """Say, apart from the output, which nodes are reckoned since their exporters are gone."""
+    orphans = list(facts.orphans())
+    for node, why in orphans[:_ORPHANS_NAMED]:
+        click.echo(f"warning: {node}: {why}", err=True)
+    if more := orphans[_ORPHANS_NAMED:]:
+        click.echo(f"warning: the exporters of {len(more)} more nodes are gone", err=True)
 
 
 def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -> Collected:

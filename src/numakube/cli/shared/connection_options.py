@@ -183,6 +183,7 @@ def config_for(cluster: ClusterOptions) -> ClusterConfig:
         load_config,
         server_url,
     )
+    from numakube.kube.connection.proxy_settings import proxy_from_environment
 
     if cluster.groups and not cluster.user:
         raise click.UsageError("--as-group needs --as: a group has no name to act in.")
@@ -193,7 +194,11 @@ def config_for(cluster: ClusterOptions) -> ClusterConfig:
             raise
         config = ClusterConfig(server=cluster.server)
     if cluster.server:
-        config = replace(config, server=server_url("--server", cluster.server))
+        server = server_url("--server", cluster.server)
+        # What a kubeconfig names as its proxy stays; the environment's depends on the server.
+        named_proxy = config.proxy_url != proxy_from_environment(os.environ, config.server)
+        proxy = config.proxy_url if named_proxy else proxy_from_environment(os.environ, server)
+        config = replace(config, server=server, proxy_url=proxy)
     if cluster.user:
         other = Impersonation(user=cluster.user, groups=cluster.groups)
         config = replace(config, user=replace(config.user, impersonation=other))

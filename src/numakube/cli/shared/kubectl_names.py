@@ -37,6 +37,12 @@ _WORDS: Final = {
     **{plural: kind for kind, plural in PLURALS.items()},
     **_SHORT,
 }
+_OTHERS: Final = {
+    **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
+    **dict.fromkeys(("cronjob", "cronjobs", "cj"), "CronJob"),
+    **dict.fromkeys(("replicationcontroller", "replicationcontrollers", "rc"), "controller"),
+}
+"""Kinds that people name, and no command is about; a namespace of such a name takes -n."""
 _METADATA_ONLY: Final = (
     "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 )
@@ -219,6 +225,11 @@ class KindGroup(LazyGroup):
         kind = kind_of(word)
         if kind in self.lazy:
             words = [str(kind), *args] if slash else [str(kind), *args[1:]]
+        elif word.lower() in _OTHERS and (slash or (args[1:] and args[1][0] != "-")):
+            raise click.UsageError(
+                f"{args[0]!r} is a {_OTHERS[word.lower()]}; {ctx.info_name} is about"
+                f" {', '.join(self.lazy)}. Name one of its pods."
+            )
         elif len(args) == 1 or args[1].startswith("-"):
             words = [self._usual, *args]
         else:

@@ -127,7 +127,11 @@ def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="What if all kubelets had this: as in topologyManagerPolicy=restricted.",
         ),
         click.option(
-            "--add-nodes", "added", multiple=True, metavar="KIND", help="What if there were these."
+            "--add-nodes",
+            "added",
+            multiple=True,
+            metavar="KIND",
+            help="What if there were these: a kind as in --nodes, or 10x like NODE.",
         ),
         click.option(
             "--remove-node", "removed", multiple=True, metavar="NAME", help="What if it were gone."

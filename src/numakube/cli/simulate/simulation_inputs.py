@@ -19,7 +19,7 @@ from numakube.insight.explain.explained_pod import manifest_subject
 from numakube.insight.facts import facts_of
 from numakube.simulation.cluster_changes import Changes, changed, kubelet_words
 from numakube.simulation.cluster_model import SimulatedCluster
-from numakube.simulation.compared_schedulers import SCHEDULERS, Arm, Reports, scheduler_arm
+from numakube.simulation.compared_schedulers import SCHEDULERS, Arm, Reports, WhatIf, scheduler_arm
 from numakube.simulation.node_kinds import nodes_of_kinds
 from numakube.simulation.observed_cluster import cluster_of, collected_of, waiting_in
 from numakube.simulation.simulator import Options
@@ -114,7 +114,9 @@ def _changed_runs(runs: Sequence[PlannedRun], changes: Changes) -> Iterator[Plan
     """Yield *runs* once more on the changed cluster."""
     for run in runs:
         cluster, workload = changed(run.cluster, run.workload, changes)
-        arm = replace(run.arm, name=f"{run.arm.name}, {changes}")
+        name = f"{run.arm.name}, {changes.brief}"
+        what_if = WhatIf(run.arm.name, str(changes), changes.sentence)
+        arm = replace(run.arm, name=name, what_if=what_if)
         yield replace(run, cluster=cluster, workload=workload, arm=arm)
 
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import numakube
-from numakube.cli.shared.output_option import Output, print_document
+from numakube.cli.shared.output_option import Output, make_console, print_document, text_width
 from numakube.cli.shared.terminal import column_lines
+from numakube.simulation.report_sentences import headlines, legend, reasons
 from numakube.simulation.seed_summary import ANSWERS, Estimate, summaries_of, summary_document
 from numakube.values.display import counted
+from numakube.values.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from numakube.simulation.compared_schedulers import Arm
     from numakube.simulation.run_result import RunResult
     from numakube.simulation.seed_summary import Summary
     from numakube.simulation.sweep import PlannedRun
@@ -37,6 +40,9 @@ _TITLES: Final = {
 _IF_ANY: Final = {"otherErrorsPer1000": "OTHERS/1000", "pairsTogetherPercent": "PAIRS %"}
 """What is shown if it concerns any arm."""
 _AS_THEY_ARE: Final = "as they are"
+_PIPED_WIDTH: Final = 120
+_FEW_ARMS: Final = 5
+"""So many arms fit side by side on a page."""
 
 
 def print_results(runs: Sequence[PlannedRun], results: Sequence[RunResult], form: str) -> None:
@@ -58,6 +64,8 @@ def document_of(runs: Sequence[PlannedRun], summaries: Sequence[Summary]) -> dic
         "version": numakube.__version__,
         "assumptions": asdict(runs[0].options),
         "notes": list(runs[0].workload.notes),
+        "answers": list(headlines(summaries, _arms(runs))),
+        "legend": list(legend(_arms(runs))),
         "arms": summary_document(summaries),
     }
 
@@ -84,11 +92,29 @@ def table_of(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
 
 
 def _print_table(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> None:
-    for line in column_lines(*table_of(summaries)):
-        click.echo(line)
-    click.echo()
-    for line in _footer(runs):
-        click.echo(line)
+    answers = list(headlines(summaries, _arms(runs)))
+    for line in (*answers, *([""] if answers else [])):
+        click.echo(printable(line))
+    titles, rows = table_of(summaries)
+    lines = list(column_lines(titles, rows))
+    if max(map(len, lines)) > text_width(make_console(), _PIPED_WIDTH):
+        turned = list(column_lines(*turned_table(titles, rows)))
+        lines = min(lines, turned, key=lambda one: max(map(len, one)))
+    why = list(reasons(summaries))
+    for line in (*lines, "", *why, *([""] if why else []), *_footer(runs)):
+        click.echo(printable(line))
+
+
+def turned_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return a table with a column for each arm, for few arms of which much is told."""
+    (head, *arms), *answers = (list(column) for column in zip(titles, *rows, strict=True))
+    return ["" if head == "ARM" else head, *arms], answers
+
+
+def _arms(runs: Sequence[PlannedRun]) -> dict[str, Arm]:
+    return {run.arm.name: run.arm for run in runs}
 
 
 def _markdown(summaries: Sequence[Summary], runs: Sequence[PlannedRun]) -> Iterator[str]:
@@ -116,10 +142,13 @@ def write_report(file: Path, runs: Sequence[PlannedRun], results: Sequence[RunRe
 
     summaries = summaries_of(results)
     nodes, pods = len(runs[0].cluster.nodes), results[0].pods
+    table = table_of(summaries)
     page = report_page(
         summaries,
         title=f"{counted(pods, 'pod')} on {counted(nodes, 'node')}, simulated",
-        table=table_of(summaries),
+        answers=list(headlines(summaries, _arms(runs))),
+        why=list(reasons(summaries)),
+        table=turned_table(*table) if len(summaries) <= _FEW_ARMS else table,
         notes=[*_footer(runs)[1:], f"Made by numakube {numakube.__version__}."],
     )
     unfinished = file.with_name(f".{file.name}.tmp")
@@ -132,7 +161,7 @@ def _footer(runs: Sequence[PlannedRun]) -> list[str]:
     told = ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
     seeds = len({run.seed for run in runs})
     mean = f"; means of {seeds} seeds with 95 % confidence intervals" if seeds > 1 else ""
-    notes = [f"{note}" for note in runs[0].workload.notes]
+    notes = [*legend(_arms(runs)), *runs[0].workload.notes]
     return [f"Shares of resources are peaks{mean}.", f"Assumed: {told}.", *notes]
 
 

@@ -17,7 +17,13 @@ from numakube.cli.shared.cluster_options import (
     warn_of_refusal,
 )
 from numakube.cli.shared.kubectl_names import names_argument
-from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
+from numakube.cli.shared.output_option import (
+    Output,
+    make_console,
+    output_option,
+    print_document,
+    text_width,
+)
 from numakube.cli.shared.terminal import say
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
 
+_PIPED_WIDTH: Final = 120
 _TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
@@ -164,10 +171,11 @@ class _View:
         from numakube.insight.usage.zone_usage import node_usage
 
         room = self._room(facts)
+        blind = self._without_zones(facts)
         nodes: list[NodeUsage] = []
         zones: list[ZoneUsage] = []
         for name in chosen_nodes(facts, self.names, self.selector):
-            node, own = node_usage(facts, name, fits=room.get(name, 0))
+            node, own = node_usage(facts, name, fits=None if name in blind else room.get(name, 0))
             nodes.append(node)
             zones += own
         return nodes, zones
@@ -176,9 +184,18 @@ class _View:
         """Return by node how many pods fit of what was asked about."""
         if self.wanted is None:
             return {}
+        from numakube.cli.shared.wanted_pod import known_in
         from numakube.insight.explain.workload_explanation import room_in
 
-        return room_in(facts, self.wanted.pod)
+        return room_in(facts, known_in(facts, self.wanted).pod)
+
+    def _without_zones(self, facts: ClusterFacts) -> set[str]:
+        """Return the nodes of which nobody can say how many of the pods fit."""
+        if self.wanted is None:
+            return set()
+        from numakube.insight.unknown_zones import why_unknown
+
+        return {name for name in facts.nodes if why_unknown(facts, self.wanted.pod, [name])}
 
     def _nodes(
         self, facts: ClusterFacts, *, wide: bool
@@ -210,7 +227,7 @@ class _View:
         """Say whether there is room for all that a manifest asks for."""
         if self.wanted is None or self.wanted.replicas is None:
             return []
-        count, fits = self.wanted.replicas, min(self.wanted.replicas, total.fits)
+        count, fits = self.wanted.replicas, min(self.wanted.replicas, total.fits or 0)
         document["replicas"] = {"of": self.wanted.title, "wanted": count, "fit": fits}
         verb = "fits" if fits == 1 else "fit"
         return [f"{fits} of {count} pods of {self.wanted.title} {verb}."]
@@ -223,10 +240,8 @@ class _View:
 
         _, found = self._usages(facts)
         zones: list[Any] = top_columns.sorted_usages(found, self.sort_by)
-        rows = top_columns.zone_rows(zones, wide=wide)
-        titles = [*top_columns.ZONE_TITLES, *(top_columns.ZONE_MORE if wide else ())]
         return (
-            self._table(titles, rows),
+            self._table(*top_columns.zones_table(zones, wide=wide)),
             zones_document(zones),
             list(dict.fromkeys(f"node/{zone.node}" for zone in zones)),
         )
@@ -256,5 +271,9 @@ class _View:
 
     def _table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         from numakube.cli.shared.terminal import column_lines
+        from numakube.cli.top.top_columns import narrowed
 
+        if self.output is not Output.WIDE and self.what != "pods":
+            width = text_width(make_console(), _PIPED_WIDTH)
+            titles, rows = narrowed(titles, rows, width, keep=self.sort_by)
         return list(column_lines(titles, rows, headers=self.headers))

@@ -12,7 +12,7 @@ from numakube.values.display import amount_text, brief_text, bytes_text, short_n
 from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.insight.usage.largest_pod import Shape
@@ -26,12 +26,18 @@ NODE_TITLES: Final = (
     "NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST", "FRAGMENTED",
 )  # fmt: skip
 GROUP_TITLES: Final = ("NODES", *NODE_TITLES[2:])
-NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "CLOSE PAIRS", "DATA")
+HUGEPAGES: Final = "HUGEPAGES"
+NODE_MORE: Final = (HUGEPAGES, "LARGEST WITH DEVICES", "CLOSE PAIRS", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
-ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES", "CLOSE PAIRS", "WITHIN")
+ZONE_MORE: Final = ("USED", HUGEPAGES, "LARGEST WITH DEVICES", "CLOSE PAIRS", "WITHIN")
 POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
 POD_MORE: Final = ("CLOSENESS", "CONTAINERS")
 TOTAL: Final = "*"
+_DISPENSABLE: Final = ("FRAGMENTED", "POLICY", "ZONES", "STRANDED", "DEVICES")
+"""Columns that are left out where a table would be too wide, the first first."""
+_GAP: Final = 3
+_STEM: Final = 5
+"""Letters that the name of a column and what rows are sorted by have in common."""
 _PAIRS: Final = 3
 """Pairs of resources in a cell."""
 
@@ -53,7 +59,8 @@ def nodes_table(
 ) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows of nodes; what fits, and what is wrong with any, comes last."""
     titles = [*NODE_TITLES, *(NODE_MORE if wide else ())]
-    return _with_last(nodes, titles, [node_row(node, wide=wide) for node in nodes], fits=fits)
+    rows = [node_row(node, wide=wide) for node in nodes]
+    return _with_last(nodes, *with_hugepages(nodes, titles, rows), fits=fits)
 
 
 def groups_table(
@@ -61,7 +68,44 @@ def groups_table(
 ) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows of groups of nodes, the total last."""
     titles = [label, *GROUP_TITLES, *(NODE_MORE[:-1] if wide else ())]
-    return _with_last(groups, titles, [_group_row(one, wide=wide) for one in groups], fits=fits)
+    rows = [_group_row(one, wide=wide) for one in groups]
+    return _with_last(groups, *with_hugepages(groups, titles, rows), fits=fits)
+
+
+def narrowed(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, keep: str = ""
+) -> tuple[list[str], list[list[str]]]:
+    """Return the table without columns, those first that say nothing, until it fits *width*.
+
+    The column by which rows are sorted, if *keep* names one, stays.
+    """
+    columns = dict(zip(titles, zip(*rows, strict=True), strict=True)) if rows else {}
+    sorted_by = keep.upper()[:_STEM]
+    empty = [name for name, cells in columns.items() if not any(cells)]
+    for name in (*empty, "LARGEST", *_DISPENSABLE):
+        widths = (max(map(len, (title, *cells))) for title, cells in columns.items())
+        if sum(widths) + _GAP * (len(columns) - 1) <= width:
+            break
+        if name == "LARGEST":
+            # Where the largest of all is can be seen above.
+            *above, last = columns[name]
+            total = rows[-1][0] == TOTAL
+            columns[name] = (*above, last.partition(" on ")[0] if total else last)
+        elif name[:_STEM] != sorted_by:
+            columns.pop(name, None)
+    return list(columns) or list(titles), [list(row) for row in zip(*columns.values(), strict=True)]
+
+
+def with_hugepages(
+    usages: Sequence[Usage], titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the table with hugepages beside memory, where any node has some."""
+    cells = [_hugepages(one) for one in usages]
+    if not any(cells) or HUGEPAGES in titles:
+        return list(titles), list(map(list, rows))
+    place = titles.index("MEMORY") + 1
+    filled = [[*row[:place], cell, *row[place:]] for row, cell in zip(rows, cells, strict=True)]
+    return [*titles[:place], HUGEPAGES, *titles[place:]], filled
 
 
 def _with_last(
@@ -69,7 +113,7 @@ def _with_last(
 ) -> tuple[list[str], list[list[str]]]:
     last: dict[str, list[str]] = {}
     if fits:
-        last["FITS"] = [str(node.fits) for node in nodes]
+        last["FITS"] = ["unknown" if node.fits is None else str(node.fits) for node in nodes]
     if any(node.troubles for node in nodes):
         last["STATUS"] = [",".join(node.troubles) or "Ready" for node in nodes]
     more = zip(*last.values(), strict=True) if last else ((),) * len(rows)
@@ -84,14 +128,15 @@ def _group_row(group: NodeUsage, *, wide: bool) -> list[str]:
     return [*row, *_more(group)] if wide else row
 
 
-def zone_rows(zones: Iterable[ZoneUsage], *, wide: bool) -> list[list[str]]:
-    """Return the cells of zones; those of a node without CPUs that are alike share a row."""
+def zones_table(zones: Sequence[ZoneUsage], *, wide: bool) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows; zones of a node without CPUs that are alike share a row."""
+    titles = [*ZONE_TITLES, *(ZONE_MORE if wide else ())]
+    titles, cells = with_hugepages(zones, titles, [_zone_row(zone, wide=wide) for zone in zones])
     rows: dict[object, tuple[list[str], list[int]]] = {}
-    for zone in zones:
-        node, _, *cells = row = _zone_row(zone, wide=wide)
-        alike = zone.zone if zone.allocatable.get(CPU) else tuple(cells)
-        rows.setdefault((node, alike), (row, []))[1].append(zone.zone)
-    return [[row[0], str(CpuSet.of(ids)), *row[2:]] for row, ids in rows.values()]
+    for zone, row in zip(zones, cells, strict=True):
+        alike = zone.zone if zone.allocatable.get(CPU) else tuple(row[2:])
+        rows.setdefault((row[0], alike), (row, []))[1].append(zone.zone)
+    return titles, [[row[0], str(CpuSet.of(ids)), *row[2:]] for row, ids in rows.values()]
 
 
 def _zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
@@ -252,7 +297,7 @@ _MEASURES: Final[Mapping[str, Callable[[Usage], float]]] = {
     "stranded": _stranded,
     "largest": lambda usage: usage.largest.cpus,
     "fragmentation": _worst,
-    "fits": lambda usage: getattr(usage, "fits", 0),
+    "fits": lambda usage: getattr(usage, "fits", 0) or 0,
 }
 
 

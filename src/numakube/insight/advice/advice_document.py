@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RequestAdvice(Document, frozen=True):
-    """A smaller request, and what it brings.
+    """Another request, and what it brings.
 
     Attributes:
         was: what is asked for, as a quantity; so is ``to``.
@@ -78,6 +78,7 @@ class Advice(Document, frozen=True, kw_only=True):
     places: int = 0
     slots: int | None = None
     smaller: tuple[RequestAdvice, ...] = ()
+    larger: tuple[RequestAdvice, ...] = ()
     reservations: tuple[ReservationAdvice, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -90,6 +91,7 @@ def advice_lines(advice: Advice) -> Iterator[str]:
     where = f"on {advice.nodes} of {counted(advice.total, 'node')}"
     yield f"It fits {where} now, {counted(advice.places, 'time')} in all.{idle}"
     for title, lines in (
+        ("Ask for more:", [one.text for one in advice.larger]),
         ("Ask for less:", [one.text for one in advice.smaller]),
         ("Reserve otherwise:", [one.text for one in advice.reservations]),
     ):
@@ -97,6 +99,6 @@ def advice_lines(advice: Advice) -> Iterator[str]:
             yield ""
             yield title
             yield from (f"  {line}" for line in lines)
-    if not advice.smaller and not advice.reservations:
+    if not advice.smaller and not advice.larger and not advice.reservations:
         yield "No request of at least half of that, and no other reservation, gives it more places."
     yield from (f"Note: {note}" for note in advice.notes)

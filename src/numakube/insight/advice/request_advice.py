@@ -1,4 +1,6 @@
-"""Which smaller requests give a pod more places, each tried on the scheduler and the kubelet model.
+"""Which other requests give a pod more places, each tried on the scheduler and the kubelet model.
+
+Where a kubelet gives out whole cores, slightly more may fit where what is asked for does not.
 
 Sizes that are worth trying are those at which one pod more fits into a zone: what a zone has after
 reservations, or has free now, divided by one, two, three and so on.
@@ -21,6 +23,7 @@ from numakube.insight.explain.container_amounts import (
     step_of,
     text_of,
     texts_of,
+    whole_cores_above,
     with_amounts,
 )
 from numakube.insight.explain.explained_pod import with_planned_claims
@@ -28,6 +31,7 @@ from numakube.insight.explain.node_verdicts import judge
 from numakube.insight.how_many_fit import room_for
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.display import amount_text, counted
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +98,7 @@ class _Adviser:
             places=self._places(),
             slots=self._slots(self._pod) if self._kinds else None,
             smaller=tuple(self._smaller()),
+            larger=tuple(self._larger()),
             reservations=tuple(reservations),
             notes=tuple(self._notes()),
         )
@@ -114,6 +119,18 @@ class _Adviser:
         for container, _ in all_containers(self._pod):
             for resource, wanted in asked_by(container).items():
                 yield from self._less_of(container.name, resource, wanted)
+
+    def _larger(self) -> Iterator[RequestAdvice]:
+        """Yield whole cores where the CPUs that are asked for make up none."""
+        best = self._nodes, self._slots(self._pod)
+        for container, _ in all_containers(self._pod):
+            wanted = asked_by(container).get(CPU, 0)
+            for amount in whole_cores_above(wanted):
+                pod = with_amounts(self._pod, container.name, {CPU: amount})
+                found = _fitting(self._judged(pod)), self._slots(pod)
+                if found[0] > best[0] or found[1] > best[1]:
+                    yield self._advice(container.name, CPU, (wanted, amount), found)
+                    break
 
     def _less_of(self, container: str, resource: str, wanted: int) -> Iterator[RequestAdvice]:
         """Yield sizes from large to small that each fit more often than all larger ones."""

@@ -14,6 +14,7 @@ from numakube.api.pod import has_ended
 from numakube.insight.audit.audit_document import Audit, AuditedPod, UnknownPod
 from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
 from numakube.insight.doctor.pods_to_align import numa_schedulers
+from numakube.insight.doctor.pods_to_align import wants_alignment as is_given_to_align
 from numakube.insight.dra_devices import use_with_devices
 from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.pod_explanation import nodes_again, placement_now
@@ -61,6 +62,9 @@ class _Auditor:
         wanting = 0
         for pod, view in self._wanting(pods):
             wanting += 1
+            if view is None:
+                unknown.append(_unknown(pod, "nothing is known of its node's NUMA zones"))
+                continue
             devices = self._facts.dra_devices(pod.spec.node_name)
             verdict = judged(pod, view, devices)
             if verdict.unknown:
@@ -75,12 +79,15 @@ class _Auditor:
             unknown=tuple(sorted(unknown, key=lambda one: (one.namespace, one.name))),
         )
 
-    def _wanting(self, pods: Iterable[Pod]) -> Iterator[tuple[Pod, NodeTopology]]:
+    def _wanting(self, pods: Iterable[Pod]) -> Iterator[tuple[Pod, NodeTopology | None]]:
         for pod in pods:
             if has_ended(pod) or not pod.spec.node_name:
                 continue
             view = self._facts.view(pod.spec.node_name)
-            if isinstance(view, NodeTopology) and wants_alignment(pod, view, self._schedulers):
+            if not isinstance(view, NodeTopology):
+                if is_given_to_align(pod, self._schedulers):
+                    yield pod, None
+            elif wants_alignment(pod, view, self._schedulers):
                 yield pod, view
 
     def _audited(self, pod: Pod, view: NodeTopology, verdict: Judged, cause: Cause) -> AuditedPod:

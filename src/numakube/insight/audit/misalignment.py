@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.dra_devices import zones_needed
+from numakube.insight.dra_devices import zones_needed, zones_of_devices
 from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.insight.explain.running_pod import fewest_zones
 from numakube.insight.scheduler_holdings import allotted_holding
@@ -127,7 +127,7 @@ class _Judgement:
     def made(self) -> Judged:
         own = zones_of_holding(self.report, self.holding, zone_cpus(self.report.machine))
         claimed = self._claimed()
-        near = {one.zone for one in claimed if one.zone is not None}
+        near = zones_of_devices(claimed, own)
         zones = tuple(sorted({*own, *near}))
         # What an idle node would do is tried only if it can matter.
         fewest = fewest_zones(self.report, self.pod) if len(own) > 1 else len(own)

@@ -9,16 +9,17 @@ moved, so that no data is lost.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from numakube.errors import InvalidValue
+from numakube.insight.unknown_zones import blind_nodes, unknown_cordoned
 from numakube.scheduling.preemption.disruption_budgets import budgets_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
@@ -58,6 +59,8 @@ class Plan:
         nodes: where each of those goes that fit, in order.
         steps: what is moved for them.
         why_not: why the next one does not fit, whatever is moved; empty if all fit.
+        is_hopeless: whether that one fits no node, even if all pods left that may.
+        takers: pods that wait already and fit then as well: they may come first.
         stranded: what is stranded in the cluster before the moves, if that is to be less.
         stranded_after: what is stranded after them.
     """
@@ -66,6 +69,8 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     why_not: str = ""
+    is_hopeless: bool = False
+    takers: list[str] = field(default_factory=list)
     aligns: str = ""
     stranded: Amounts | None = None
     stranded_after: Amounts | None = None
@@ -74,6 +79,38 @@ class Plan:
     def moves(self) -> int:
         """How many pods are restarted."""
         return sum(len(step.moves) for step in self.steps)
+
+    @property
+    def next(self) -> Move:
+        """The first move."""
+        return self.steps[0].moves[0]
+
+    def after_next(self) -> Plan:
+        """Return what is left of the plan after its first move."""
+        first, *later = self.steps
+        begun = [Step(first.node, first.moves[1:])] if len(first.moves) > 1 else []
+        return replace(self, steps=[*begun, *later])
+
+
+def on_known_zones(
+    facts: ClusterFacts, pods: Iterable[Pod], make: Callable[[ClusterFacts], Plan]
+) -> Plan:
+    """Return the plan that *make* makes for *pods* without nodes of unknown zones.
+
+    They are cordoned during each move, so that the scheduler sends no pod to where nobody can say
+    whether the kubelet takes it.
+    """
+    known = unknown_cordoned(facts, pods)
+    plan, blind = make(known), blind_nodes(facts) if known is not facts else []
+    plan.steps = [
+        replace(step, moves=tuple(_keeping_off(move, blind) for move in step.moves))
+        for step in plan.steps
+    ]
+    return plan
+
+
+def _keeping_off(move: Move, nodes: Iterable[str]) -> Move:
+    return replace(move, closed=tuple(sorted({*move.closed, *nodes})))
 
 
 @dataclass(frozen=True, slots=True)

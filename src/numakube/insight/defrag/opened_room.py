@@ -2,12 +2,14 @@
 
     plan = plan_moves(engine, copies(pod, 4))
 
-Each pod counts on the room that the pods before it leave. `with_moves` adds such a plan to the
+A plan is judged by its end: all of the pods have to fit at the same time then, and none of them
+comes before. `with_moves` adds such a plan to the
 explanation of a pod that no smaller change helps.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,9 +17,11 @@ import msgspec
 from numakube.api.pod import has_ended
 from numakube.insight.defrag.defrag_plan import Plan
 from numakube.insight.defrag.room_search import RoomSearch
+from numakube.insight.defrag.wanted_pods import WantedPods
 from numakube.insight.defrag.what_if_cluster import WhatIfCluster
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change, Explanation
+from numakube.scheduling.gang_planning import domains_of_nodes, gang_arguments
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import domains_of
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -28,13 +32,26 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
 
+_MOST_WAITING: Final = 50
+"""Pods that wait and are tried on the cluster after a plan."""
 _LARGER: Final = frozenset({"evict"})
 """Kinds of changes that cost more than a move: the pods that go are lost."""
 
 
-def plan_moves(engine: Engine, pods: Iterable[Pod]) -> Plan:
-    """Return how *pods* can be made to fit; *engine* has them in the end."""
-    return _planned(WhatIfCluster(engine), list(pods))
+def plan_moves(engine: Engine, pods: Iterable[Pod], *, waiting: Iterable[Pod] = ()) -> Plan:
+    """Return how *pods* can be made to fit, all at the same time; *engine* has the moves then.
+
+    Pods that are *waiting* for a node already are told if they could take the room.
+    """
+    what_if = WhatIfCluster(engine)
+    plan = _planned(what_if, list(pods))
+    if plan.steps:
+        plan.takers = [
+            one.metadata.key
+            for one in islice(waiting, _MOST_WAITING)
+            if what_if.arrive(Subject(one).unbound())
+        ]
+    return plan
 
 
 def plan_for_waiting(engine: Engine, pods: Sequence[Pod]) -> Plan:
@@ -67,18 +84,15 @@ def gang_members(pods: Iterable[Pod], namespace: str, group: str) -> list[Pod]:
 
 
 def _planned(what_if: WhatIfCluster, pods: Sequence[Pod]) -> Plan:
-    search, plan = RoomSearch(what_if), Plan(len(pods))
-    for pod in pods:
-        node = what_if.arrive(pod)
-        if not node:
-            why = what_if.why
-            step = search.open_room(pod)
-            if step is None:
-                plan.why_not = why
-                break
-            plan.steps.append(step)
-            node = what_if.arrive(pod)
-        plan.nodes.append(node)
+    search, plan, wanted = RoomSearch(what_if), Plan(len(pods)), WantedPods(what_if, pods)
+    while wanted.next is not None:
+        step = search.open_room(wanted)
+        if step is None:
+            plan.why_not, plan.is_hopeless = wanted.why, search.is_hopeless
+            break
+        plan.steps.append(step)
+        wanted.look_again()
+    plan.nodes = wanted.nodes
     return plan
 
 
@@ -93,9 +107,11 @@ def _domains(engine: Engine, pods: Sequence[Pod]) -> Iterator[dict[str, str]]:
     if not key:
         yield {}
         return
-    nodes = (engine.cluster.node(one.spec.node_name) for one in pods if one.spec.node_name)
-    taken = {node.node.metadata.labels.get(key, "") for node in nodes if node is not None}
-    yield from ({key: one} for one in sorted(taken or domains_of(engine.cluster.snapshot(), key)))
+    labels = gang_arguments(engine).labels_of(key)
+    names = [one.spec.node_name for one in pods if one.spec.node_name]
+    taken = set(domains_of_nodes(engine.cluster, labels, names))
+    domains = taken or domains_of(engine.cluster.snapshot(), labels)
+    yield from (one.selector for one in sorted(domains, key=lambda one: one.values))
 
 
 def _within(pod: Pod, selector: dict[str, str]) -> Pod:

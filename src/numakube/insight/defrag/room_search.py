@@ -1,7 +1,11 @@
-"""Searches for the fewest moves that let a pod fit.
+"""Searches for the fewest moves that let one more pod fit.
 
     search = RoomSearch(WhatIfCluster(engine))
-    step = search.open_room(pod)            # carried out on the engine when it returns
+    step = search.open_room(wanted)         # carried out on the engine when it returns
+
+More of the wanted pods fit at the same time then: a place on another node that a move takes away
+counts against the one that it opens. So pods keep off places, as far as cordons can bring that
+about, and off nodes that the scheduler likes as well and that are not equal.
 
 Room is opened on one node: some of its pods leave and find another node, by the scheduler's own
 cycle and the kubelet model, while the node is cordoned so that they do not come back. If one of
@@ -20,21 +24,25 @@ by leaving, and says no only where filters and kubelet model would say no as wel
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.insight.defrag.defrag_plan import Move, Step
 from numakube.insight.defrag.movable_pods import MovablePods
+from numakube.insight.defrag.wanted_pods import WantedPods
 from numakube.insight.defrag.what_if_cluster import again
 from numakube.insight.explain.what_if import Bench
+from numakube.insight.how_many_fit import alike
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
+from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numakube.api.pod import Pod
     from numakube.insight.defrag.what_if_cluster import WhatIfCluster
@@ -57,6 +65,8 @@ _MOST_LOOKS: Final = 200_000
 """Sets of pods, and nodes, that are looked at for it; that takes seconds."""
 _MOST_PLACES: Final = 3
 """Nodes that a pod is tried on when it leaves."""
+_MOST_CORDONED: Final = 24
+"""Nodes that are cordoned for one move."""
 _MOST_ARRIVALS: Final = 1000
 """Moves that are tried in one pass; each is a cycle of the scheduler."""
 _MOST_CHAINS: Final = 200
@@ -71,55 +81,82 @@ class RoomSearch:
         self._what_if = what_if
         self._engine = what_if.engine
         self._movable = MovablePods(self._engine.cluster.objects.disruption_budgets.values())
+        self.is_hopeless = False
+        """Whether the pod that was looked at last would fit no node, whoever left it."""
         self._priority = 0
         self._trials = self._looks = self._chains = 0
         self._arrivals = 0
         self._thorough = False
         self._homes: dict[object, frozenset[str]] = {}
         self._known: dict[object, list[Leaving]] = {}
+        self._holders: dict[object, bool] = {}
+        self._wanted = WantedPods(what_if, ())
 
-    def open_room(self, pod: Pod) -> Step | None:
-        """Carry out the fewest moves that let *pod* fit somewhere; ``None`` if none do."""
+    def open_room(self, wanted: WantedPods) -> Step | None:
+        """Carry out the fewest moves that let one more of *wanted* fit; ``None`` if none do."""
+        pod = wanted.next
+        if pod is None:
+            return None
         self._priority = PodInfo(pod).priority
         self._trials = self._looks = self._chains = 0
         self._homes.clear()
         self._known.clear()
+        self._wanted = wanted
+        goal = _OneMore(self._bench(pod), wanted)
+        self.is_hopeless = not self._may_help(goal)
+        if self.is_hopeless:
+            return None
         for most in range(1, MOST_MOVES + 1):
             for self._thorough in (False, True):
                 self._arrivals = 0
-                for found in self._open(pod, most, frozenset()):
+                for found in self._open(goal, most, frozenset()):
                     return found
         return None
 
-    def _open(self, pod: Pod, most: int, closed: frozenset[str]) -> Iterator[Step]:
-        """Yield ways to open room for *pod* by at most *most* moves, on a node not *closed*.
+    def _may_help(self, goal: _Goal) -> bool:
+        """Tell whether it helps on any node if all leave that may."""
+        considered, nodes = goal.bench.considered(), self._engine.cluster.nodes()
+        if not considered:
+            # It is refused before any node is looked at: what the scheduler says is all.
+            return True
+        with goal.others_placed():
+            return any(
+                self._may_leave(node, goal.bench) for node in nodes if node.name in considered
+            )
+
+    def _bench(self, pod: Pod) -> Bench:
+        return Bench(self._engine, self._engine.runtime_for(pod.spec.scheduler_name), pod)
+
+    def _open(self, goal: _Goal, most: int, closed: frozenset[str]) -> Iterator[Step]:
+        """Yield ways to reach *goal* by at most *most* moves, on a node not *closed*.
 
         Each is carried out while it is looked at, as are those of the methods below.
         """
-        bench = Bench(self._engine, self._engine.runtime_for(pod.spec.scheduler_name), pod)
-        for node, leaving in self._candidates(bench, most, closed):
+        for node, leaving in self._candidates(goal, most, closed):
             if self._trials >= _MOST_TRIALS:
                 return
             self._trials += 1
-            if not bench.fits_without(node.name, leaving):
+            if not goal.opens(node.name, leaving):
                 continue
             for moves in self._rehouse(leaving, most - len(leaving), closed | {node.name}):
                 # A pod that moved before others could have gone to the very node.
-                if bench.fits_without(node.name, ()):
+                if goal.is_reached(node.name, moves):
                     yield Step(node.name, moves)
 
-    def _candidates(self, bench: Bench, most: int, closed: frozenset[str]) -> list[Leaving]:
+    def _candidates(self, goal: _Goal, most: int, closed: frozenset[str]) -> list[Leaving]:
         """Return pods that may open room by leaving, those first that cost and take least."""
+        bench = goal.bench
         wanted = PodInfo(bench.pod)
         key = scheduling_key(wanted), most, closed, self._what_if.state
         if key not in self._known:
-            found = [
-                # Fewer pods leave enough moves for chains, which take long to look for.
-                ((-len(leaving), sum(one.priority for one in leaving), node.name), node, leaving)
-                for node in self._nodes(bench.considered() - closed)
-                for leaving in self._sets(node, LackingAmounts(wanted, node, self._movable), most)
-            ]
-            self._known[key] = [one[1:] for one in sorted(found, key=lambda one: one[0])]
+            considered = bench.considered() - closed
+            with goal.others_placed():
+                found = [
+                    (node, leaving)
+                    for node in self._nodes(considered)
+                    for leaving in self._sets(node, bench, most)
+                ]
+            self._known[key] = sorted(found, key=_cost)
         return self._known[key]
 
     def _nodes(self, considered: Collection[str]) -> Iterator[NodeInfo]:
@@ -129,13 +166,9 @@ class RoomSearch:
                 self._looks += 1
                 yield node
 
-    def _sets(
-        self, node: NodeInfo, lacking: LackingAmounts, most: int
-    ) -> Iterator[tuple[PodInfo, ...]]:
-        pods = self._movable.on(node, priority=self._priority)
-        pods = [one for one in pods if one.uid not in self._what_if.arrived]
-        if not lacking.may_be_covered_by(pods):
-            return
+    def _sets(self, node: NodeInfo, bench: Bench, most: int) -> Iterator[tuple[PodInfo, ...]]:
+        lacking = LackingAmounts(PodInfo(bench.pod), node, self._movable)
+        pods = self._may_leave(node, bench, lacking)
         kinds = {one.uid: self._movable.kind(one, node) for one in pods}
         for size in range(1, most + 1):
             sets = islice(combinations(pods, size), 10 * _MOST_SETS)
@@ -146,6 +179,28 @@ class RoomSearch:
                 self._looks += 1
                 if lacking.may_be_covered_by(leaving) and self._may_go(leaving, node, most):
                     yield leaving
+
+    def _may_leave(
+        self, node: NodeInfo, bench: Bench, lacking: LackingAmounts | None = None
+    ) -> list[PodInfo]:
+        """Return the pods that may leave *node*; none if that would not help."""
+        lacking = lacking or LackingAmounts(PodInfo(bench.pod), node, self._movable)
+        pods = self._movable.on(node, priority=self._priority)
+        pods = [one for one in pods if one.uid not in self._what_if.arrived]
+        helps = lacking.may_be_covered_by(pods) and self._could_hold(node, bench, pods)
+        return pods if helps else []
+
+    def _could_hold(self, node: NodeInfo, bench: Bench, pods: Sequence[PodInfo]) -> bool:
+        """Tell whether *node* would take the pod without any of its *pods*, which may leave.
+
+        That is asked once: pods that come later leave no more room than there is now.
+        """
+        wanted = PodInfo(bench.pod)
+        key = scheduling_key(wanted), node.name
+        if key not in self._holders:
+            asks = not depends_on_pods(wanted)
+            self._holders[key] = not asks or bench.fits_without(node.name, pods)
+        return self._holders[key]
 
     def _may_go(self, leaving: Sequence[PodInfo], node: NodeInfo, most: int) -> bool:
         """Tell whether budgets allow it, and each has another home if no move is left for one."""
@@ -163,14 +218,19 @@ class RoomSearch:
     def _rehouse(
         self, leaving: Sequence[PodInfo], spare: int, closed: frozenset[str]
     ) -> Iterator[tuple[Move, ...]]:
-        """Yield ways to find places for all of *leaving*, in whatever order."""
+        """Yield ways to find places for all of *leaving*, in whatever order; equals come as one."""
         if not leaving:
             yield ()
-        for pod in leaving:
+        first_of_kind = {self._kind(pod): pod for pod in reversed(leaving)}
+        for pod in reversed(first_of_kind.values()):
             others = [one for one in leaving if one is not pod]
             for first in self._move(pod, spare, closed):
                 for rest in self._rehouse(others, spare + 1 - len(first), closed):
                     yield (*first, *rest)
+
+    def _kind(self, pod: PodInfo) -> object:
+        node = self._engine.cluster.node(pod.node_name)
+        return self._movable.kind(pod, node) if node is not None else pod.uid
 
     def _move(self, pod: PodInfo, spare: int, closed: frozenset[str]) -> Iterator[tuple[Move, ...]]:
         """Yield ways to move *pod*, after others if need be."""
@@ -181,7 +241,7 @@ class RoomSearch:
         if not spare or self._chains >= _MOST_CHAINS or (alone and not self._thorough):
             return
         self._chains += 1
-        for first in self._open(again(pod), spare, closed):
+        for first in self._open(_Fits(self._bench(again(pod))), spare, closed):
             for move in self._places(pod, closed):
                 yield (*first.moves, move)
 
@@ -189,19 +249,105 @@ class RoomSearch:
         """Yield moves of *pod* off its node, those first that go to no node that is *closed*."""
         mark, known = self._what_if.mark(), set[str]()
         for nodes in dict.fromkeys((closed, frozenset({pod.node_name}))):
-            for _ in range(_MOST_PLACES if self._thorough else 1):
+            tries = _MOST_PLACES if self._thorough else 1
+            while tries and len(nodes) <= _MOST_CORDONED:
                 if self._arrivals >= _MOST_ARRIVALS:
                     return
                 self._arrivals += 1
                 self._what_if.leave(pod)
                 to_node = self._what_if.arrive(again(pod), closed=nodes)
-                if to_node and to_node not in known:
+                as_good = self._what_if.as_good if to_node else frozenset()
+                costs = bool(to_node) and self._wanted.fewer_fit_on(to_node)
+                if as_good:
+                    self._what_if.rewind(mark)
+                    as_good = self._unlike(to_node, as_good)
+                    if as_good and len(nodes | as_good) <= _MOST_CORDONED:
+                        nodes |= as_good
+                        continue
+                    self._what_if.leave(pod)
+                    self._what_if.arrive(again(pod), closed=nodes)
+                if to_node and to_node not in known and (self._thorough or not costs):
                     yield Move(pod.key, pod.node_name, to_node, tuple(sorted(nodes)))
                 self._what_if.rewind(mark)
                 if not to_node:
                     break
                 known.add(to_node)
                 nodes |= {to_node}
+                # Where pods should go are nodes that have no place to lose.
+                tries -= not costs
+
+    def _unlike(self, name: str, others: Collection[str]) -> frozenset[str]:
+        """Return those of *others* that are not equal to the node of that name."""
+        nodes = (self._engine.cluster.node(one) for one in (name, *others))
+        groups = alike(self._engine, (one for one in nodes if one is not None))
+        equal = next(group for group in groups if any(one.name == name for one in group))
+        return frozenset(others) - {one.name for one in equal}
+
+
+def _cost(candidate: Leaving) -> tuple[int, int, str]:
+    """Return what comes first: fewer pods leave enough moves for chains, which take long."""
+    node, leaving = candidate
+    return -len(leaving), sum(one.priority for one in leaving), node.name
+
+
+class _Goal(Protocol):
+    """What moves are to bring about."""
+
+    bench: Bench
+
+    def others_placed(self) -> AbstractContextManager[None]:
+        """Have those on the cluster for a while whose places are not to be counted on."""
+        ...
+
+    def opens(self, node: str, leaving: Sequence[PodInfo]) -> bool:
+        """Tell whether it may be reached on *node* without the pods *leaving*."""
+        ...
+
+    def is_reached(self, node: str, moves: Sequence[Move]) -> bool:
+        """Tell whether *moves*, which were carried out for *node*, have brought it about."""
+        ...
+
+
+class _Fits:
+    """A pod that has to move fits somewhere else."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def others_placed(self) -> AbstractContextManager[None]:
+        """Have nobody."""
+        return nullcontext()
+
+    def opens(self, node: str, leaving: Sequence[PodInfo]) -> bool:
+        """Tell whether it fits there."""
+        return self.bench.fits_without(node, leaving)
+
+    def is_reached(self, node: str, moves: Sequence[Move]) -> bool:
+        """Tell whether it fits there."""
+        del moves
+        return self.bench.fits_without(node, ())
+
+
+class _OneMore:
+    """One more of the wanted pods fits, beside those that do."""
+
+    def __init__(self, bench: Bench, wanted: WantedPods) -> None:
+        self.bench, self._wanted = bench, wanted
+
+    def others_placed(self) -> AbstractContextManager[None]:
+        """Have those that fit."""
+        return self._wanted.placed()
+
+    def opens(self, node: str, leaving: Sequence[PodInfo]) -> bool:
+        """Tell whether more fit there."""
+        if self._wanted.has_place_on(node):
+            return self._wanted.more_fit_without(node, leaving)
+        return self.bench.fits_without(node, leaving)
+
+    def is_reached(self, node: str, moves: Sequence[Move]) -> bool:
+        """Tell whether more fit on the nodes that have changed, all together."""
+        changed = {name for one in moves for name in (one.from_node, one.to_node)}
+        return self._wanted.more_fit(changed | {node})
 
 
 class LackingAmounts:

@@ -3,6 +3,7 @@
     mark = cluster.mark()
     cluster.leave(pod)
     node = cluster.arrive(again(pod), closed={"node-1"})      # by the scheduler's own cycle
+    fits = cluster.put(other, "node-2")                       # or on a node of our choice
     cluster.rewind(mark)
 
 The engine's cache knows what nodes report and what it has booked itself, and nothing of pods that
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.framework.cycle_state import CycleState
+    from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.snapshot.zone_belief import NumaBelief
 
 
@@ -38,6 +41,8 @@ class WhatIfCluster:
         self.engine = engine
         self.why = ""
         """Why the pod that was refused last was refused."""
+        self.as_good: frozenset[str] = frozenset()
+        """Other nodes that the scheduler liked as well for the pod that arrived last."""
         self.arrived: dict[str, str] = {}
         """The nodes of pods that are not on the cluster yet, by their uids."""
         self.left: list[PodInfo] = []
@@ -86,23 +91,38 @@ class WhatIfCluster:
         if not isinstance(decision, Chosen):
             self.why = decision.why if decision is not None else self.why
             return ""
-        name, state = decision.node, decision.state
-        before = self._belief(name)
-        after = before.followed_by(info) if is_extensible(before) else None
-        booked = book(engine, runtime, state, info, name)
+        self.as_good = _as_good(decision, engine)
+        return decision.node if self._book(info, runtime, decision.state, decision.node) else ""
+
+    def put(self, pod: Pod, node: str) -> bool:
+        """Put *pod* on *node*, if the scheduler could; tell whether it is there."""
+        info, engine = PodInfo(pod), self.engine
+        runtime, there = engine.runtime_for(info.scheduler_name), engine.cluster.node(node)
+        snapshot = engine.cluster.snapshot()
+        attempt = Attempt(runtime, info, snapshot, engine.nominations)
+        rows = runtime.pre_filter(attempt.state, info, snapshot, attempt.diagnosis)
+        if there is None or there.row not in rows or not attempt.verdict_of(node).ok:
+            return False
+        return self._book(info, runtime, attempt.state, node)
+
+    def _book(self, pod: PodInfo, runtime: Runtime, state: CycleState, name: str) -> bool:
+        """Count *pod* on a node until that is undone; tell whether the plugins let it."""
+        engine, before = self.engine, self._belief(name)
+        after = before.followed_by(pod) if is_extensible(before) else None
+        booked = book(engine, runtime, state, pod, name)
         engine.cluster.suppose(name, after or self._belief(name))
-        self.arrived[info.uid] = name
+        self.arrived[pod.uid] = name
 
         def undo() -> None:
-            del self.arrived[info.uid]
-            runtime.unreserve(state, info, name)
+            del self.arrived[pod.uid]
+            runtime.unreserve(state, pod, name)
             engine.cluster.take(pending_changes(state), engine.cache)
-            engine.cluster.remove_pod(info.uid)
+            engine.cluster.remove_pod(pod.uid)
             engine.cluster.suppose(name, before)
 
         self._undo.append(undo)
         self.why = booked.message
-        return name if booked.ok else ""
+        return booked.ok
 
     def homes(self, pod: PodInfo) -> frozenset[str]:
         """Return the nodes that may take *pod*, before their kubelet models are asked."""
@@ -127,6 +147,14 @@ class WhatIfCluster:
                 spec = msgspec.structs.replace(node.node.spec, unschedulable=True)
                 cluster.set_node(msgspec.structs.replace(node.node, spec=spec))
             yield
+
+
+def _as_good(decision: Chosen, engine: Engine) -> frozenset[str]:
+    """Return the nodes that the scheduler could have chosen as well: it throws dice."""
+    if decision.scores is None or decision.ties is None:
+        return frozenset()
+    snapshot, rows = engine.cluster.snapshot(), decision.scores.rows[decision.ties]
+    return frozenset(snapshot.at(int(row)).name for row in rows) - {decision.node}
 
 
 def again(pod: PodInfo) -> Pod:

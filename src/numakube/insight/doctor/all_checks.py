@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod import has_ended
 from numakube.insight.doctor import (
     device_plugin_checks,
+    gang_checks,
     koordinator_node_checks,
     kubelet_config_checks,
     machine_checks,
@@ -52,6 +54,7 @@ AREAS: Final = {
     "Schedulers": scheduler_name_checks,
     "Pods": pod_spec_checks,
     "Room for pods": pending_pod_checks,
+    "Gangs": gang_checks,
     "Rejections": rejected_pod_checks,
     "Nodes and versions": node_version_checks,
     "Placement by the scheduler": koordinator_node_checks,
@@ -84,11 +87,13 @@ class Diagnosis:
 
     Attributes:
         nodes: how many nodes were looked at, and how many pods.
+        waiting: how many of the pods have no node, which may be all right.
     """
 
     entries: tuple[Entry, ...]
     nodes: int
     pods: int
+    waiting: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -121,7 +126,8 @@ def diagnose(
         for findings in found.values()
     ]
     entries.sort(key=lambda entry: (_ORDER[entry.rule.severity], _PLACES[entry.rule.id]))
-    return Diagnosis(tuple(entries), len(facts.nodes), len(facts.pods))
+    waiting = sum(not pod.spec.node_name and not has_ended(pod) for pod in facts.pods)
+    return Diagnosis(tuple(entries), len(facts.nodes), len(facts.pods), waiting)
 
 
 def unknown_rules(names: Sequence[str]) -> list[str]:

@@ -36,6 +36,7 @@ def document_of(diagnosis: Diagnosis, *, taken_at: str) -> dict[str, Any]:
         "clean": diagnosis.is_clean,
         "nodes": diagnosis.nodes,
         "pods": diagnosis.pods,
+        "waiting": diagnosis.waiting,
         "counts": {severity.value: diagnosis.count(severity) for severity in Severity},
         "findings": [_entry(entry) for entry in diagnosis.entries],
     }
@@ -69,6 +70,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def summary_of(diagnosis: Diagnosis) -> str:
     """Return one line about everything."""
     looked = f"{diagnosis.nodes:,} nodes and {diagnosis.pods:,} pods"
+    if diagnosis.waiting:
+        looked += f", {diagnosis.waiting:,} of which wait for a node"
     counts = {severity: diagnosis.count(severity) for severity in Severity}
     told = [
         f"{count} {_NOUNS[severity][count != 1]}" for severity, count in counts.items() if count

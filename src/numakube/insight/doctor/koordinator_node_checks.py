@@ -99,7 +99,20 @@ TWICE: Final = Rule(
     fix="kubectl delete pod -n NAMESPACE POD   # its replacement is given other CPUs",
 )
 
-RULES: Final = (SETTINGS, OVERRULED, NO_ZONES, NO_LAYOUT, NO_ENFORCER, STATIC_CPUS, TWICE)
+NOT_INJECTED: Final = Rule(
+    id="NUMA-PLACEMENT-DEVICES",
+    severity=Severity.WARNING,
+    title="Devices were counted by container, and no agent gives them to containers",
+    why=(
+        "CPUs and memory of each container are near its devices, but koordlet lets every container "
+        "see all devices of its pod, and the enforcer gives none."
+    ),
+    fix="Use one pod for each container that needs devices of its own, or claims for devices.",
+)
+
+RULES: Final = (
+    SETTINGS, OVERRULED, NO_ZONES, NO_LAYOUT, NO_ENFORCER, STATIC_CPUS, TWICE, NOT_INJECTED,
+)  # fmt: skip
 
 
 def check_placement(facts: ClusterFacts) -> Iterator[Finding]:
@@ -119,6 +132,7 @@ def check_placement(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _enforcer(facts, name, known)
         yield from _static_cpus(facts, name, known)
         yield from _twice(facts, name)
+        yield from _not_injected(facts, name)
 
 
 def _known(facts: ClusterFacts, name: str) -> NodeFacts:
@@ -181,6 +195,22 @@ def _twice(facts: ClusterFacts, name: str) -> Iterator[Finding]:
                     node=name,
                 )
         holders.append((pod.metadata.key, held.total.cpus))
+
+
+def _not_injected(facts: ClusterFacts, name: str) -> Iterator[Finding]:
+    """Tell of pods several of whose containers were given devices."""
+    for pod in facts.pods_on(name):
+        held = None if has_ended(pod) else allotment_of(pod, [])
+        shares = {} if held is None else held.containers
+        given = [container for container, share in shares.items() if share.devices]
+        if len(given) > 1:
+            meta = pod.metadata
+            yield Finding(
+                rule=NOT_INJECTED,
+                subject=Subject("Pod", meta.name, meta.namespace, keys.RESOURCE_STATUS),
+                detail=f"containers {', '.join(given)} each have devices of their own there",
+                node=name,
+            )
 
 
 def _images(facts: ClusterFacts, name: str) -> Iterator[tuple[str, ...]]:

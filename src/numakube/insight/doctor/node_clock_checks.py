@@ -18,7 +18,7 @@ from numakube.insight.doctor.findings import (
     about_cluster,
     about_node,
 )
-from numakube.insight.doctor.object_ages import age_seconds
+from numakube.insight.object_ages import age_seconds
 from numakube.values.display import age_words
 
 if TYPE_CHECKING:

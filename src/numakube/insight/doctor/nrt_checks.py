@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import Pod
 from numakube.insight.collected import TOPOLOGIES
+from numakube.insight.deployed_programs import Program, deployed
 from numakube.insight.doctor.configured_kubelets import config_of
-from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import (
     Finding,
     Rule,
@@ -16,7 +16,8 @@ from numakube.insight.doctor.findings import (
     about_node,
     about_report,
 )
-from numakube.insight.doctor.object_ages import age_seconds
+from numakube.insight.facts import NOT_READY, troubles_of
+from numakube.insight.object_ages import age_seconds
 from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
@@ -46,11 +47,7 @@ CRD_MISSING: Final = Rule(
     severity=Severity.ERROR,
     title="The kind NodeResourceTopology is not defined",
     why="Exporters cannot publish zones, so no scheduler knows of any.",
-    fix=(
-        "# from numakube's source tree:\n"
-        "kubectl apply -f"
-        " src/numakube/api/crds/topology.node.k8s.io_noderesourcetopologies.yaml"
-    ),
+    fix="numakube deploy api",
 )
 OLD_API: Final = Rule(
     id="NUMA-NRT-OLD-API",
@@ -183,9 +180,37 @@ INEXACT: Final = Rule(
     ),
 )
 
+ORPHANED: Final = Rule(
+    id="NUMA-NRT-NO-EXPORTER",
+    severity=Severity.ERROR,
+    title="Nobody keeps a NodeResourceTopology up to date: its exporter is gone",
+    why=(
+        "What pods hold is reckoned from the last report and the pods that the API server knows."
+        " What the kubelet did otherwise is not seen, and other schedulers believe an old report."
+    ),
+    fix=(
+        "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE   # is an exporter there?"
+        " tolerations, nodeSelector, affinity? its log"
+    ),
+)
+OVERWRITTEN: Final = Rule(
+    id="NUMA-NRT-OVERWRITTEN",
+    severity=Severity.WARNING,
+    title="Another program has written a report of numakube's exporter",
+    why=(
+        "Its zones are used, and the exact data that is still on the object is not: placement goes"
+        " by amounts. If both programs run, each undoes what the other writes."
+    ),
+    fix=(
+        "# let one of them run on a node:\n"
+        "numakube deploy --adopt        # ours; the other is stopped\n"
+        "# numakube remove exporter     # the other; takes our data off the reports"
+    ),
+)
+
 RULES: Final = (
     CRD_MISSING, OLD_API, MISSING, UNUSABLE, ODD, STALE, SILENT, DRIFT, UNKNOWN_POLICY, CAPACITY,
-    ORPHAN, NOT_LIVE, INEXACT,
+    ORPHAN, NOT_LIVE, INEXACT, OVERWRITTEN, ORPHANED,
 )  # fmt: skip
 
 
@@ -257,6 +282,10 @@ def check_content(facts: ClusterFacts) -> Iterator[Finding]:
         elif view is not None:
             yield from _content(name, view)
             yield from _silence(facts, name, view)
+            # Of a node that is not ready, its pods are not ready either.
+            if view.orphaned and NOT_READY not in troubles_of(facts.nodes[name]):
+                fix = ORPHANED.fix_for(NODE=name)
+                yield about_report(ORPHANED, name, view.orphaned, fix=fix)
 
 
 def _silence(facts: ClusterFacts, name: str, view: NodeTopology) -> Iterator[Finding]:
@@ -285,6 +314,8 @@ def _content(name: str, view: NodeTopology) -> Iterator[Finding]:
     if ours and view.report is None and not view.problems:
         why = view.why_inexact or f"the annotation {nrt_names.EXACT_ANNOTATION} is missing"
         yield about_report(INEXACT, name, why, field="metadata.annotations")
+    if view.overwritten:
+        yield about_report(OVERWRITTEN, name, view.why_inexact, field="metadata.annotations")
 
 
 def check_drift(facts: ClusterFacts) -> Iterator[Finding]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_report
-from numakube.insight.doctor.object_ages import age_seconds
+from numakube.insight.object_ages import age_seconds
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.foreseen_holdings import unknown_pods
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import age_words
 
@@ -33,8 +34,9 @@ FROZEN: Final = Rule(
     severity=Severity.ERROR,
     title="A NodeResourceTopology is not updated any more",
     why=(
-        "Pods have come since and are not in it: what they hold looks free, so the scheduler sends"
-        " pods that the kubelet rejects."
+        "Pods have come or gone since: what those in it hold that are gone looks taken, and what"
+        " those hold that it lacks looks free, so the scheduler sends pods that the kubelet"
+        " rejects."
     ),
     fix=(
         "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE   # does its exporter run?"
@@ -67,10 +69,12 @@ def check_freshness(facts: ClusterFacts) -> Iterator[Finding]:
         if not isinstance(view, NodeTopology) or not view.live or view.stale:
             continue
         here = pods.get(name, [])
+        quiet = name not in busy and not _restless(facts, here)
         if view.report is not None:
             yield from _by_name(facts, name, view, here)
+            if quiet:
+                yield from _gone(name, view, here)
         elif view.fingerprint is not None:
-            quiet = name not in busy and not _restless(facts, here)
             yield from _by_fingerprint(facts, name, view, here, quiet=quiet)
 
 
@@ -114,6 +118,15 @@ def _by_name(
         and claim_on(PodInfo(pod), view)
     ]
     yield from _frozen(facts, node, absent)
+
+
+def _gone(node: str, view: NodeTopology, pods: Sequence[Pod]) -> Iterator[Finding]:
+    """Tell of pods that are named and gone, unless it is known whether the exporter is there."""
+    if view.report is None or view.heartbeat is not None or view.exporter:
+        return
+    if gone := len(unknown_pods(view.report, pods)):
+        detail = f"it names {gone} pod{'s' * (gone > 1)} which the API server does not know"
+        yield about_report(FROZEN, node, detail, fix=FROZEN.fix_for(NODE=node))
 
 
 def _by_fingerprint(

@@ -8,13 +8,13 @@ selectors and taints can make it worse, never better.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.near_names import device_hint
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -176,13 +176,8 @@ def _no_node(pod: Pod, wanted: Amounts, kinds: list[_Kind]) -> Finding:
 
 
 def _no_device(pod: Pod, resource: str, kinds: list[_Kind]) -> Finding:
-    offered = sorted({name for kind in kinds for name in kind.offers if is_extended(name)})
-    near = get_close_matches(resource, offered, n=1)
-    if near:
-        hint = f"; did you mean {near[0]}?"
-    else:
-        hint = f"; nodes have {', '.join(offered)}" if offered else "; nodes have no devices"
-    return _about(NO_DEVICE, pod, f"asks for {resource}{hint}")
+    offered = {name for kind in kinds for name in kind.offers}
+    return _about(NO_DEVICE, pod, f"asks for {resource}; {device_hint(resource, offered)}")
 
 
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:

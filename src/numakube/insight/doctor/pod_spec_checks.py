@@ -10,7 +10,7 @@ import msgspec
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
 from numakube.insight.scheduler_engine import configuration_in

@@ -6,17 +6,16 @@ pod counts only if it was given to a scheduler that knows NUMA.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Subject
+from numakube.insight.known_schedulers import profiles
 from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.pod_demand import PodDemand
@@ -30,7 +29,6 @@ _USUAL: Final = frozenset(
         "topology-aware-scheduler",
     }
 )
-_CONFIG: Final = "kubescheduler.config.k8s.io"
 _RULES: Final = DemandRules()
 
 
@@ -38,22 +36,6 @@ def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
     """Return the names that pods give to have their NUMA zones looked after."""
     flags = (one.scheduler_name for one in deployed(facts, Program.SCHEDULER))
     return _USUAL | {name for name in flags if name} | frozenset(profiles(facts))
-
-
-def profiles(facts: ClusterFacts) -> Iterator[str]:
-    """Yield the names of the profiles that schedulers told of."""
-    for scheduler in facts.schedulers.values():
-        yield from profiles_in(scheduler.documents.get("configz"))
-
-
-def profiles_in(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of another program
-    """Yield the names of the profiles in what a scheduler says of its configuration."""
-    config = document.get(_CONFIG) if isinstance(document, dict) else None
-    listed = config.get("profiles") if isinstance(config, dict) else None
-    for profile in listed if isinstance(listed, list) else ():
-        name = profile.get("schedulerName") if isinstance(profile, dict) else None
-        if isinstance(name, str) and name:
-            yield name
 
 
 def demand(pod: Pod) -> PodDemand:

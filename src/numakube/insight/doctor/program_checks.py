@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod import has_ended
-from numakube.insight.doctor.deployed_programs import Deployed, Program, deployed
+from numakube.insight.deployed_programs import Deployed, Program, deployed
 from numakube.insight.doctor.findings import (
     Finding,
     Rule,

@@ -14,7 +14,7 @@ from numakube.insight.collected import (
     ROLE_BINDINGS,
     ROLES,
 )
-from numakube.insight.doctor.deployed_programs import Deployed, Program, deployed
+from numakube.insight.deployed_programs import Deployed, Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.topology.report_update import promises_updates
 

@@ -1,4 +1,4 @@
-"""Do kubelets reject pods, and do controllers make the same ones again?"""
+"""Do kubelets reject pods or new sizes of them, and do controllers make the same ones again?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_rejections import is_rejected
+from numakube.api.pod import has_ended
+from numakube.api.pod_resources import is_resize_infeasible, pending_resize
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
-from numakube.insight.doctor.object_ages import pod_age
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.object_ages import pod_age
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT
 
 if TYPE_CHECKING:
@@ -38,7 +40,15 @@ RUNAWAY: Final = Rule(
     fix="kubectl numa explain pod POD -n NAMESPACE   # what the kubelet misses",
 )
 
-RULES: Final = (REJECTED, RUNAWAY)
+RESIZE: Final = Rule(
+    id="NUMA-POD-RESIZE-INFEASIBLE",
+    severity=Severity.WARNING,
+    title="A kubelet refuses to change the size of a running pod",
+    why="The pod keeps what it has; the kubelet does not try again until the pod's spec changes.",
+    fix="kubectl numa explain pod POD -n NAMESPACE   # or make a new pod of the new size",
+)
+
+RULES: Final = (REJECTED, RUNAWAY, RESIZE)
 
 
 def check_rejections(facts: ClusterFacts) -> Iterator[Finding]:
@@ -73,4 +83,20 @@ def _finding(maker: Subject, pods: list[Pod], schedulers: frozenset[str]) -> Fin
     )
 
 
-CHECKS: Final = (check_rejections,)
+def check_resizes(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for pods whose new size their kubelet has called infeasible."""
+    for pod in facts.pods:
+        pending = pending_resize(pod)
+        if has_ended(pod) or pending is None or not is_resize_infeasible(pod):
+            continue
+        meta = pod.metadata
+        yield Finding(
+            rule=RESIZE,
+            subject=Subject("Pod", meta.name, meta.namespace, "spec.containers[].resources"),
+            detail=f"infeasible on {pod.spec.node_name}: {pending.message or 'no reason is given'}",
+            fix=RESIZE.fix_for(POD=meta.name, NAMESPACE=meta.namespace),
+            node=pod.spec.node_name,
+        )
+
+
+CHECKS: Final = (check_rejections, check_resizes)

@@ -9,8 +9,8 @@ from numakube.dra.device_ids import DeviceId
 from numakube.dra.pod_claims import claim_keys, claim_name, pod_claims
 from numakube.errors import InvalidValue
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
-from numakube.insight.doctor.object_ages import pod_age
 from numakube.insight.doctor.pods_to_align import maker_of
+from numakube.insight.object_ages import pod_age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

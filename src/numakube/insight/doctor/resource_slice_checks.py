@@ -166,7 +166,7 @@ def _places(facts: ClusterFacts, node: str, inventory: Inventory) -> Iterator[Fi
     for one in _candidates(_pools(facts, node, inventory)):
         # Devices that other nodes reach, too, are in none of the node's zones.
         if node in (one.slice.spec.node_name, one.device.node_name):
-            is_placed = KNOWN_PLACES.numa_node(one.device, one.id.driver, pci) is not None
+            is_placed = bool(KNOWN_PLACES.numa_nodes(one.device, one.id.driver, pci))
             local.setdefault(one.id.driver, []).append(is_placed)
     for driver, placed in local.items():
         if not all(placed):

@@ -1,29 +1,28 @@
-"""Is there a scheduler for every pod that waits for one, and exactly one?
-
-A pod whose schedulerName no scheduler serves stays Pending without an event or a condition. So a
-pod that waits is compared with everything that shows which schedulers there are: leases, command
-lines, profiles, and other pods that were scheduled.
-"""
+"""Is there a scheduler for every pod that waits for one, and exactly one?"""
 
 from __future__ import annotations
 
 from collections import Counter
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod import has_ended
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.insight.collected import LEASES
-from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.node_clock_checks import clock_offset
-from numakube.insight.doctor.object_ages import age_seconds, pod_age
-from numakube.insight.doctor.pods_to_align import (
-    maker_of,
-    numa_schedulers,
+from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.known_schedulers import (
+    configuration_of,
+    known_schedulers,
     profiles,
     profiles_in,
+    was_looked_at,
 )
+from numakube.insight.near_names import nearest_scheduler, scheduler_hint
+from numakube.insight.object_ages import age_seconds, pod_age
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_of
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.display import age_words
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS: Final = 30
 _SILENT_SECONDS: Final = 300
 _DEFAULT_DURATION: Final = 15
-_NODE_LEASES: Final = "kube-node-lease"
-_SCHEDULING: Final = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
 
 UNKNOWN: Final = Rule(
     id="NUMA-SCHEDULER-UNKNOWN",
@@ -85,7 +82,21 @@ SHARED_NAME: Final = Rule(
     ),
 )
 
-RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS, SHARED_NAME)
+FOREIGN_LEASE: Final = Rule(
+    id="NUMA-SCHEDULER-FOREIGN-LEASE",
+    severity=Severity.ERROR,
+    title="A scheduler wants kube-scheduler's lease and does not do its work",
+    why=(
+        "Only the holder of the lease works: either this scheduler's pods wait, or all pods that"
+        " name no scheduler."
+    ),
+    fix=(
+        "# in the scheduler's configuration, leaderElection.resourceName: a name of its own, or"
+        " leave it out"
+    ),
+)
+
+RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS, SHARED_NAME, FOREIGN_LEASE)
 
 
 def check_names(facts: ClusterFacts) -> Iterator[Finding]:
@@ -97,41 +108,30 @@ def check_names(facts: ClusterFacts) -> Iterator[Finding]:
         name, age = pod.spec.scheduler_name or DEFAULT_SCHEDULER, pod_age(facts, pod) or 0
         if name not in known and facts.missing(LEASES) is None:
             yield _unknown(pod, name, known)
-        elif age > _SILENT_SECONDS:
+        elif age > _SILENT_SECONDS and not _waits_for_its_gang(facts, pod):
             detail = f"schedulerName {name}: neither a condition nor an event"
             yield _about(SILENT, pod, detail)
-
-
-def known_schedulers(facts: ClusterFacts) -> frozenset[str]:
-    """Return the names of the schedulers of which there is any sign."""
-    leases = {one.metadata.name for one in facts.leases if one.metadata.namespace != _NODE_LEASES}
-    flags = {one.scheduler_name for one in deployed(facts, Program.SCHEDULER)}
-    served = {pod.spec.scheduler_name for pod in facts.pods if not _is_unseen(facts, pod)}
-    told = {
-        event.reporting_component or event.source.component
-        for event in facts.events
-        if event.reason in _SCHEDULING
-    }
-    found = leases | flags | served | told | set(profiles(facts)) | {DEFAULT_SCHEDULER}
-    return frozenset(found - {""})
 
 
 def _is_unseen(facts: ClusterFacts, pod: Pod) -> bool:
     """Tell whether a pod waits for a scheduler, and none has said anything about it for a while."""
     if pod.spec.node_name or has_ended(pod) or pod.spec.scheduling_gates:
         return False
-    conditions = pod.status.conditions if pod.status else ()
-    if any(one.type == "PodScheduled" for one in conditions):
+    if was_looked_at(pod):
         return False
     age = pod_age(facts, pod)
     return age is not None and age > _PATIENCE_SECONDS
 
 
+def _waits_for_its_gang(facts: ClusterFacts, pod: Pod) -> bool:
+    """Tell whether *pod* is tried with others, and nothing is said of it before all are there."""
+    return isinstance(gang_of(PodInfo(pod), facts.objects), Gang)
+
+
 def _unknown(pod: Pod, name: str, known: frozenset[str]) -> Finding:
-    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
-    fix = f"schedulerName: {near[0]}   # in the pod template" if near else ""
-    return _about(UNKNOWN, pod, f"schedulerName {name}{hint}", fix=fix)
+    near = nearest_scheduler(name, known)
+    fix = f"schedulerName: {near}   # in the pod template" if near else ""
+    return _about(UNKNOWN, pod, f"schedulerName {name}; {scheduler_hint(name, known)}", fix=fix)
 
 
 def _about(rule: Rule, pod: Pod, detail: str, *, fix: str = "") -> Finding:
@@ -210,6 +210,26 @@ def check_default_scheduler(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(rule=SHARED_NAME, subject=subject, detail=detail)
 
 
+def check_main_lease(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for a scheduler under kube-scheduler's lease that does not serve its pods."""
+    for scheduler in facts.schedulers.values():
+        document = scheduler.documents.get("configz")
+        names = sorted(profiles_in(document))
+        if _lease_in(document) == MAIN_LEASE and DEFAULT_SCHEDULER not in names:
+            detail = f"its lease is {'/'.join(MAIN_LEASE)}; it serves {', '.join(names)}"
+            subject = Subject("Scheduler", scheduler.name, field="leaderElection.resourceName")
+            yield Finding(rule=FOREIGN_LEASE, subject=subject, detail=detail)
+
+
+def _lease_in(document: Any) -> tuple[str, str] | None:  # noqa: ANN401 - JSON of another program
+    """Return the lease in what a scheduler says of its configuration, if it elects a leader."""
+    election = configuration_of(document).get("leaderElection")
+    if not isinstance(election, dict) or election.get("leaderElect") is False:
+        return None
+    namespace = election.get("resourceNamespace") or MAIN_LEASE[0]
+    return (namespace, election.get("resourceName", ""))
+
+
 def _is_held_by_another(facts: ClusterFacts, lease: Lease) -> bool:
     """Tell whether *lease* is kube-scheduler's, and a scheduler that is not ours renews it."""
     holder = lease.spec.holder_identity or ""
@@ -226,4 +246,10 @@ def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of another program
     return speaker.get("leads") is True
 
 
-CHECKS: Final = (check_names, check_leases, check_leaders, check_default_scheduler)
+CHECKS: Final = (
+    check_names,
+    check_leases,
+    check_leaders,
+    check_default_scheduler,
+    check_main_lease,
+)

@@ -13,8 +13,7 @@ from numakube.insight.doctor.findings import (
     about_cluster,
     about_node,
 )
-from numakube.insight.list_reading import rights_text
-from numakube.values import names
+from numakube.insight.list_reading import ROLE, rights_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +28,21 @@ FORBIDDEN: Final = Rule(
     severity=Severity.INFO,
     title="Something that checks depend on could not be read",
     why="Those checks have found nothing because they have seen nothing.",
-    fix="kubectl auth can-i --list   # ask for what is named",
+    fix=(
+        f"# as an administrator, who knows you as YOU; {ROLE} is a part of view:\n"
+        "kubectl create clusterrolebinding numa-view --clusterrole=view --user=YOU"
+    ),
 )
+_BEYOND_VIEW: Final = (
+    "persistentvolumes",
+    "priorityclasses.scheduling.k8s.io",
+    "leases.coordination.k8s.io",
+    *(f"{plural}.storage.k8s.io" for plural in ("storageclasses", "csinodes", "csidrivers")),
+    *(f"{plural}.storage.k8s.io" for plural in ("volumeattachments", "csistoragecapacities")),
+    *(f"{plural}.rbac.authorization.k8s.io" for plural in ("roles", "rolebindings")),
+    *(f"{plural}.rbac.authorization.k8s.io" for plural in ("clusterroles", "clusterrolebindings")),
+)
+"""Kinds of every cluster that ``view`` leaves out; what a cluster may lack, `kubectl` refuses."""
 SILENT: Final = Rule(
     id="NUMA-ACCESS-SCHEDULER",
     severity=Severity.INFO,
@@ -69,7 +81,7 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
         elif area == CONFIGZ:
             node = rest.removesuffix(".json")
             yield about_node(KUBELET, node, one.why, fix=KUBELET.fix_for(NODE=node))
-        elif not names.dns_label(one.what):
+        elif " " not in one.what:  # a whole kind; one object has its name after the kind's
             if _ABSENT not in one.why and not one.right:
                 subject = Subject("Cluster", "", field=one.what)
                 yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{one.what}: {one.why}")
@@ -85,9 +97,13 @@ def _lacking(refused: list[Unreadable]) -> Iterator[Finding]:
     """Tell once of everything that the user may not read, with the rights to ask for."""
     if refused:
         detail = f"you may not (403): {rights_text(refused)}"
-        listed = ",".join(one.right.removeprefix("list ") for one in refused)
-        fix = f"kubectl create clusterrole numa-reader --verb=get,list --resource={listed}"
-        yield about_cluster(FORBIDDEN, detail, fix=f"{fix}   # and bind it to yourself")
+        kinds = [one.right.removeprefix("list ") for one in refused]
+        beyond = ",".join(kind for kind in kinds if kind in _BEYOND_VIEW)
+        more = (
+            f"\nkubectl create clusterrole numa-reader --verb=get,list --resource={beyond}"
+            "\nkubectl create clusterrolebinding numa-reader --clusterrole=numa-reader --user=YOU"
+        )
+        yield about_cluster(FORBIDDEN, detail, fix=FORBIDDEN.fix + (more if beyond else ""))
 
 
 CHECKS: Final = (check_access,)

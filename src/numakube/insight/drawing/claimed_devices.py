@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from numakube.insight.dra_devices import zones_of_devices
 from numakube.insight.drawing.picture import Device, NodePicture, PodMark, letter_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def with_claimed(
     marks = _marks(picture.pods, devices)
     drawn = list(_drawn(devices, {mark.name: number for number, mark in enumerate(marks)}))
     known = {zone.id for zone in picture.zones}
-    placed = [one for one in drawn if known.issuperset(one.zones) and one.zones]
+    placed = [one for one in drawn if not known.isdisjoint(one.zones)]
     return replace(
         picture,
         pods=marks,
@@ -50,18 +51,20 @@ def with_claimed(
 def _marks(pods: tuple[PodMark, ...], devices: Sequence[DraDevice]) -> tuple[PodMark, ...]:
     """Return the legend with what claims hold, pods that hold nothing else last."""
     marks = {mark.name: mark for mark in pods}
+    held: dict[str, list[DraDevice]] = {}
     for device in devices:
         for name in device.holders:
-            known = marks.get(name) or PodMark(name, letter_of(len(marks)))
-            marks[name] = _holding(known, device)
+            held.setdefault(name, []).append(device)
+    for name, some in held.items():
+        known = marks.get(name) or PodMark(name, letter_of(len(marks)))
+        marks[name] = _holding(known, some)
     return tuple(marks.values())
 
 
-def _holding(mark: PodMark, device: DraDevice) -> PodMark:
+def _holding(mark: PodMark, devices: Sequence[DraDevice]) -> PodMark:
     counts = Counter(mark.devices)
-    counts[device.id.driver] += 1
-    near = () if device.zone is None else (device.zone,)
-    zones = tuple(sorted({*mark.zones, *near}))
+    counts.update(one.id.driver for one in devices)
+    zones = tuple(sorted({*mark.zones, *zones_of_devices(devices, mark.zones)}))
     return replace(mark, devices=dict(counts), zones=zones)
 
 
@@ -74,7 +77,7 @@ def _drawn(devices: Sequence[DraDevice], owners: Mapping[str, int]) -> Iterator[
             resource=driver,
             position=positions[driver],
             id=one.id.device,
-            zones=() if one.zone is None else (one.zone,),
+            zones=one.zones,
             owner=holders[0] if holders else None,
             sharers=tuple(holders[1:]),
             claims=one.claims,

@@ -46,7 +46,7 @@ def _picture(facts: ClusterFacts, node: str) -> NodePicture:
     picture = picture_of_report(node, report, pods=pod_names(facts, node))
     return replace(
         picture,
-        stale=view.stale_reason or "",
+        stale=view.why_old,
         notes=(*picture.notes, *_newer(facts, view, view.report), *view.problems),
     )
 
@@ -88,12 +88,14 @@ def picture_of_counts(view: NodeTopology, *, why: str = "") -> NodePicture:
         parts=view.parts,
         kubelet=kubelet_of(view),
         why_not_exact=why or _why(view),
-        stale=view.stale_reason or "",
+        stale=view.why_old,
         notes=view.problems,
     )
 
 
 def _why(view: NodeTopology) -> str:
+    if view.overwritten:
+        return view.why_inexact
     if view.why_inexact:
         return f"its exporter has no exact data: {view.why_inexact}"
     if view.producer is Producer.VOLCANO:

@@ -1,7 +1,9 @@
 """A scene as SVG: one ``<svg>`` element that stands alone in a file or inside a page.
 
 Colours are variables on ``.numakube-map``, light or dark as the reader's system is, or as an
-ancestor with ``data-theme`` says. Everything that came from a cluster is escaped.
+ancestor with ``data-theme`` says. Programs other than browsers know no variables: for them the
+light colours stand as they are, before a block that only browsers read. Everything that came from
+a cluster is escaped.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ def svg_style() -> str:
     """Return the style sheet of all drawings."""
     light, dark = _variables(LIGHT), _variables(DARK)
     return (
-        f"{_ROOT}{{{light}font-family:{_SANS}}}\n"
+        f"{_ROOT}{{font-family:{_SANS}}}\n"
+        f"{_ROOT}{{{light}}}\n"
         f"@media (prefers-color-scheme:dark){{{_ROOT}{{{dark}}}}}\n"
         f"[data-theme=light] {_ROOT}{{{light}}}\n"
         f"[data-theme=dark] {_ROOT}{{{dark}}}\n"
@@ -59,11 +62,16 @@ def svg_style() -> str:
         f"{_ROOT} .end{{text-anchor:end}}\n"
         f"{_ROOT} .dashed{{stroke-dasharray:3 2}}\n"
         f"{_ROOT} .cpu,{_ROOT} .device,{_ROOT} .part{{cursor:default}}\n"
-        + "".join(
-            f"{_ROOT} .f-{name}{{fill:var(--nk-{name})}}"
-            f"{_ROOT} .s-{name}{{stroke:var(--nk-{name})}}\n"
-            for name in LIGHT
-        )
+        f"{_rules(LIGHT)}"
+        f"@supports (fill:var(--nk-page)){{\n{_rules({n: f'var(--nk-{n})' for n in LIGHT})}}}\n"
+    )
+
+
+def _rules(paints: Mapping[str, str]) -> str:
+    """Return the rules that paint with *paints*, by their names."""
+    return "".join(
+        f"{_ROOT} .f-{name}{{fill:{paint}}}{_ROOT} .s-{name}{{stroke:{paint}}}\n"
+        for name, paint in paints.items()
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from numakube.api.resource_claims import ALL
-from numakube.dra.allocator import SearchStopped
 from numakube.dra.cel_selectors import is_selected
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_taints import repelling_taint
@@ -21,12 +20,14 @@ from numakube.dra.extended_resources import (
     requests_and_mappings,
     with_requests,
 )
+from numakube.dra.search_time import SearchStopped
 from numakube.insight.explain.explanation_document import (
     ClaimAsk,
     ClaimHolder,
     DeviceRequestAsk,
     DeviceStep,
 )
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import numa_nodes_text
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -88,12 +89,12 @@ def free_places(bench: Bench, node: NodeInfo) -> str:
     if known is None or known.allocator is None:
         return ""
     places = Counter(
-        known.numa_node(one, node)
+        tuple(sorted(known.numa_nodes(one, node)))
         for _, one, is_free in _offers(known.allocator, [node.node])
         if is_free
     )
-    told = sorted((at, count) for at, count in places.items() if at is not None)
-    listed = ", ".join(f"{count} on NUMA node {at}" for at, count in told)
+    told = sorted((at, count) for at, count in places.items() if at)
+    listed = ", ".join(f"{count} on {numa_nodes_text(at)}" for at, count in told)
     return f"free devices: {listed}" if listed else "no free device"
 
 
@@ -123,6 +124,7 @@ class _ClaimTrial:
         self._claim = claim
         self._nodes = nodes
         self._offers = offers
+        self._too_costly = False
 
     def ask(self) -> ClaimAsk:
         nodes = self._served(self._claim)
@@ -138,10 +140,15 @@ class _ClaimTrial:
         return sum(self._is_served(node, claim) for node in self._nodes)
 
     def _is_served(self, node: Node, claim: ResourceClaim) -> bool:
+        if self._too_costly:
+            return False
         try:
             return self._allocator.allocate(node, [claim]) is not None
-        except (AllocationError, SearchStopped):
-            return False
+        except SearchStopped:
+            self._too_costly = True
+        except AllocationError as error:
+            self._too_costly = error.costly
+        return False
 
     def _with(self, **parts: object) -> ResourceClaim:
         """Return the claim with some of what it asks for exchanged."""
@@ -189,10 +196,20 @@ class _ClaimTrial:
         device_class = self._known.objects.device_classes.get(body.device_class_name)
         if device_class is not None:
             selectors = device_class.spec.selectors
-            yield f"of class {body.device_class_name}", lambda one: _selects(selectors, one)
+            yield f"of class {body.device_class_name}", lambda one: self._selects(selectors, one)
         for each in body.selectors:
             text = each.cel.expression if each.cel is not None else ""
-            yield f"with {text}", lambda one, each=each: _selects((each,), one)  # type: ignore[misc]
+            yield f"with {text}", lambda one, each=each: self._selects((each,), one)  # type: ignore[misc]
+
+    def _selects(self, selectors: Sequence[DeviceSelector], candidate: Candidate) -> bool:
+        # One selector that takes too long does so on every device, and this may run in a server.
+        if self._too_costly:
+            return False
+        try:
+            return is_selected(selectors, candidate.device, candidate.id.driver)
+        except AllocationError as error:
+            self._too_costly = error.costly
+            return False
 
     def _tolerates(self, body: ExactDeviceRequest, candidate: Candidate) -> bool:
         if not self._allocator.features.device_taints:
@@ -225,13 +242,6 @@ class _ClaimTrial:
 def _step(what: str, left: Sequence[Offer]) -> DeviceStep:
     devices = len({one.id for _, one, _ in left})
     return DeviceStep(what=what, devices=devices, nodes=len({node for node, _, _ in left}))
-
-
-def _selects(selectors: Sequence[DeviceSelector], candidate: Candidate) -> bool:
-    try:
-        return is_selected(selectors, candidate.device, candidate.id.driver)
-    except AllocationError:
-        return False
 
 
 def constraint_text(one: DeviceConstraint) -> str:

@@ -63,6 +63,14 @@ def step_of(resource: str) -> int:
     return _MI if resource in (MEMORY, "ephemeral-storage") else 1
 
 
+def whole_cores_above(cpu_milli: int) -> list[int]:
+    """Return the next amounts that make up whole cores of two, four or eight CPUs."""
+    if cpu_milli % MILLI_PER_CPU:
+        return []
+    cores = (threads * MILLI_PER_CPU for threads in (2, 4, 8))
+    return sorted({-(-cpu_milli // core) * core for core in cores} - {cpu_milli})
+
+
 def with_amounts(pod: Pod, container: str, amounts: Mapping[str, int]) -> Pod:
     """Return *pod* whose *container* asks for *amounts* of these resources; 0 is not at all."""
     return changed(pod, container, lambda one: _asking(one, amounts))

@@ -21,6 +21,8 @@ class PodSummary(Document, frozen=True):
             ``ended`` or ``planned`` (a manifest).
         scheduler: the scheduler that the pod asks for.
         ours: whether that is one of the profiles that decided here.
+        untried: that no scheduler tries its gang although it has all it needs; else empty.
+        unserved: that no scheduler of that name was found, and which may be meant; else empty.
         reason: why it ended or was rejected, in the kubelet's words; so is ``message``.
     """
 
@@ -32,6 +34,8 @@ class PodSummary(Document, frozen=True):
     node: str = ""
     scheduler: str = ""
     ours: bool = True
+    unserved: str = ""
+    untried: str = ""
     qos_class: str = ""
     priority: int = 0
     reason: str = ""
@@ -267,8 +271,11 @@ class Explanation(Document, frozen=True, kw_only=True):
     """Everything there is to say.
 
     Attributes:
-        verdict: ``fits``, ``refused``, or ``held`` if it is not even tried.
+        verdict: ``fits``, ``refused``, ``held`` if it is not even tried, ``unknown`` if it may be
+            aligned and only nodes of whose NUMA zones nothing is known have room.
         summary: the whole answer in a sentence or two.
+        zones_known: whether the NUMA zones of any node are known; if not, changes were tried on
+            amounts of whole nodes only.
         chosen: the node that the scheduler would take.
         fitting: nodes that would take the pod, best first; at most a few hundred are checked to
             the last detail, ``unchecked`` passed the filters only.
@@ -285,6 +292,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     verdict: str
     summary: str
     nodes: int = 0
+    zones_known: bool = True
     chosen: str = ""
     fitting: tuple[str, ...] = ()
     unchecked: int = 0
@@ -318,7 +326,8 @@ class WorkloadExplanation(Document, frozen=True, kw_only=True):
     """What there is to say of a whole workload.
 
     Attributes:
-        verdict: ``fits`` if all of it does, ``refused``, or ``held`` if it is not even tried.
+        verdict: ``fits`` if all of it does, ``refused``, ``held`` if it is not even tried, or
+            ``unknown`` as for a pod.
         fit: how many of the pods without a node fit, one beside the other.
         nodes: how many of them each node would get.
         changes: what would make all of them fit.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from numakube.insight.collected import SCHEDULER, TOPOLOGIES
-from numakube.insight.list_reading import ROLE, rights_text
+from numakube.insight.list_reading import rights_text
+from numakube.insight.unknown_zones import nothing_known
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 
 if TYPE_CHECKING:
@@ -21,13 +24,21 @@ _WAITS: Final = " If it still waits, the scheduler has not tried it since: is it
 
 
 def summary_of(
-    pod: PodSummary, judgement: Judgement, placement: Placement | None, gates: str = ""
+    pod: PodSummary,
+    judgement: Judgement,
+    placement: Placement | None,
+    *,
+    gates: str = "",
+    unknown: str = "",
 ) -> str:
-    """Return the whole answer in short; *gates* are the pod's scheduling gates."""
+    """Return the whole answer in short.
+
+    *gates* are the pod's scheduling gates; *unknown* says why it is not known whether it fits.
+    """
     if placement is not None:
         where = f"It runs on {pod.node}." if pod.state == "running" else f"Bound to {pod.node}."
         return " ".join((where, *placement.words))
-    now = _now(pod, judgement, gates)
+    now = _now(pod, judgement, gates, unknown)
     if pod.state == "rejected":
         words = f"The kubelet of {pod.node} rejected it: {pod.reason}: {pod.message}"
         return f"{words.rstrip('.')}. {now}"
@@ -37,22 +48,36 @@ def summary_of(
     return now
 
 
-def _now(pod: PodSummary, judgement: Judgement, gates: str) -> str:
+def _now(pod: PodSummary, judgement: Judgement, gates: str, unknown: str) -> str:
     again = pod.state in ("rejected", "ended")
     one = "A pod like it" if again else "It"
     if gates:
-        then = _now(pod, judgement, "")
+        then = _now(pod, judgement, "", unknown)
         waits = f"{one} is not tried while it has scheduling gates ({gates})."
         return f"{waits} Without them, {then[0].lower()}{then[1:]}"
     if judgement.held is not None:
         return f"{one} is not tried: {judgement.held.message}."
     if not judgement.total:
         return "There are no nodes."
+    if pod.unserved:
+        then = _now(msgspec.structs.replace(pod, unserved=""), judgement, "", unknown)
+        stop = "" if pod.unserved.endswith("?") else "."
+        return (
+            f"Nobody schedules it: {pod.unserved}{stop} Were there one: {then[0].lower()}{then[1:]}"
+        )
+    count = len(judgement.fitting) + judgement.unchecked
+    if unknown:
+        room = f"{count} of {judgement.total} nodes {'has' if count == 1 else 'have'} room"
+        room = "the only node has room" if judgement.total == 1 else room
+        return (
+            f"Whether {one[0].lower()}{one[1:]} fits is not known: {unknown}."
+            f" By amounts of whole nodes alone, {room}."
+        )
     if judgement.fits:
-        count = len(judgement.fitting) + judgement.unchecked
         now = " now" if again else ""
         chosen = judgement.fitting[0]
-        ending = _WAITS if pod.state == "waiting" and pod.ours else ""
+        waits = f" But {pod.untried} (kubectl numa doctor)." if pod.untried else _WAITS
+        ending = waits if pod.state == "waiting" and pod.ours else ""
         if judgement.total == 1:
             return f"{one} fits{now} on the only node, {chosen}.{ending}"
         return f"{one} fits{now} on {count} of {judgement.total} nodes; best is {chosen}.{ending}"
@@ -65,9 +90,13 @@ def _now(pod: PodSummary, judgement: Judgement, gates: str) -> str:
 
 
 def notes_of(
-    facts: ClusterFacts, pod: PodSummary, profiles: Collection[str], unaligned: tuple[str, ...]
+    facts: ClusterFacts,
+    pod: PodSummary,
+    summary: str,
+    profiles: Collection[str],
+    unaligned: tuple[str, ...],
 ) -> tuple[str, ...]:
-    """Return what is to be known about the answer."""
+    """Return what is to be known about the answer besides its *summary*."""
     notes = list(unaligned)
     if pod.state == "planned" and pod.node:
         notes.append(
@@ -75,12 +104,15 @@ def notes_of(
             " alone."
         )
     inside = [one for one in facts.unreadable if one.what.partition("/")[0] == SCHEDULER]
-    if not pod.ours:
+    if pod.unserved:
+        notes.append(f"The verdict is that of {', '.join(profiles)}.")
+    elif not pod.ours:
         notes.append(_foreign(pod, ", ".join(profiles), inside))
     elif inside and not facts.schedulers:
         notes.append(f"It is judged by the usual configuration: {_silence(inside)}.")
-    if facts.nodes and not facts.topologies:
-        notes.append(_no_reports(facts))
+    blind = nothing_known(facts)
+    if blind and blind not in summary:
+        notes.append(f"{blind[0].upper()}{blind[1:]}.")
     return (*notes, *_unread(facts))
 
 
@@ -108,16 +140,6 @@ def _silence(inside: list[Unreadable]) -> str:
     return f"no scheduler could be asked ({'; '.join(reasons)})"
 
 
-def _no_reports(facts: ClusterFacts) -> str:
-    nothing = "so nothing is known of any NUMA zone"
-    if facts.why_no_reports:
-        return f"{facts.why_no_reports}, {nothing}; the ClusterRole {ROLE} allows it."
-    return (
-        f"No NodeResourceTopology is known, {nothing}:"
-        " is an exporter running? (kubectl numa doctor)"
-    )
-
-
 def _unread(facts: ClusterFacts) -> Iterator[str]:
     """Yield what was not taken into account: what was refused in one line, the rest one by one."""
     kinds = [one for one in facts.unreadable if one.what.partition("/")[0] != SCHEDULER]
@@ -125,5 +147,5 @@ def _unread(facts: ClusterFacts) -> Iterator[str]:
     if lacking:
         yield f"Not taken into account, since you may not (403): {rights_text(lacking)}."
     for one in kinds:
-        if not one.right:
+        if not one.right and one.what != TOPOLOGIES:
             yield f"Not taken into account: {one.what} ({one.why})."

@@ -53,6 +53,7 @@ _HELPS: Final = {
     "refused": "What would help",
     "fits": "What would align it",
     "held": "What would help",
+    "unknown": "What would help",
 }
 _DATA: Final = {
     "exact": "exact data",
@@ -117,7 +118,9 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
     if one.placement is not None:
         yield from map(Line, _placement(one.placement))
     if one.fitting:
-        yield Line(f"  would take it: {_names(one.fitting, _FITTING)}")
+        known = one.zones_known and one.verdict != "unknown"
+        verb = "would take it" if known or one.verdict == "fits" else "have room"
+        yield Line(f"  {verb}: {_names(one.fitting, _FITTING)}")
     if one.groups:
         yield EMPTY
         yield from map(Line, _groups(one.groups, wide=wide))
@@ -140,14 +143,16 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
 def _verdicts(one: Explanation) -> list[list[str]]:
     rows = [["node", "verdict", "score", "by"]]
     for each in one.verdicts:
-        verdict = "fits" if each.fits else each.reason
+        fits = "has room, zones not known" if one.verdict == "unknown" else "fits"
+        verdict = fits if each.fits else each.reason
         rows.append([each.node, verdict, str(each.score) if each.fits else "", each.plugin])
     return rows
 
 
 def _changes(one: Explanation) -> Iterator[Line]:
     if one.changes:
-        tried = "(each was tried on the scheduler and the kubelet model):"
+        model = " and the kubelet model" if one.zones_known else ", without any NUMA zone"
+        tried = f"(each was tried on the scheduler{model}):"
         yield from change_lines(f"{_HELPS[one.verdict]} {tried}", one.changes)
     elif one.verdict == "refused" and one.nodes:
         yield EMPTY
@@ -219,13 +224,18 @@ def _steps(steps: Iterable[DeviceStep]) -> Iterator[str]:
 
 def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
     kubelet = f"policy {one.policy}, scope {one.scope}, " if one.policy else ""
-    verdict = "fits" if one.fits else f"refused: {one.reason}"
+    verdict = _fits(one.data) if one.fits else f"refused: {one.reason}"
     why = f": {one.data_reason}" if one.data_reason else ""
     title = f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
     yield Line(title, Role.FITS if one.fits else Role.REFUSED)
     yield from table_lines(_rows(one))
     yield from map(Line, _holders(one, wide=wide))
     yield from map(Line, _reasons(one))
+
+
+def _fits(data: str) -> str:
+    """Return what is said of a node that does not refuse the pod, by what is known of its zones."""
+    return "has room" if data in ("none", "unusable") else "fits"
 
 
 def _reasons(one: Candidate) -> Iterator[str]:

@@ -19,9 +19,11 @@ from numakube.insight.explain.explanation_document import Document, Explanation
 from numakube.insight.explain.explanation_text import EMPTY, Line, Role, table_lines
 from numakube.insight.explain.pod_explanation import Options, explain
 from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.unknown_zones import why_unknown
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology
+from numakube.values.display import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +68,9 @@ class HowManyMore(Document, frozen=True, kw_only=True):
 
     Attributes:
         fits: how many more.
-        nodes: how many of them on which node; full nodes are missing.
+        unknown: how many more there is room for on nodes of whose NUMA zones nothing is known.
+        why_unknown: why that is so.
+        nodes: how many of both on which node; full nodes are missing.
         limits: why the next one does not fit, the reason with most nodes first; empty if too many
             fit to try the next one.
         kinds: what another node would take, the best kind first.
@@ -75,6 +79,8 @@ class HowManyMore(Document, frozen=True, kw_only=True):
     pod: str
     taken_at: str = ""
     fits: int = 0
+    unknown: int = 0
+    why_unknown: str = ""
     nodes: dict[str, int] = {}  # noqa: RUF012 - msgspec gives each instance its own
     limits: tuple[Limit, ...] = ()
     kinds: tuple[KindOfNode, ...] = ()
@@ -88,10 +94,14 @@ def how_many_more(
     room = room_for(make(facts), pod)
     count = sum(room.values())
     refused = _next(facts, make, pod, count) if count <= MOST_PLACED else None
+    blind = [name for name in room if why_unknown(facts, pod, [name])]
+    unknown = sum(room[name] for name in blind)
     return HowManyMore(
         pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
         taken_at=facts.taken_at,
-        fits=count,
+        fits=count - unknown,
+        unknown=unknown,
+        why_unknown=why_unknown(facts, pod, blind),
         nodes=dict(sorted(room.items(), key=lambda item: (-item[1], item[0]))),
         limits=_limits(refused) if refused is not None else (),
         kinds=tuple(_kinds(facts, make, pod, count)),
@@ -169,12 +179,17 @@ def _on_another(
 def room_lines(answer: HowManyMore, *, wide: bool = False) -> Iterator[Line]:
     """Yield the answer for people; *wide* names all nodes."""
     yield Line(_title(answer), Role.TITLE)
+    if answer.unknown:
+        yield Line(
+            f"Whether {counted(answer.unknown, 'more pod')} would fit is not known:"
+            f" {answer.why_unknown}."
+        )
     if answer.nodes:
         yield EMPTY
         yield from table_lines(_node_rows(answer, wide=wide))
     if answer.limits:
         yield EMPTY
-        yield Line("The next one:" if answer.fits else "Why:")
+        yield Line("The next one:" if answer.nodes else "Why:")
         for limit in answer.limits:
             meaning = f". {limit.meaning}" if limit.meaning else ""
             yield Line(f"  {_nodes(limit.nodes, wide=wide)}{limit.reason}{meaning}")
@@ -185,7 +200,8 @@ def room_lines(answer: HowManyMore, *, wide: bool = False) -> Iterator[Line]:
 
 def _title(answer: HowManyMore) -> str:
     if not answer.fits:
-        return f"No pod like {answer.pod} fits."
+        known = " for all that is known" if answer.unknown else ""
+        return f"No pod like {answer.pod} fits{known}."
     if answer.fits == 1:
         return f"One more pod like {answer.pod} fits."
     return f"{answer.fits} more pods like {answer.pod} fit."
@@ -196,7 +212,7 @@ def _node_rows(answer: HowManyMore, *, wide: bool) -> list[list[str]]:
     if not wide and len(rows) > _SHOWN:
         rest = sum(list(answer.nodes.values())[_SHOWN:])
         rows[_SHOWN:] = [[f"({len(rows) - _SHOWN} more nodes)", str(rest)]]
-    return [["NODE", "FITS"], *rows]
+    return [["NODE", "ROOM FOR" if answer.unknown else "FITS"], *rows]
 
 
 def _nodes(names: tuple[str, ...], *, wide: bool) -> str:
@@ -211,4 +227,7 @@ def _kind_rows(answer: HowManyMore) -> list[list[str]]:
     rows = [
         [one.like, one.instance_type or "-", str(one.nodes), str(one.fits)] for one in answer.kinds
     ]
-    return [["ANOTHER NODE LIKE", "TYPE", "THERE ARE", "WOULD TAKE"], *rows]
+    return [
+        ["ANOTHER NODE LIKE", "TYPE", "THERE ARE", "ROOM FOR" if answer.unknown else "WOULD TAKE"],
+        *rows,
+    ]

@@ -114,7 +114,9 @@ def _data_reason(facts: ClusterFacts, name: str) -> str:
     view = facts.view(name)
     if view is None or isinstance(view, Unusable):
         return view.reason if view is not None else ""
-    return f"the policy is not known: {view.policy_unknown}" if view.policy_unknown else ""
+    if view.policy_unknown:
+        return f"the policy is not known: {view.policy_unknown}"
+    return view.why_inexact if view.overwritten else view.orphaned
 
 
 def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:

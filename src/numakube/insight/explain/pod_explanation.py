@@ -24,6 +24,9 @@ from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.refusal_meanings import meaning_of
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.what_if import Bench
+from numakube.insight.known_schedulers import unserved
+from numakube.insight.unknown_zones import why_unknown, zones_known
+from numakube.insight.waiting_gangs import untried_gang_of
 from numakube.scheduling.matching.taints import taint_text, untolerated
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
     ANNOTATION,
@@ -39,7 +42,13 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.explain.explained_pod import Subject
-    from numakube.insight.explain.explanation_document import Candidate, Change, ClaimAsk, Placement
+    from numakube.insight.explain.explanation_document import (
+        Candidate,
+        Change,
+        ClaimAsk,
+        Placement,
+        PodSummary,
+    )
     from numakube.insight.explain.node_verdicts import Judgement, Refusals
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
@@ -192,15 +201,20 @@ class _Work:
         changes: tuple[Change, ...],
         placement: Placement | None,
     ) -> Explanation:
-        pod = self.subject.summary(self.engine.runtimes)
-        held = judgement.held or self.subject.gates
-        verdict = "held" if held else "fits" if judgement.fits else "refused"
+        pod = replace(
+            self.subject.summary(self.engine.runtimes),
+            unserved=unserved(self.facts, self.subject.pod),
+            untried=self._untried(),
+        )
+        unknown = why_unknown(self.facts, self.pod, judgement.fitting)
+        summary = summary_of(pod, judgement, placement, gates=self.subject.gates, unknown=unknown)
         return Explanation(
             taken_at=self.facts.taken_at,
             pod=pod,
-            verdict=verdict,
-            summary=summary_of(pod, judgement, placement, self.subject.gates),
+            verdict=self._verdict(pod, judgement, unknown),
+            summary=summary,
             nodes=judgement.total,
+            zones_known=zones_known(self.facts, self.facts.nodes),
             chosen=judgement.fitting[0] if judgement.fitting else "",
             fitting=judgement.fitting,
             unchecked=judgement.unchecked,
@@ -212,9 +226,21 @@ class _Work:
             changes=changes,
             notes=(
                 *gang_note(self.subject.pod),
-                *notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
+                *notes_of(self.facts, pod, summary, self.engine.runtimes, self._unaligned()),
             ),
         )
+
+    def _verdict(self, pod: PodSummary, judgement: Judgement, unknown: str) -> str:
+        if judgement.held or self.subject.gates or pod.unserved:
+            return "held"
+        if not judgement.fits:
+            return "refused"
+        return "unknown" if unknown else "fits"
+
+    def _untried(self) -> str:
+        """Return that nobody tries the pod's gang, if that is so."""
+        untried = untried_gang_of(self.facts, PodInfo(self.subject.pod))
+        return "" if untried is None else untried.words
 
     def _groups(self, refusals: Refusals) -> Iterator[ReasonGroup]:
         status = refusals.status
@@ -238,7 +264,8 @@ class _Work:
             return f"{name} has {free_places(self.bench, node)}."
         if refusals.status.plugin == PLUGIN and HELD_FAR in message:
             return "The claim keeps its devices; the kubelet does not know where they are."
-        return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered)
+        offered = {one for node in self.engine.cluster.nodes() for one in node.allocatable}
+        return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered, offered)
 
     def _detail(self, refusals: Refusals, name: str) -> str:
         """Return what the scheduler's words leave out: which taint."""
@@ -301,6 +328,8 @@ class _Work:
         if not self.options.changes:
             return ()
         if judgement.held:
+            return ()
+        if judgement.fits and not zones_known(self.facts, judgement.fitting):
             return ()
         if judgement.fits and self.subject.gates:
             return (ungated(self.subject.gates, judgement.fitting[0]),)

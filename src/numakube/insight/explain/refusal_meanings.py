@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
+from numakube.insight.near_names import nearest_device
 from numakube.kubelet.admission_outcome import NO_ANSWER
 from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.values.resources import is_hugepages
@@ -50,14 +51,19 @@ _NUMA_MEANINGS: Final = {
 }
 
 
-def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collection[str] = ()) -> str:
+def meaning_of(
+    status: Status,
+    rejection: Rejection | None,
+    unoffered: Collection[str] = (),
+    offered: Collection[str] = (),
+) -> str:
     """Say what a refusal means, for readers who do not know the plugin.
 
-    No node gives *unoffered* resources to anybody.
+    No node gives *unoffered* resources to anybody; nodes have those *offered*.
     """
     missing = [name for name in unoffered if f"Insufficient {name}" in status.reasons]
     if missing:
-        return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing)}?"
+        return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing, offered)}?"
     if rejection is None and "not found" in status.message:
         return "Something that the pod refers to does not exist; the pod waits until it is created."
     refusal = refusal_in(status)
@@ -74,8 +80,10 @@ def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collectio
     return _NUMA_MEANINGS[rejection.kind]
 
 
-def _why_unoffered(resources: Sequence[str]) -> str:
+def _why_unoffered(resources: Sequence[str], offered: Collection[str]) -> str:
     pages = any(map(is_hugepages, resources))
-    devices = not all(map(is_hugepages, resources))
+    devices = [name for name in resources if not is_hugepages(name)]
     asked = ["are such pages set aside on the machines"] * pages
-    return ", ".join([*asked, *["does its device plugin run"] * devices])
+    meant = [near for name in devices if (near := nearest_device(name, offered))]
+    asked += [f"did you mean {near}" for near in meant]
+    return ", ".join([*asked, *["does its device plugin run"] * (len(devices) > len(meant))])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod_resources import pending_resize
-from numakube.insight.dra_devices import zones_needed
+from numakube.insight.dra_devices import zones_needed, zones_of_devices
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation_document import PlacedContainer, Placement
 from numakube.insight.explain.zone_holders import holders_on
@@ -55,12 +55,14 @@ def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod
     """Return *placement* with the devices of the pod's claims, which may be elsewhere."""
     devices = facts.dra_devices(node.name)
     own = (one for one in devices if pod.metadata.key in one.pods)
-    placed = [one for one in own if one.zone is not None]
+    placed = [one for one in own if one.zones]
     if not placed:
         return placement
-    near = {one.zone for one in placed if one.zone is not None}
+    near = zones_of_devices(placed, placement.zones)
     zones = tuple(sorted({*placement.zones, *near}))
-    listed = ", ".join(f"{one.id.driver} {one.id.device} (zone {one.zone})" for one in placed)
+    listed = ", ".join(
+        f"{one.id.driver} {one.id.device} ({zones_text(one.zones)})" for one in placed
+    )
     quality = placement.quality
     if near.issubset(placement.zones) or len(zones) <= max(1, zones_needed(placed, devices)):
         words = (*placement.words, f"Its claims have {listed}.")

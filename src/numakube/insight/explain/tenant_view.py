@@ -21,7 +21,12 @@ _GENERAL: Final = {"TaintToleration": "node(s) had untolerated taint(s)"}
 """Reasons that would tell more than what kind of trouble it is."""
 _OWN: Final = ("fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices")
 """Changes of the pod itself, which name nothing else."""
-_VERDICTS: Final = {"fits": "fits", "refused": "fits nowhere", "held": "is not tried yet"}
+_VERDICTS: Final = {
+    "fits": "It fits: {} of {} nodes would take it.",
+    "refused": "It fits nowhere: {} of {} nodes would take it.",
+    "held": "It is not tried yet: {} of {} nodes would take it.",
+    "unknown": "Whether it fits is not known: {} of {} nodes have room; their zones are not known.",
+}
 
 
 def tenant_document(one: Explanation) -> dict[str, Any]:
@@ -64,7 +69,7 @@ def tenant_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the document for people."""
     fitting, nodes = document["fitting"], document["nodes"]
     yield f"Pod {document['pod']} ({document['state']}, scheduler {document['scheduler']})"
-    yield f"It {_VERDICTS[document['verdict']]}: {fitting} of {nodes} nodes would take it."
+    yield _VERDICTS[document["verdict"]].format(fitting, nodes)
     if document["zones"]:
         yield f"It is in the NUMA zones {', '.join(map(str, document['zones']))} of its node."
     for one in document["reasons"]:

@@ -17,9 +17,10 @@ from numakube.insight.explain.empty_node import (
     bound_copy,
     idle_copy,
     idle_report,
+    idle_slices,
     stays_with_its_node,
 )
-from numakube.insight.scheduler_engine import settle_doubts
+from numakube.insight.scheduler_engine import settle_doubts, settle_orphans
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis
@@ -193,6 +194,9 @@ class Bench:
             return
         daemons = [pod for pod in model.pods.values() if stays_with_its_node(pod)]
         gone = model.pods.keys() - {pod.uid for pod in daemons}
+        slices = cluster.objects.resource_slices
+        offered = idle_slices(list(slices.values()), like, name)
+        slices.update(offered)
         cluster.suppose(name, self._idle(model, topology, gone))
         cluster.set_node(idle_copy(model.node, name))
         placed = [bound_copy(pod, name) for pod in daemons]
@@ -203,6 +207,8 @@ class Bench:
         finally:
             for pod in placed:
                 cluster.remove_pod(pod.uid)
+            for key in offered:
+                del slices[key]
             cluster.remove_node(name)
             cluster.suppose(name, None)
 
@@ -221,4 +227,7 @@ class Bench:
         for pod in node.pods.values() if node is not None else ():
             cache.pod_seen(pod)
         settle_doubts(cache)
+        known = node.numa.topology if node is not None and node.numa is not None else None
+        if known is not None and known.orphaned:
+            settle_orphans(cache)
         return cache.belief(topology.metadata.name)

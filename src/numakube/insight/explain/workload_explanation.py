@@ -4,8 +4,8 @@
     print(render_workload(explanation))
 
 The scheduler's own cycle places the pods one after the other (`numakube.insight.how_many_fit`); the
-first that fits nowhere is then explained as any pod is, beside those that were placed before. So is
-a gang, in the topology domain that has the most room for it if it asks for one.
+first that fits nowhere is then explained as any pod is, beside those that were placed before. A
+gang is placed by the scheduler's own plan, in one topology domain if it asks for that.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ from numakube.insight.explain.pod_explanation import Options, explain
 from numakube.insight.how_many_fit import (
     MOST,
     EngineBooks,
+    Placed,
     copies,
     place,
     room_for,
 )
 from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.unknown_zones import why_unknown
+from numakube.insight.waiting_gangs import untried_gang_of
 from numakube.scheduling.gang_planning import GangPlanner, GangRequest
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, amount_of
@@ -54,7 +57,6 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.explain.explanation_document import Explanation
     from numakube.insight.facts import ClusterFacts
-    from numakube.insight.how_many_fit import Placed
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
 
@@ -110,8 +112,7 @@ def explain_workload(
     """Return how many of the pods fit, and why the first of the others does not."""
     chosen = options or Options()
     engine = make(facts)
-    workload = _in_one_domain(workload, engine)
-    placed = place(engine, islice(workload.pods(), MOST))
+    placed, workload = _placed(engine, workload)
     refused = placed.first_refused
     first = None
     if refused is not None:
@@ -123,6 +124,7 @@ def explain_workload(
     if first is not None and chosen.changes:
         changes = tuple(_Trials(facts, make, workload).found(first))
     needed = len(workload.waiting) + workload.missing
+    unknown = why_unknown(facts, workload.sample, dict.fromkeys(placed.nodes))
     return WorkloadExplanation(
         taken_at=facts.taken_at,
         workload=WorkloadSummary(
@@ -133,8 +135,8 @@ def explain_workload(
             placed=workload.placed,
             planned=workload.planned,
         ),
-        verdict="fits" if first is None else "held" if first.verdict == "held" else "refused",
-        summary=_summary(workload, placed, needed),
+        verdict=_verdict(first, unknown),
+        summary=_summary(facts, workload, placed, unknown),
         fit=len(placed.nodes),
         nodes=dict(Counter(placed.nodes).most_common()),
         changes=changes,
@@ -142,23 +144,45 @@ def explain_workload(
     )
 
 
-def _in_one_domain(workload: Workload, engine: Engine) -> Workload:
-    """Return a gang that asks for one topology domain with the best one for it as a selector."""
+def _verdict(first: Explanation | None, unknown: str) -> str:
+    if first is None:
+        return "unknown" if unknown else "fits"
+    return "held" if first.verdict == "held" else "refused"
+
+
+def _placed(engine: Engine, workload: Workload) -> tuple[Placed, Workload]:
+    """Place the pods, a gang by the scheduler's own plan; return them as they were tried.
+
+    The pods of a gang that has to be in one domain select the nodes of the one that it gets, or
+    that came closest.
+    """
     gang = workload.gang
     pods = [PodInfo(one) for one in islice(workload.pods(), MOST)]
-    if gang is None or not pods or not (gang.required_topology or gang.preferred_topology):
-        return workload
+    if gang is None or not all(_may_be_tried(engine, one) for one in pods):
+        return place(engine, (one.pod for one in pods)), workload
+    needed = max(gang.min_count - workload.placed, 1)
     planner = GangPlanner(engine, EngineBooks(engine))
-    request = GangRequest(gang, pods, len(pods), workload.running_on)
-    plan = planner.plan(request, may_evict=False)
-    planner.undo(plan)
-    if plan.domain is None:
-        return workload
-    inside = dict([plan.domain])
+    plan = planner.plan(GangRequest(gang, pods, needed, workload.running_on), may_evict=False)
+    fits = plan.fitting >= needed
+    inside = plan.domain.selector if plan.domain is not None else {}
+    if gang.required_topology or not fits:
+        workload = _selecting_all(workload, inside)
+    if not fits:
+        return place(engine, islice(workload.pods(), MOST)), workload
+    nodes = tuple(chosen.node for _, chosen in plan.placements)
+    refused, why = plan.refused[0] if plan.refused else (None, None)
+    return Placed(nodes, refused, why), workload
+
+
+def _may_be_tried(engine: Engine, pod: PodInfo) -> bool:
+    return engine.runtime_for(pod.scheduler_name).pre_enqueue(pod).ok
+
+
+def _selecting_all(workload: Workload, labels: Mapping[str, str]) -> Workload:
     return replace(
         workload,
-        sample=_selecting(workload.sample, inside),
-        waiting=tuple(_selecting(one, inside) for one in workload.waiting),
+        sample=_selecting(workload.sample, labels),
+        waiting=tuple(_selecting(one, labels) for one in workload.waiting),
     )
 
 
@@ -169,12 +193,18 @@ def _selecting(pod: Pod, labels: Mapping[str, str]) -> Pod:
     )
 
 
-def _summary(workload: Workload, placed: Placed, needed: int) -> str:
-    gang = workload.gang
+def _summary(facts: ClusterFacts, workload: Workload, placed: Placed, unknown: str) -> str:
+    gang, needed = workload.gang, len(workload.waiting) + workload.missing
     text = _how_many(workload, placed, needed)
+    if unknown:
+        alone = f"{text[0].lower()}{text[1:]}"
+        return f"Whether they fit is not known: {unknown}. By amounts of whole nodes alone, {alone}"
     if gang is None or not needed:
         return text
     fitting = workload.placed + len(placed.nodes)
+    untried = untried_gang_of(facts, PodInfo(workload.sample))
+    if fitting >= gang.min_count and untried is not None:
+        return f"{text} But {untried.words} (kubectl numa doctor)."
     if fitting >= gang.min_count:
         return f"{text} The gang needs {gang.min_count}, so those that fit are bound."
     return f"{text} The gang needs {gang.min_count} at a time, so none is bound."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,8 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
@@ -29,6 +32,12 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
     if not members:
         return None
     waiting = tuple(pod for pod in members if not pod.spec.node_name)
+    missing = max(0, _wanted(facts, owners, namespace) - len(members))
+    gang = _gang_of_all(facts, members)
+    if gang is not None and not all(_owner(one) in owners for one in gang.waiting):
+        return gang  # others run together with them
+    if gang is not None:
+        return replace(gang, kind=kind, name=name, missing=max(missing, gang.missing))
     return Workload(
         kind=kind,
         namespace=namespace,
@@ -36,8 +45,16 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
         sample=_new(waiting[0] if waiting else members[0], name),
         placed=len(members) - len(waiting),
         waiting=waiting,
-        missing=max(0, _wanted(facts, owners, namespace) - len(members)),
+        missing=missing,
     )
+
+
+def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> Workload | None:
+    """Return the gang that all *members* belong to: they are placed with it, not one by one."""
+    keys = {gang_key(PodInfo(one)) for one in members}
+    key = keys.pop()
+    found = gang_in(facts, *key[1:]) if key is not None and not keys else None
+    return found if found is not None and found.gang is not None else None
 
 
 def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
@@ -74,6 +91,7 @@ def planned_workload(
     metadata = msgspec.structs.replace(
         subject.pod.metadata, name=name, uid=f"planned:{name}", owner_references=(owner,)
     )
+    gang = gang_of(PodInfo(subject.pod), facts.objects)
     return Workload(
         kind=kind,
         namespace=metadata.namespace,
@@ -81,6 +99,7 @@ def planned_workload(
         sample=msgspec.structs.replace(subject.pod, metadata=metadata),
         missing=replicas,
         planned=True,
+        gang=gang if isinstance(gang, Gang) else None,
     )
 
 

@@ -94,7 +94,7 @@ def _of_drivers(
     """Return likewise the functions that claims may have, by driver."""
     known: dict[str, list[DraDevice]] = {}
     for one in devices:
-        near = one.pci in report.tree.paths and zone in (None, one.zone)
+        near = one.pci in report.tree.paths and (zone is None or zone in one.zones)
         if near and (one.claims or not one.trouble):
             known.setdefault(one.id.driver, []).append(one)
     return {

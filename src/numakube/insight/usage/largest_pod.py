@@ -10,6 +10,7 @@ from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
 from numakube.errors import InvalidValue
+from numakube.insight.near_names import amount_hint
 from numakube.insight.usage.stranded_amounts import devices_for
 from numakube.values.resources import (
     CPU,
@@ -72,10 +73,13 @@ def parse_shape(text: str) -> Amounts:
     amounts: dict[str, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, quantity = part.partition("=")
+        if name in amounts:
+            raise InvalidValue(f"{part!r}: {name} is there twice")
         try:
             amounts[name] = amount_of(name, quantity) if equals else -1
         except InvalidValue:
-            raise InvalidValue(f"{part!r}: {quantity!r} is not an amount like 8 or 32Gi") from None
+            what = f"{part!r}: {quantity!r} is not an amount like 8 or 32Gi"
+            raise InvalidValue(f"{what}{amount_hint(quantity)}") from None
         if not name or amounts[name] < 0:
             raise InvalidValue(f"{part!r} is not like cpu=8")
     if not any(amounts.values()):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
+from numakube.insight.dra_devices import zones_of_devices
 from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.insight.held_closeness import closeness_of
 from numakube.insight.scheduler_holdings import allotted_holding
@@ -32,7 +33,7 @@ from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from numakube.api.pod import Pod
     from numakube.insight.dra_devices import DraDevice
@@ -121,12 +122,12 @@ class _Reader:
                 node=node,
                 alignment=Alignment.UNKNOWN,
                 why_unknown=unknown,
-                zones=tuple(sorted({*containers.values(), *zones_of_devices(claimed)})),
+                zones=_together(containers.values(), claimed),
                 devices=dict(_counts(claimed)),
                 containers=containers,
             )
         own = zones_of_holding(report, holding, self._cpus_of(report))
-        zones = tuple(sorted({*own, *zones_of_devices(claimed)}))
+        zones = _together(own, claimed)
         is_empty = holding.empty and not claimed
         closeness = closeness_of(report, holding, ((one.id.driver, one.pci) for one in claimed))
         return PodUsage(
@@ -171,9 +172,8 @@ class _Reader:
         }
 
 
-def zones_of_devices(devices: Iterable[DraDevice]) -> set[int]:
-    """Return the zones of those of *devices* whose driver tells one."""
-    return {one.zone for one in devices if one.zone is not None}
+def _together(zones: Collection[int], claimed: Iterable[DraDevice]) -> tuple[int, ...]:
+    return tuple(sorted({*zones, *zones_of_devices(claimed, zones)}))
 
 
 def _counts(devices: Iterable[DraDevice]) -> Counter[str]:

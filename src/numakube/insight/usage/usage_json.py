@@ -120,7 +120,7 @@ def _largest(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:
     }
 
 
-def _fits(usage: NodeUsage, *, counts_fits: bool) -> dict[str, int]:
+def _fits(usage: NodeUsage, *, counts_fits: bool) -> dict[str, int | None]:
     return {"fits": usage.fits} if counts_fits else {}
 
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.dra_devices import amounts_of_devices, with_dra_devices
-from numakube.insight.facts import troubles_of
+from numakube.insight.dra_devices import amounts_of_devices, counted_again, with_dra_devices
+from numakube.insight.facts import NO_EXPORTER, troubles_of
 from numakube.insight.scheduler_holdings import allotted_view
 from numakube.insight.usage.close_pairs import added_pairs, close_pairs
 from numakube.insight.usage.largest_pod import (
@@ -80,7 +80,8 @@ class NodeUsage:
 
     Attributes:
         nodes: how many nodes these are.
-        troubles: why no pod, or no new one, runs there, in kubectl's words.
+        troubles: why no pod, or no new one, runs there, in kubectl's words, and whether its
+            exporter is gone.
         policy: the Topology Manager's.
         exact: whether its report tells who has what.
         why_unknown: why there are no amounts; empty if there are.
@@ -88,7 +89,8 @@ class NodeUsage:
         largest_on: the node of the largest shape, in a cluster.
         fragmentation: by resource, how far the best zone is from what one zone could have; see
             `fragmentation_of`.
-        fits: how many pods of the kind that was asked about fit, by the scheduler's word.
+        fits: how many pods of the kind that was asked about fit, by the scheduler's word; ``None``
+            if that is not known.
         pairs: devices of two resources behind one PCIe switch, where it is known.
     """
 
@@ -108,7 +110,7 @@ class NodeUsage:
     largest_on: str = ""
     with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
     fragmentation: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    fits: int = 0
+    fits: int | None = 0
     pairs: tuple[ClosePairs, ...] = ()
 
     @property
@@ -173,7 +175,7 @@ def _bits(cpus: tuple[int, ...]) -> int:
 
 
 def node_usage(
-    facts: ClusterFacts, node: str, *, fits: int = 0
+    facts: ClusterFacts, node: str, *, fits: int | None = 0
 ) -> tuple[NodeUsage, list[ZoneUsage]]:
     """Return the usage of a node, and of its zones; a node without data has none."""
     view = facts.view(node)
@@ -189,21 +191,27 @@ def node_usage(
     ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     several, several_free = _counted_again(view.report)
+    more, more_free = counted_again(devices, {zone.zone for zone in zones})
+    several, several_free = add_amounts(several, more), add_amounts(several_free, more_free)
     outside, outside_free = amounts_of_devices(_outside(view, devices))
     free = _less(add_amounts(outside_free, *(zone.free for zone in zones)), several_free)
-    stranded = add_amounts(*(zone.stranded for zone in zones))
+    stranded = _less(
+        add_amounts(*(zone.stranded for zone in zones)), _usable_elsewhere(devices, zones)
+    )
     return (
         NodeUsage(
             node=node,
-            troubles=troubles,
+            troubles=(*troubles, *((NO_EXPORTER,) if view.orphaned else ())),
             policy=view.known_policy,
             zones=len(zones),
             exact=view.report is not None,
-            stale=view.stale_reason or ("" if view.live else "its amounts never change"),
+            stale=view.why_old or ("" if view.live else "its amounts never change"),
             pending=_pending(facts, view),
             allocatable=_less(add_amounts(outside, *(zone.allocatable for zone in zones)), several),
             free=free,
-            stranded={name: min(free.get(name, 0), part) for name, part in stranded.items()},
+            stranded={
+                name: min(free.get(name, 0), part) for name, part in stranded.items() if part
+            },
             largest=best.largest if best else NOTHING,
             largest_on=node,
             with_devices=_best_by_resource(zone.with_devices for zone in zones),
@@ -224,7 +232,19 @@ def _pairs(
 def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
     """Return the devices that are in no zone, as far as their drivers tell."""
     known = {zone.id for zone in view.zones}
-    return [one for one in devices if one.zone not in known]
+    return [one for one in devices if known.isdisjoint(one.zones)]
+
+
+def _usable_elsewhere(devices: Iterable[DraDevice], zones: Sequence[ZoneUsage]) -> Amounts:
+    """Return how often zones count devices as stranded that others count too, or can use."""
+    amounts: dict[str, int] = {}
+    for one in devices if len(zones) > 1 else ():
+        driver = one.id.driver
+        local = [zone for zone in zones if zone.zone in one.zones]
+        lost = sum(driver in zone.stranded for zone in local)
+        if one.is_free and lost and len(local) > 1:
+            amounts[driver] = amounts.get(driver, 0) + lost - (lost == len(local))
+    return amounts
 
 
 def _counted_again(report: ExactReport | None) -> tuple[Amounts, Amounts]:
@@ -300,9 +320,15 @@ def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
         largest_on=best.node if best and not best.largest.empty else "",
         with_devices=_best_by_resource(node.with_devices for node in known),
         fragmentation=_mean_fragmentation(known, free),
-        fits=sum(node.fits for node in nodes),
+        fits=_sum_fits(nodes),
         pairs=added_pairs(pairs for node in known for pairs in node.pairs),
     )
+
+
+def _sum_fits(nodes: Sequence[NodeUsage]) -> int | None:
+    """Return how many pods fit on *nodes*; ``None`` if that is known of none of them."""
+    counts = [node.fits for node in nodes if node.fits is not None]
+    return sum(counts) if counts or not nodes else None
 
 
 def _counted_troubles(nodes: Iterable[NodeUsage]) -> tuple[str, ...]:

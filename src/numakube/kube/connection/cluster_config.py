@@ -135,7 +135,9 @@ def load_config(
         return config_of(merged, context=context, env=env)
     if env.get("KUBERNETES_SERVICE_HOST") and not context:
         return in_cluster_config(env=env, root=root)
-    raise ConfigError(f"no cluster is configured; {_HOW_TO}")
+    listed = env.get("KUBECONFIG", "") if not merged.files else ""
+    absent = f": KUBECONFIG names {listed}, which does not exist" if listed else ""
+    raise ConfigError(f"no cluster is configured{absent}; {_HOW_TO}")
 
 
 def in_cluster_config(

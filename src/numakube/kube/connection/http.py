@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -336,6 +336,16 @@ def _session(*, limit: int) -> aiohttp.ClientSession:
     )
 
 
+_CERTIFICATE_ADVICE: Final = (
+    ("expired", "renew it"),
+    ("not yet valid", "compare the clocks of this machine and of the server"),
+    ("mismatch", "it is for another name: use one of its names, or tls-server-name"),
+    ("self-signed", "name the authority that signed it as certificate-authority"),
+    ("issuer", "name the authority that signed it as certificate-authority"),
+)
+"""What to do about a certificate, by a word of OpenSSL's message."""
+
+
 def _check_proxy(url: str) -> None:
     if url and urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"proxy-url {url!r}: only http and https proxies are supported")
@@ -363,10 +373,29 @@ def _translated(request: Request) -> Iterator[None]:
 
 
 def _untrusted(request: Request, failure: Exception) -> UntrustedServer:
-    return UntrustedServer(
-        f"{request}: TLS handshake failed: {failure}; check certificate-authority, the server's "
-        "name and the client certificate"
+    cause = _certificate_error(failure)
+    if cause is None:
+        return UntrustedServer(
+            f"{request}: TLS handshake failed: {failure}; check certificate-authority, the "
+            "server's name and the client certificate"
+        )
+    advice = next(
+        (advice for word, advice in _CERTIFICATE_ADVICE if word in cause.verify_message),
+        "check certificate-authority and the server's name",
     )
+    return UntrustedServer(
+        f"{request}: the server's certificate is not accepted: {cause.verify_message.rstrip('.')};"
+        f" {advice}"
+    )
+
+
+def _certificate_error(failure: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return why the server's certificate was refused, if that is what *failure* is about."""
+    inner = getattr(failure, "certificate_error", None) or getattr(failure, "os_error", None)
+    for one in (inner, failure):  # aiohttp's own is a kind of it, and has no message
+        if isinstance(one, ssl.SSLCertVerificationError) and hasattr(one, "verify_message"):
+            return one
+    return None
 
 
 def _unconnected(

@@ -26,10 +26,16 @@ IDLE_SECONDS: Final = 15.0
 """How long a connection is kept without a request; servers keep theirs longer."""
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
+"""Length of the head, of what comes before it (answers that announce another), and of trailers."""
+_MAX_BODY_BYTES: Final = 64 << 20
+"""No answer to a write is longer; an object has at most some 3 MiB."""
 _MAX_SIZE_BYTES: Final = 1024
 """Length of a line that tells the size of a chunk; its extensions are skipped."""
 _HEAD_END: Final = b"\r\n\r\n"
-_STATUS_LINE: Final = re.compile(r"HTTP/1\.1 (\d{3})(?: .*)?")
+_STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_CHUNK_SIZE: Final = re.compile(r"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _FINAL: Final = 200
 """The lowest status of an answer; those below announce another."""
@@ -72,13 +78,13 @@ class ResponseReader:
         self._headers: CIMultiDict[str] = CIMultiDict()
         self._length: int | None = None
         self._chunked = False
+        self._is_last = False
         self._body = bytearray()
 
     @property
     def keeps_connection(self) -> bool:
         """Whether another request may follow: nothing came after the answer, nor is it the last."""
-        connection = self._headers.get("Connection", "").lower()
-        return connection != "close" and self._at == len(self._buffer)
+        return not self._is_last and self._at == len(self._buffer)
 
     def feed(self, data: bytes) -> Response | None:
         """Return the answer as soon as *data* completes it.
@@ -92,6 +98,7 @@ class ResponseReader:
                 return None
         if self._chunked:
             return self._response(self._body) if self._read_chunks() else None
+        _limit(self._length or len(self._buffer) - self._at)
         if self._length is None or len(self._buffer) - self._at < self._length:
             return None
         start, self._at = self._at, self._at + self._length
@@ -107,35 +114,41 @@ class ResponseReader:
 
     def _read_head(self) -> bool:
         end = self._buffer.find(_HEAD_END, self._at)
+        if (len(self._buffer) if end < 0 else end) > _MAX_HEAD_BYTES:
+            raise NotHttp("the server's headers do not end")
         if end < 0:
-            if len(self._buffer) - self._at > _MAX_HEAD_BYTES:
-                raise NotHttp("the server's headers do not end")
             return False
         first, *lines = self._buffer[self._at : end].decode("latin-1").split("\r\n")
         self._at = end + len(_HEAD_END)
         matched = _STATUS_LINE.fullmatch(first)
         if matched is None:
             raise NotHttp(f"the server answers {first[:60]!r}, which is not HTTP/1.1")
-        status = int(matched[1])
+        status = int(matched[2])
         if status >= _FINAL:
             self._take_headers(status, lines)
+            # An old proxy speaks 1.0, and closes its connections.
+            words = ",".join(self._headers.getall("Connection", ())).lower().split(",")
+            self._is_last |= matched[1] == "0" or "close" in {word.strip() for word in words}
         return True
 
     def _take_headers(self, status: int, lines: list[str]) -> None:
         self._status = status
         for line in lines:
-            name, colon, value = line.partition(":")
-            if not colon:
+            matched = _HEADER.fullmatch(line)
+            if matched is None:
                 raise NotHttp(f"the server sends {line[:60]!r} as a header")
-            self._headers.add(name, value.strip(" \t"))
+            self._headers.add(matched[1], matched[2])
+        lengths = self._headers.getall("Content-Length", ())
         if status in _NO_BODY:
             self._length = 0
         elif "Transfer-Encoding" in self._headers:
-            if self._headers["Transfer-Encoding"].lower() != "chunked":
+            if ",".join(self._headers.getall("Transfer-Encoding")).lower() != "chunked":
                 raise NotHttp("the server sends its answer in a way that was not asked for")
             self._chunked = True
-        elif "Content-Length" in self._headers:
-            self._length = _number(self._headers["Content-Length"], 10)
+            # With a length beside it, somebody on the way may take the end for another place.
+            self._is_last = bool(lengths)
+        elif lengths:
+            self._length = _length(",".join(lengths))
 
     def _read_chunks(self) -> bool:
         """Move whole chunks into the body; tell whether the last one has come."""
@@ -145,34 +158,44 @@ class ResponseReader:
                 if len(self._buffer) - self._at > _MAX_SIZE_BYTES:
                     raise NotHttp("the server sends a chunk without its size")
                 return False
-            size = _number(self._buffer[self._at : end].decode("latin-1").partition(";")[0], 16)
+            size = _chunk_size(self._buffer[self._at : end].decode("latin-1"))
             if not size:
                 return self._read_trailer(end)
             start, stop = end + 2, end + 2 + size
+            _limit(len(self._body) + size)
             if len(self._buffer) < stop + 2:
                 return False
+            if not self._buffer.startswith(b"\r\n", stop):
+                raise NotHttp("the server sends a chunk of another size than it says")
             self._body += self._buffer[start:stop]
             self._at = stop + 2
 
     def _read_trailer(self, end: int) -> bool:
         """Skip what follows the last chunk, up to an empty line."""
-        if self._buffer.startswith(b"\r\n", end + 2):
-            self._at = end + 4
-            return True
         stop = self._buffer.find(_HEAD_END, end)
+        if (len(self._buffer) if stop < 0 else stop) - end > _MAX_HEAD_BYTES:
+            raise NotHttp("the server's trailers do not end")
         if stop >= 0:
             self._at = stop + len(_HEAD_END)
         return stop >= 0
 
 
-def _number(text: str, base: int) -> int:
-    digits = text.strip(" \t")
-    if not digits.isalnum():
+def _limit(size: int) -> None:
+    if size > _MAX_BODY_BYTES:
+        raise NotHttp(f"the server's answer is longer than {_MAX_BODY_BYTES} bytes")
+
+
+def _length(text: str) -> int:
+    if _LENGTH.fullmatch(text) is None:
         raise NotHttp(f"the server gives {text[:20]!r} as a length")
-    try:
-        return int(digits, base)
-    except ValueError:
-        raise NotHttp(f"the server gives {text[:20]!r} as a length") from None
+    return int(text)
+
+
+def _chunk_size(line: str) -> int:
+    matched = _CHUNK_SIZE.fullmatch(line)
+    if matched is None:
+        raise NotHttp(f"the server gives {line[:20]!r} as a length")
+    return int(matched[1], 16)
 
 
 class _Connection(asyncio.Protocol):

@@ -141,7 +141,9 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
     """Return the content of one file, its paths made absolute; it must exist."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot read this kubeconfig: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
         raise ConfigError(f"{path}: cannot read this kubeconfig: {exc}") from exc
     return parse_kubeconfig(text, path=path)
 

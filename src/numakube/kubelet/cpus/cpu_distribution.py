@@ -263,12 +263,8 @@ def _deviation(values: Iterable[int]) -> float:
 
 
 def _round3(value: float) -> float:
-    """Round to three places, halves away from zero, as Go's math.Round does."""
-    scaled = value * 1000
-    whole = math.trunc(scaled)
-    if abs(scaled - whole) >= 0.5:
-        whole += 1 if scaled > 0 else -1
-    return whole / 1000
+    """Round to three places, halves up, as Go's math.Round does with what is not negative."""
+    return math.floor(value * 1000 + 0.5) / 1000
 
 
 def _ceil(value: int, divisor: int) -> int:

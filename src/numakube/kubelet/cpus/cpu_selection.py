@@ -190,7 +190,7 @@ def take_packed(
     if accumulator.impossible:
         return not_enough(count, available.bit_count())
     accumulator.take_whole_levels()
-    if order.align_by_uncore and not accumulator.satisfied:
+    if order.align_by_uncore:
         _take_uncore(accumulator, order)
     if not order.spread_over_cores and not accumulator.satisfied:
         accumulator.take_whole(accumulator.whole_cores(), topology.cores)

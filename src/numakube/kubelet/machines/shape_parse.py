@@ -81,6 +81,7 @@ KEYWORDS: Final = (
 
 _SEPARATOR = re.compile(r",|\n|(?:(?<=\s)|^)\+(?=\s)")
 _SIZE = re.compile(r"([0-9]+)([KMGTP]i|[kMGTB])|0", re.ASCII)
+_NUMBERED = re.compile(r"([0-9]+)(.*)", re.ASCII)
 _LIKE_SIZE = re.compile(r"([0-9]+)([kmgtp])i?b?", re.ASCII | re.IGNORECASE)
 _CORES = re.compile(r"([0-9]+)p?|(?:([0-9]+)p\+)?([0-9]+)e", re.ASCII)
 _IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
@@ -398,8 +399,14 @@ def _hint(words: list[str]) -> str:
     """Return what was probably meant by *words* that begin with a number."""
     if len(words) == 1 and (size := _LIKE_SIZE.fullmatch(words[0])):
         return f"a size is written like {size[1]}{size[2].upper()}i"
-    close = [near for word in words for near in get_close_matches(word, KEYWORDS, n=1)]
-    return f"did you mean {close[0]}?" if close else "devices are written like `gpu 2`"
+    if words[1:2] in (["node"], ["nodes"]):
+        return (
+            "a shape is one machine; how many there are is written as in `10x 2 sockets`, or apart"
+        )
+    found = _NUMBERED.fullmatch(words[0])
+    number, word = found.groups() if found else ("", "")
+    close = get_close_matches(word or " ".join(words[1:]), KEYWORDS, n=1)
+    return f"did you mean {number} {close[0]}?" if close else "devices are written like `gpu 2`"
 
 
 def is_short_name(name: str) -> bool:

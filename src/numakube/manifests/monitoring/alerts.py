@@ -109,6 +109,14 @@ EXPORTER: Final = (
         description="{{ $value }} nodes have none: their zones are not known to the scheduler.",
     ),
     Alert(
+        name="NumakubeExporterGone",
+        severity="warning",
+        expression='max(numakube_cache_nodes{state="orphaned"}) > 0',
+        lasts="5m",
+        summary="Nodes have lost their exporter",
+        description="The reports of {{ $value }} nodes are not kept up to date by anybody.",
+    ),
+    Alert(
         name="NumakubeOrphanedTopologies",
         severity="info",
         expression="numakube_gc_orphans > 0",
@@ -214,6 +222,17 @@ SCHEDULING: Final = (
         lasts="10m",
         summary="Nodes are blocked because their reports do not add up",
         description="{{ $value }} nodes take no pods until a report has the pods that are there.",
+    ),
+    Alert(
+        name="NumakubeGangOverlooked",
+        severity="critical",
+        expression='max(numakube_gangs{state="overlooked"}) > 0',
+        lasts="5m",
+        summary="The scheduler does not try gangs that have all their pods",
+        description=(
+            "{{ $value }} gangs are held back for no reason, which is a bug of the scheduler;"
+            " kubectl numa doctor names them."
+        ),
     ),
     Alert(
         name="NumakubeSchedulingErrors",

@@ -69,7 +69,7 @@ OVERVIEW: Final = Row(
             series=(
                 Series(
                     "max(sum by (job, instance) "
-                    '(numakube_cache_nodes{state=~"unknown|blocked|stale"}))'
+                    '(numakube_cache_nodes{state=~"unknown|blocked|stale|orphaned"}))'
                 ),
             ),
             about="Nodes without a usable report, blocked, or with a stale report.",

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numakube
-from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd_text
+from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd, crd_text
 from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.components import Choices, component_objects
 from numakube.manifests.flow_control import flow_control
 from numakube.manifests.monitoring.alerts import prometheus_rule
+from numakube.manifests.operator import LEASE as OPERATOR_LEASE
 from numakube.manifests.packages.chart_values import (
     CHART_COMPONENTS,
     POD_CHOICES,
@@ -26,7 +27,7 @@ from numakube.manifests.packages.chart_values import (
     values_text,
     workload_path,
 )
-from numakube.manifests.rbac_rules import view_role
+from numakube.manifests.rbac_rules import leases_of, view_role
 from numakube.manifests.release_image import VERSION
 from numakube.manifests.scheduler import CONFIG_KEY, SchedulerManifest
 
@@ -100,14 +101,12 @@ def chart() -> list[ChartFile]:
         ChartFile("Chart.yaml", dump_yaml(_about())),
         ChartFile("values.yaml", values_text()),
         ChartFile("values.schema.json", json.dumps(schema(), indent=2) + "\n"),
-        *(
-            ChartFile(f"crds/{name}", crd_text(name))
-            for name in (NRT_CRD, UPDATE_CRD, OPERATOR_CRD, SCHEDULER_CRD)
-        ),
+        *(ChartFile(f"crds/{name}", crd_text(name)) for name in (NRT_CRD, UPDATE_CRD)),
         *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in CHART_COMPONENTS),
         ChartFile("templates/view.yaml", dump_yaml(view_role())),
         ChartFile("templates/priority.yaml", _priority()),
         ChartFile("templates/monitoring.yaml", _monitoring()),
+        ChartFile("templates/_helpers.tpl", _HELPERS),
         ChartFile("templates/NOTES.txt", _NOTES),
     ]
 
@@ -135,18 +134,57 @@ def _template(component: str) -> str:
     parts = []
     for document in component_objects(component, _CHOICES):
         if document["kind"] in ("Namespace", "CustomResourceDefinition") or document in shared:
-            continue  # Helm makes namespaces itself; kinds and these have files of their own.
+            continue  # Helm makes namespaces itself; kinds and these have places of their own.
         _open_choices(component, document)
         text = "---\n" + _with_expressions(dump_yaml(document))
         if document["kind"] == "ConfigMap" and component == "scheduler":
             text = _replaceable(text, f"  {CONFIG_KEY}: ", "scheduler.configuration")
         switch = _SEPARATE.get(document["kind"])
         parts.append(text if switch is None else _if(switch, text))
+        parts += [_unless_of_others(lease) for lease in _own_leases(component, document)]
+    if component == "operator":
+        parts += [_unless_of_others(_kept(crd(name))) for name in (OPERATOR_CRD, SCHEDULER_CRD)]
     if component == "scheduler":
         main = SchedulerManifest(namespace=_CHOICES.namespace).main_access()
         text = "".join("---\n" + _with_expressions(dump_yaml(one)) for one in main)
         parts.append(_if("scheduler.defaultScheduler", text))
     return _if(component, "".join(parts))
+
+
+def _own_leases(component: str, role: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the leases that *component* itself holds by *role*; the operator hands rights on."""
+    leases = leases_of(role)
+    if component != "operator":
+        return leases
+    return [lease for lease in leases if lease["metadata"]["name"] == OPERATOR_LEASE]
+
+
+def _kept(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return *definition* so that Helm never deletes it, and with it all objects of the kind."""
+    annotations = definition["metadata"].setdefault("annotations", {})
+    annotations["helm.sh/resource-policy"] = "keep"
+    return definition
+
+
+def _unless_of_others(document: dict[str, Any]) -> str:
+    """Return the template of what may be there already, from a program or another installation.
+
+    Helm ends with an error if an object is there that it has not made.
+    """
+    metadata = document["metadata"]
+    names = (
+        *(document["apiVersion"], document["kind"]),
+        *(metadata.get("namespace", ""), metadata["name"]),
+    )
+    words = " ".join(_quoted(name) for name in names)
+    text = "---\n" + _with_expressions(dump_yaml(document))
+    return f'{{{{- if include "numakube.isOurs" (list . {words}) }}}}\n{text}{{{{- end }}}}\n'
+
+
+def _quoted(text: str) -> str:
+    """Return *text* as an operand of an expression: one of its own, or a quoted text."""
+    expression = _WORDS.get(text)
+    return json.dumps(text) if expression is None else expression.strip("{} ")
 
 
 def _replaceable(text: str, start: str, value: str) -> str:
@@ -197,6 +235,20 @@ def _with_expressions(text: str) -> str:
     text = _GIVEN.sub(r"{{- if .Values.\2 }}\n\1{{ .Values.\2 }}\n{{- end }}\n", text)
     return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
 
+
+_HELPERS: Final = """\
+{{- /* Says "true" unless there is such an object that this release has not made. */ -}}
+{{- define "numakube.isOurs" -}}
+{{- $release := (index . 0).Release -}}
+{{- $live := lookup (index . 1) (index . 2) (index . 3) (index . 4) -}}
+{{- $notes := dig "metadata" "annotations" (dict) $live -}}
+{{- $name := get $notes "meta.helm.sh/release-name" -}}
+{{- $namespace := get $notes "meta.helm.sh/release-namespace" -}}
+{{- if or (not $live) (and (eq $name $release.Name) (eq $namespace $release.Namespace)) -}}
+true
+{{- end -}}
+{{- end -}}
+"""
 
 _NOTES: Final = """\
 numakube is being started in {{ .Release.Namespace }}.

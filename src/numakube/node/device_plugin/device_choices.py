@@ -98,6 +98,8 @@ def _is_known(choice: PluginChoice) -> bool:
 
 def _held(folder: Path) -> Iterator[PluginChoice]:
     for path in sorted(folder.glob("[!.]*.json")):
+        if not path.is_file():
+            continue  # opening a pipe would wait for ever
         try:
             with path.open("rb") as file:
                 if _is_locked(file.fileno()):

@@ -45,7 +45,7 @@ class FakeRuntime:
         peer: the connection with a plugin, while there is one.
         connected: set while a configured plugin is connected.
         registered: names and indices of plugins, in the order of their coming.
-        updates: what plugins wanted changed without being asked.
+        updates: what plugins wanted changed of containers other than the one they were asked about.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FakeRuntime:
             version: what it says of itself.
             request_seconds: how long to wait for a plugin.
             dedicated: tell of events by a method for each, as since NRI 0.11; else by one for all.
-            apply: told of every update that a plugin wants.
+            apply: told of every such update.
         """
         self._socket = socket
         self._version = version
@@ -106,6 +106,7 @@ class FakeRuntime:
         request = NRI.ContainerRequest(pod=_pod(pod), container=_container(container))
         answer = await self._ask("CreateContainer", request)
         response = NRI.CreateContainerResponse.FromString(answer)
+        self._take(response.update)
         made = replace(container, cpu=_over(container.cpu, cpu_of(response.adjust.linux.resources)))
         self.containers[container.id] = made
         return made.cpu
@@ -116,10 +117,18 @@ class FakeRuntime:
             pod=_pod(pod), container=_container(container), linux_resources=resources_for(wanted)
         )
         response = NRI.UpdatesResponse.FromString(await self._ask("UpdateContainer", request))
-        for one in map(update_of, response.update):
-            if one.container_id == container.id:
-                wanted = _over(wanted, one.cpu)
+        own = [one for one in response.update if one.container_id == container.id]
+        self._take(one for one in response.update if one.container_id != container.id)
+        for one in map(update_of, own):
+            wanted = _over(wanted, one.cpu)
+        known = self.containers.get(container.id, container)
+        self.containers[known.id] = replace(known, cpu=_over(known.cpu, wanted))
         return wanted
+
+    async def stop(self, pod: Sandbox, container: Container) -> None:
+        """Stop a container."""
+        request = NRI.ContainerRequest(pod=_pod(pod), container=_container(container))
+        self._take(NRI.UpdatesResponse.FromString(await self._ask("StopContainer", request)).update)
 
     async def tell(self, event: Event, pod: Sandbox, container: Container | None = None) -> None:
         """Tell the plugin that something has happened."""
@@ -164,9 +173,6 @@ class FakeRuntime:
             if self.peer is not None:
                 started = asyncio.ensure_future(self._start(self.peer))
                 self._serving.add(started)
-            return b""
-        if method == "UpdateContainers":
-            self._take(NRI.UpdateContainersRequest.FromString(payload).update)
             return b""
         return None
 

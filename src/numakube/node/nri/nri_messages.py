@@ -59,10 +59,13 @@ _NRI: Final[Mapping[str, Fields]] = MappingProxyType(
             "pod": (2, "PodSandbox"),
             "container": (3, "Container"),
         },
-        "CreateContainerResponse": {"adjust": (1, "ContainerAdjustment")},
+        # Every answer may carry updates of other containers. The call by which a plugin updates
+        # containers without being asked is left out on purpose: see `nri_plugin`.
+        "CreateContainerResponse": {
+            "adjust": (1, "ContainerAdjustment"),
+            "update": (2, "[ContainerUpdate]"),
+        },
         "UpdatesResponse": {"update": (1, "[ContainerUpdate]")},
-        "UpdateContainersRequest": {"update": (1, "[ContainerUpdate]")},
-        "UpdateContainersResponse": {"failed": (1, "[ContainerUpdate]")},
         "PodSandbox": {
             "id": (1, "string"),
             "name": (2, "string"),

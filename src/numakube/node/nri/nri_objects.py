@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.node.nri.nri_messages import NRI
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 STOPPED: Final = 4
 """The state of a container that does not run any more."""
@@ -54,6 +54,14 @@ class Update:
 
     container_id: str
     cpu: Cpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a plugin says of the container that it is asked about, and what else is to change."""
+
+    cpu: Cpu | None = None
+    others: Sequence[Update] = ()
 
 
 def sandbox_of(message: Any) -> Sandbox:  # noqa: ANN401 - a generated class

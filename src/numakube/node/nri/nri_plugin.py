@@ -6,6 +6,11 @@
 A plugin registers, is configured, hears of everything that runs already, and is then asked about
 every container. A runtime that gets no answer in time closes the connection, and one that gets an
 error does not start the container: so handlers answer soon, and never with an error.
+
+A plugin only ever answers. NRI also has a call by which it may update containers of its own accord,
+and that call is not made: containerd up to 2.3 takes its two locks in the other order then, and
+stands still for good if the kubelet updates a container at the same moment (seen with 1.7.24 and
+2.1.9; mended in NRI 0.12.1). Updates of other containers ride on answers instead.
 """
 
 from __future__ import annotations
@@ -23,7 +28,6 @@ from numakube.node.nri.nri_objects import (
     resources_for,
     sandbox_of,
     update_for,
-    update_of,
 )
 from numakube.node.nri.ttrpc import Peer
 from numakube.node.nri.ttrpc_frames import Conversation
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Awaitable, Callable, Sequence
 
-    from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
+    from numakube.node.nri.nri_objects import Answer, Container, Cpu, Sandbox, Update
 
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 START_SECONDS: Final = 30.0
@@ -49,6 +53,7 @@ class Event(IntEnum):
     REMOVE_POD_SANDBOX = 3
     CREATE_CONTAINER = 4
     UPDATE_CONTAINER = 8
+    STOP_CONTAINER = 10
     REMOVE_CONTAINER = 11
 
 
@@ -77,12 +82,16 @@ class Handler(Protocol):
         """Hear what runs already; return what is to change."""
         ...
 
-    async def creating(self, pod: Sandbox, container: Container) -> Cpu | None:
+    async def creating(self, pod: Sandbox, container: Container) -> Answer:
         """Return what a container is to have that is about to be made."""
         ...
 
-    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Cpu | None:
+    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Answer:
         """Return what a container is to have instead of what the kubelet has *wanted*."""
+        ...
+
+    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+        """Return what is to change because a container stops."""
         ...
 
     def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
@@ -118,6 +127,7 @@ class Session:
             "Synchronize": self._synchronize,
             "CreateContainer": self._create,
             "UpdateContainer": self._update,
+            "StopContainer": self._stop,
             "StateChange": self._state_change,
             "RunPodSandbox": self._told(Event.RUN_POD_SANDBOX),
             "RemovePodSandbox": self._told(Event.REMOVE_POD_SANDBOX),
@@ -145,30 +155,20 @@ class Session:
         if not self.started.is_set():
             raise RuntimeUnavailable("NRI: the runtime has closed the connection")
 
-    async def update(self, updates: Sequence[Update]) -> list[str]:
-        """Let containers have something else; return the ids of those that could not.
-
-        Raises:
-            RuntimeUnavailable: the runtime does not answer.
-        """
-        request = NRI.UpdateContainersRequest(update=[update_for(one) for one in updates])
-        answer = await self._call("UpdateContainers", request)
-        failed = NRI.UpdateContainersResponse.FromString(answer).failed
-        return [update_of(one).container_id for one in failed]
+    async def answered(self) -> None:
+        """Wait until the runtime has the answers to everything that it asked."""
+        await self._peer.answered()
 
     async def _start(self) -> None:
         request = NRI.RegisterPluginRequest(plugin_name=self._name, plugin_idx=self._index)
-        await self._call("RegisterPlugin", request)
+        payload = request.SerializeToString()
+        await self._peer.call("Runtime", "RegisterPlugin", payload, seconds=_CALL_SECONDS)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self.started.wait()
         except TimeoutError:
             message = f"NRI: registered, and not told what runs in {START_SECONDS:g} s"
             raise RuntimeUnavailable(message) from None
-
-    async def _call(self, method: str, request: Any) -> bytes:  # noqa: ANN401 - a generated class
-        payload = request.SerializeToString()
-        return await self._peer.call("Runtime", method, payload, seconds=_CALL_SECONDS)
 
     async def _answer(self, method: str, payload: bytes) -> bytes | None:
         answer = self._answers.get(method)
@@ -202,25 +202,32 @@ class Session:
 
     async def _create(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         request = NRI.ContainerRequest.FromString(payload)
-        cpu = await self._handler.creating(sandbox_of(request.pod), container_of(request.container))
-        response = NRI.CreateContainerResponse()
-        if cpu is not None:
-            response.adjust.linux.resources.CopyFrom(resources_for(cpu))
+        container = container_of(request.container)
+        answer = await self._handler.creating(sandbox_of(request.pod), container)
+        response = NRI.CreateContainerResponse(update=[update_for(one) for one in answer.others])
+        if answer.cpu is not None:
+            response.adjust.linux.resources.CopyFrom(resources_for(answer.cpu))
         return response
 
     async def _update(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         request = NRI.UpdateContainerRequest.FromString(payload)
         container = container_of(request.container)
-        cpu = await self._handler.updating(
+        answer = await self._handler.updating(
             sandbox_of(request.pod), container, cpu_of(request.linux_resources)
         )
-        response = NRI.UpdatesResponse()
-        if cpu is not None:
+        response = NRI.UpdatesResponse(update=[update_for(one) for one in answer.others])
+        if answer.cpu is not None:
             response.update.add(
                 container_id=container.id,
-                linux=NRI.LinuxContainerUpdate(resources=resources_for(cpu)),
+                linux=NRI.LinuxContainerUpdate(resources=resources_for(answer.cpu)),
             )
         return response
+
+    async def _stop(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
+        request = NRI.ContainerRequest.FromString(payload)
+        container = container_of(request.container)
+        updates = await self._handler.stopping(sandbox_of(request.pod), container)
+        return NRI.UpdatesResponse(update=[update_for(one) for one in updates])
 
     async def _state_change(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         message = NRI.StateChangeEvent.FromString(payload)

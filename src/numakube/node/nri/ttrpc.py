@@ -87,6 +87,10 @@ class Peer:
         if why:
             raise RuntimeUnavailable(why)
 
+    async def answered(self) -> None:
+        """Wait until every call that came in has its answer."""
+        await asyncio.gather(*self._answering)
+
     async def call(self, service: str, method: str, payload: bytes, *, seconds: float) -> bytes:
         """Return what the other end answers.
 

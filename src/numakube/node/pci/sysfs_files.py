@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.node.bounded_files import read_regular_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 def text_of(path: Path) -> str | None:
     """Return the text of a file without the newline at its end; ``None`` if it cannot be read."""
     try:
-        return path.read_bytes().decode("utf-8", "replace").strip()
+        return read_regular_file(path).decode("utf-8", "replace").strip()
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ what is free (NodeResourcesLeastAllocated and its relatives) became strategies o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
@@ -20,7 +21,7 @@ from numakube.api.scheduler_config import (
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     Note = Callable[[str], None]
     Tree = dict[str, Any]
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 OLDER: Final = tuple(
     f"kubescheduler.config.k8s.io/{name}" for name in ("v1beta3", "v1beta2", "v1beta1")
 )
+_ADDRESSES: Final[Mapping[str, tuple[str, ...]]] = dict.fromkeys(
+    OLDER[1:], ("healthzBindAddress", "metricsBindAddress")
+)
+"""Where health and metrics were served without TLS, up to v1beta2."""
 _FIT: Final = "NodeResourcesFit"
 _USUAL: Final = "NodeResourcesLeastAllocated"
 _STRATEGIES: Final[Mapping[str, str]] = {
@@ -48,7 +53,7 @@ _NO_EFFECT: Final[Mapping[str, str]] = {
         ("kubeconfigpath", "kubeConfigPath", "masteroverride", "masterOverride"),
         "write clientConnection.kubeconfig, or --kubeconfig",
     ),
-    "namespaces": "NodeResourceTopology objects have no namespace",
+    "namespaces": "reports of every namespace are read",
 }
 """Arguments of the NUMA plugin of that time."""
 _LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
@@ -61,18 +66,29 @@ def upgraded(tree: Mapping[str, Any], note: Note, source: str = KIND) -> dict[st
         ConfigError: v1 cannot say what it says.
         MalformedObject: a field has another type than it should.
     """
-    note(f"apiVersion: {tree['apiVersion']} is deprecated: write {API_VERSION}")
-    found = {**tree, "apiVersion": API_VERSION}
+    version = tree["apiVersion"]
+    note(f"apiVersion: {version} is deprecated: write {API_VERSION}")
+    found = {**_without_nulls(tree), "apiVersion": API_VERSION}
+    for field in _ADDRESSES.get(version, ()):
+        if found.pop(field, None):
+            note(f"{field} has no effect: write --bind-address")
     convert(KubeSchedulerConfiguration, found, source)
-    if "profiles" in tree:
+    if "profiles" in found:
         found["profiles"] = [
-            _profile(one, f"profiles[{place}]", note) for place, one in enumerate(tree["profiles"])
+            _profile(one, f"profiles[{place}]", note) for place, one in enumerate(found["profiles"])
         ]
-    election = tree.get("leaderElection", {})
+    election = found.get("leaderElection", {})
     if election.get("resourceLock") in _LOCKS:
         note(f"leaderElection.resourceLock: {election['resourceLock']} is now leases")
         found["leaderElection"] = {**election, "resourceLock": "leases"}
     return found
+
+
+def _without_nulls(tree: Any) -> Any:  # noqa: ANN401 - any YAML
+    """Return *tree* without fields that are null: to Go they are not there."""
+    if isinstance(tree, Mapping):
+        return {name: _without_nulls(one) for name, one in tree.items() if one is not None}
+    return [_without_nulls(one) for one in tree] if isinstance(tree, list) else tree
 
 
 def _profile(profile: Tree, path: str, note: Note) -> Tree:

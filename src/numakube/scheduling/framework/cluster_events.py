@@ -67,6 +67,7 @@ class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
         claim: key of the claim that it happened to.
         claim_before: the ResourceClaim as it was, if it was there.
         claim_now: the ResourceClaim as it is, if it is there.
+        pod_group: API, namespace and name of the PodGroup that it happened to.
     """
 
     kind: EventKind
@@ -76,10 +77,12 @@ class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
     claim: str = ""
     claim_before: ResourceClaim | None = None
     claim_now: ResourceClaim | None = None
+    pod_group: tuple[str, str, str] | None = None
 
     def __str__(self) -> str:
         what = "|".join(self.kind.names())
         about = [f"of {self.pod.key}"] if self.pod is not None else []
         about += [f"of {self.claim}"] if self.claim else []
+        about += ["of {1}/{2}".format(*self.pod_group)] if self.pod_group else []
         about += [f"on {self.node}"] if self.node else []
         return " ".join((what, *about))

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.framework.status import SUCCESS, TOO_COSTLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +56,7 @@ class Diagnosis:
         pre_filter: set if the pod was refused before any node was looked at.
         excluded: nodes that a pre-filter had ruled out together, and the status that says so.
         post_filter: why no eviction helps.
+        even_if_idle: what keeps the pod off nodes that are full, whoever leaves them; in words.
         digest: what a reader has made of it, for those who read the same later.
     """
 
@@ -65,6 +66,7 @@ class Diagnosis:
     excluded: list[tuple[Rows, Status]] = field(default_factory=list)
     runs: list[FilterRun] = field(default_factory=list)
     post_filter: Status = SUCCESS
+    even_if_idle: str = ""
     digest: object = None
     _known: tuple[int, Sequence[tuple[FilterRun, tuple[Rows, Status]]]] = (0, ())
 
@@ -93,6 +95,11 @@ class Diagnosis:
         beside = told if isinstance(told, frozenset) else frozenset()
         return beside | {status.plugin for _, status in self.groups() if status.plugin}
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether a plugin gave up on nodes because it had taken all the time that it may."""
+        return any(status.detail is TOO_COSTLY for _, status in self.groups())
+
     def statuses(self) -> dict[str, Status]:
         """Return the refusal of every refused node by its name."""
         names = self.names
@@ -105,9 +112,27 @@ class Diagnosis:
         if self.pre_filter is not None:
             reasons = self.pre_filter.message
         else:
-            counts: Counter[str] = Counter()
-            for rows, status in self.groups():
-                counts.update(dict.fromkeys(status.reasons, len(rows)))
-            reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+            reasons = ", ".join(sorted(self._counted()))
         text = f"0/{self.total} nodes are available:" + (f" {reasons}." if reasons else "")
-        return f"{text} {why}" if (why := self.post_filter.message) else text
+        besides = f"Besides, {self.even_if_idle}." if self.even_if_idle else ""
+        return " ".join(filter(None, (text, self.post_filter.message, besides)))
+
+    def _counted(self) -> Iterator[str]:
+        """Yield each reason with the number of nodes, and with the most frequent of its causes."""
+        counts: Counter[str] = Counter()
+        causes: dict[str, Counter[str]] = {}
+        for rows, status in self.groups():
+            counts.update(dict.fromkeys(status.reasons, len(rows)))
+            if status.cause:
+                causes.setdefault(status.message, Counter())[status.cause] += len(rows)
+        for reason, count in counts.items():
+            yield f"{count} {reason}{_because(causes.get(reason))}"
+
+
+def _because(causes: Counter[str] | None) -> str:
+    """Return *causes* in Koordinator's form: the first by frequency and name, and how many more."""
+    if not causes:
+        return ""
+    first = min(causes, key=lambda cause: (-causes[cause], cause))
+    more = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
+    return f" cause [{first}]{more}"

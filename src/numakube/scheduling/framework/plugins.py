@@ -19,7 +19,7 @@ from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
@@ -55,6 +55,18 @@ class Plugin(ABC):
         """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""
         return True
 
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """Return all of *pod* that decides whether an event wakes it: pods of one are asked once.
+
+        That is what `wakes` and `looks_beyond` look at, and the filter if it judges nodes alone. A
+        plugin that does not say is asked about each pod.
+        """
+        return pod.uid
+
+    def looks_beyond(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Tell whether *event* may help *pod* by more than what has become of the event's node."""
+        return not self.judges_nodes_alone
+
 
 class PreEnqueue(Plugin):
     """Keeps a pod out of the active queue."""
@@ -62,6 +74,14 @@ class PreEnqueue(Plugin):
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return a refusal if *pod* must not be tried yet."""
+
+    def opened_by(self, pod: PodInfo) -> Iterable[Hashable]:
+        """Return all that can turn a refusal of *pod* into a yes, other than the pod itself.
+
+        Whoever changes one of these tells the queue, which asks again about the pods that it keeps
+        back. A plugin that depends on the passing of time names nothing: it is asked with all.
+        """
+        return ()
 
 
 class QueueSort(Plugin):

@@ -58,12 +58,14 @@ class Handle:
 
     Attributes:
         services: what the process offers, such as a client of the API server.
+        profile: the name of the profile that the plugin is made for.
         runtime: the plugins of the same profile; set once all of them have been made.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
     nominations: Nominations = field(default_factory=Nominations)
     services: Services = field(default_factory=Services)
+    profile: str = ""
     runtime: Runtime | None = None
 
 

@@ -6,7 +6,7 @@ named as the one that refused a node, so it is kept.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from numakube.scheduling.arrays import is_uniform, uniform
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.plugins import (
@@ -40,10 +41,9 @@ from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from numakube.scheduling.arrays import IntArray, Ratings, Rows
-    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination, Plugin
     from numakube.scheduling.framework.profile import Profile
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -118,6 +118,14 @@ class Runtime:
                 return status.by(plugin.name)
         return SUCCESS
 
+    def opened_by(self, pod: PodInfo, gate: Status) -> Iterable[Hashable]:
+        """Return what may open a *gate* that keeps *pod* back."""
+        for plugin in self._pre_enqueue:
+            if plugin.name == gate.plugin:
+                with suppress(Exception):  # then it is asked with all
+                    return frozenset(plugin.opened_by(pod))
+        return ()
+
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Rows:
@@ -166,6 +174,26 @@ class Runtime:
                 rows, refused = without_aside(snapshot, rows)
                 diagnosis.excluded += ((gone, why.by(plugin.name)) for gone, why in refused)
         return rows
+
+    def even_if_idle(self, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> str:
+        """Say what keeps *pod* off every node that is full now, whoever leaves it; or nothing.
+
+        The first filter that refuses a node is the one that is named. Once a node is full, nobody
+        would read that the pod is too large for it in another way.
+        """
+        full = [rows for rows, one in diagnosis.groups() if one.code is Code.UNSCHEDULABLE]
+        if not full:
+            return ""
+        rows = np.unique(np.concatenate(full))
+        for plugin, judge in self._filters:
+            if not plugin.judges_nodes_alone or not isinstance(plugin, VectorFilter):
+                continue
+            with suppress(Exception):  # a plugin that fails has been told of, or will be
+                verdicts = judge(CycleState(), pod, snapshot, rows)
+                if verdicts is not None and all(map(_is_hopeless, verdicts.statuses_met())):
+                    run = FilterRun(plugin.name, rows, verdicts)
+                    return ", ".join(f"{len(some)} {one.message}" for some, one in run.refused())
+        return ""
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return what the filters say of one node, which may be a clone with other pods."""
@@ -324,6 +352,11 @@ def _narrow(
         text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
         diagnosis.excluded.append((excluded, unresolvable(text).by(plugins[0])))
     return rows
+
+
+def _is_hopeless(status: Status) -> bool:
+    """Tell whether a node refuses the pod even if nothing else is there; its detail says so."""
+    return bool(getattr(status.detail, "hopeless", False))
 
 
 def _judge_of(plugin: Plugin) -> _Judge:

@@ -7,7 +7,7 @@ exception from a plugin is a bug in it, which the runtime turns into `Code.ERROR
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 
@@ -55,15 +55,19 @@ class Status:
     """The answer of one plugin.
 
     Attributes:
-        reasons: short texts for events and logs, stable so that equal refusals aggregate. plugin:
-        who said so; filled in by the runtime. detail: the refusal as a value, such as
-        `numakube.scheduling.numa.alignment_rejection.Rejection`.
+        reasons: short texts for events and logs, stable so that equal refusals aggregate.
+        plugin: who said so; filled in by the runtime.
+        detail: the refusal as a value, such as
+            `numakube.scheduling.numa.alignment_rejection.Rejection`.
+        cause: a short text for the event that may differ from node to node; of many the most
+            frequent one is told.
     """
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     detail: object = None
+    cause: str = ""
 
     @property
     def ok(self) -> bool:
@@ -87,9 +91,19 @@ class Status:
 
     def by(self, plugin: str) -> Status:
         """Return the same answer, signed by *plugin*."""
-        return Status(self.code, self.reasons, plugin, self.detail)
+        return Status(self.code, self.reasons, plugin, self.detail, self.cause)
 
 
+class TooCostly(Enum):
+    """The detail of a status: to find out took all the time that a pod may take.
+
+    If no node is left, the pod is tried again late, and later each time: others have to be served.
+    """
+
+    TOO_COSTLY = "too costly"
+
+
+TOO_COSTLY: Final = TooCostly.TOO_COSTLY
 SUCCESS: Final = Status()
 SKIP: Final = Status(Code.SKIP)
 
@@ -104,6 +118,6 @@ def unresolvable(*reasons: str, detail: object = None) -> Status:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, detail=detail)
 
 
-def failure(*reasons: str) -> Status:
+def failure(*reasons: str, detail: object = None) -> Status:
     """Say that the plugin could not tell."""
-    return Status(Code.ERROR, reasons)
+    return Status(Code.ERROR, reasons, detail=detail)

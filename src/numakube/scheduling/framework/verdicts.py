@@ -63,6 +63,10 @@ class Verdicts:
             choice[position] = known[key]
         return cls(choice, tuple(statuses))
 
+    def statuses_met(self) -> list[Status]:
+        """Return the outcomes that a row got."""
+        return [self.statuses[index] for index in np.unique(self.choice).tolist()]
+
     def then(self, other: Verdicts | None) -> Verdicts:
         """Return these, and what *other* says of the rows that passed."""
         if other is None:

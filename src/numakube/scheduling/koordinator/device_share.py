@@ -1,7 +1,8 @@
 """Koordinator's plugin DeviceShare, in name: NodeNUMAResource gives devices as well.
 
 Devices and CPUs of a pod are chosen together here, by one plugin. Configuration files that name
-both load as they are; what they say of this one has no effect.
+both load as they are. What they say of this one has no effect, which the process logs; what asks
+for something else than is done is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.errors import ConfigError
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreBind,
@@ -36,12 +38,27 @@ NAME: Final = "DeviceShare"
 _NOTE: Final = "DeviceShare does nothing here: NodeNUMAResource gives devices together with CPUs"
 
 
+_REFUSED: Final = {
+    "disableDeviceNUMATopologyAlignment": "devices are aligned with CPUs here; leave it out",
+    "gpuShareUnsupportedModels": "parts of every GPU are given out here; leave it out, and keep "
+    "pods that ask for parts off such nodes",
+}
+"""Fields that would change where pods go."""
+
+
 class DeviceShare(PreFilter, Filter, PreScore, VectorScore, Reserve, PreBind):
     """Takes part everywhere and does nothing."""
 
     name = NAME
 
     def __init__(self, args: Mapping[str, object]) -> None:
+        """Prepare.
+
+        Raises:
+            ConfigError: they ask for something that is not done.
+        """
+        if problems := [f"{name}: {why}" for name, why in _REFUSED.items() if args.get(name)]:
+            raise ConfigError(f"DeviceShareArgs: {', '.join(problems)}")
         ignored = ", ".join(sorted(args.keys() - {"apiVersion", "kind"}))
         self.notes = (f"{_NOTE}; its {ignored} has no effect" if ignored else _NOTE,)
         """What the process should log about the settings."""

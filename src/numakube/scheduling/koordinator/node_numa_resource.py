@@ -68,9 +68,6 @@ _DOMAIN: Final = "koordinator.sh"
 _SKIPPED: Final = PreFilterResult(SKIP)
 _REMEMBERED_OUTCOMES: Final = 1 << 15
 """Of all pods together; each takes about a kilobyte."""
-_RESULTS: Final = (keys.RESOURCE_STATUS, keys.DEVICE_ALLOCATED)
-_NOTHING: Final = "{}"
-"""Stands instead of a result that a pod brought along and that does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class NodeNUMAResource(
 
     def outcome(self, pod: PodInfo, node: NodeInfo) -> Outcome:
         """Return what *node* says to *pod*, decided afresh; for explanations."""
-        return decide(self.ledgers.case(node), self.wish_of(pod), strategy=self.args.strategy)
+        return self.decided(self.ledgers.case(node), self.wish_of(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Read the wish; skip ordinary pods in a cluster without settings."""
@@ -238,6 +235,10 @@ class NodeNUMAResource(
         """Do nothing: the binding itself carries the annotations."""
         return SKIP
 
+    def likeness(self, pod: PodInfo) -> None:
+        """Only the pod that is gone is looked at."""
+        return
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A pod that goes gives room only if it held some, or if its node counts requests too."""
         if event.kind is not EventKind.POD_DELETED or event.pod is None:
@@ -251,7 +252,11 @@ class NodeNUMAResource(
     def _annotations(self, pod: PodInfo, outcome: Outcome, node: NodeInfo) -> Mapping[str, str]:
         """Return what is to be written to *pod*; results that it brought along do not hold."""
         own = pod.pod.metadata.annotations
-        stale = {key: _NOTHING for key in _RESULTS if own.get(key, _NOTHING) != _NOTHING}
+        stale = {
+            key: keys.NO_ALLOTMENT
+            for key in keys.ALLOTMENT
+            if own.get(key, keys.NO_ALLOTMENT) != keys.NO_ALLOTMENT
+        }
         if outcome.allotment is None or outcome.rule is None:
             return stale
         wish, facts = self.wish_of(pod), self.ledgers.facts(node)
@@ -262,11 +267,16 @@ class NodeNUMAResource(
         """Return what *node* says, whatever devices the pod claims."""
         return self._outcome(wanted, self.ledgers.case(node))
 
+    def decided(self, case: Case, wish: PodWish, agrees: Agrees | None = None) -> Outcome:
+        """Return what a node says to *wish*, with the defaults of the profile."""
+        args = self.args
+        return decide(case, wish, strategy=args.strategy, scope=args.scope, agrees=agrees)
+
     def _outcome(self, wanted: _Wanted, case: Case) -> Outcome:
         key = case.key
         outcome = wanted.known.get(key)
         if outcome is None:
-            outcome = decide(case, wanted.wish, strategy=self.args.strategy)
+            outcome = self.decided(case, wanted.wish)
             if len(wanted.known) >= _REMEMBERED_OUTCOMES // 2:
                 wanted.known.clear()
             wanted.known[key] = outcome
@@ -323,8 +333,7 @@ class _Allotter:
         if plain.rule is None or plain.allotment is None:
             return None
         case = self.plugin.ledgers.case(node)
-        strategy = self.plugin.args.strategy
-        outcome = decide(case, self.wanted.wish, strategy=strategy, agrees=agrees)
+        outcome = self.plugin.decided(case, self.wanted.wish, agrees)
         if outcome.allotment is None:
             outcome = plain
         self.wanted.agreed[node.name] = outcome

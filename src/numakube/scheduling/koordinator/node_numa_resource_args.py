@@ -19,6 +19,7 @@ from numakube.scheduling.plugins.plugin_arguments import (
 )
 from numakube.values.names import qualified_name
 from numakube.values.resources import CPU, MEMORY
+from numakube.values.topology_policy import TopologyScope
 
 _TYPE_META: Final = ("apiVersion", "kind")
 _LEAST: Final = ScoringStrategy(type=LEAST_ALLOCATED)
@@ -34,6 +35,7 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
             them unbound.
         scoring_strategy: how nodes are rated on which the pod is not aligned.
         numa_scoring_strategy: which NUMA nodes are taken first unless a pod or a node says so.
+        default_numa_topology_scope: ours: the scope where neither a pod nor a node says one.
         ignored_resources: ours: what is not aligned for any pod, such as ``memory``.
     """
 
@@ -45,6 +47,9 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
         default=_LEAST, name="numaScoringStrategy"
     )
 
+    default_numa_topology_scope: str = msgspec.field(
+        default=TopologyScope.POD.value, name="defaultNUMATopologyScope"
+    )
     ignored_resources: tuple[str, ...] = ()
 
     @property
@@ -57,6 +62,11 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
         """Which NUMA nodes are taken first."""
         most = self.numa_scoring_strategy.type == MOST_ALLOCATED
         return Strategy.MOST_ALLOCATED if most else Strategy.LEAST_ALLOCATED
+
+    @property
+    def scope(self) -> TopologyScope:
+        """The scope as a value."""
+        return TopologyScope(self.default_numa_topology_scope)
 
     @property
     def weights(self) -> Mapping[str, int]:
@@ -84,6 +94,11 @@ def _problems(args: NodeNUMAResourceArgs) -> Iterator[str]:
         yield (
             f"defaultCPUBindPolicy: {args.default_cpu_bind_policy!r}: "
             "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
+        )
+    if args.default_numa_topology_scope not in tuple(TopologyScope):
+        yield (
+            f"defaultNUMATopologyScope: {args.default_numa_topology_scope!r}: use"
+            f" {TopologyScope.POD} or {TopologyScope.CONTAINER}"
         )
     for name in args.ignored_resources:
         if device_type_of(name):

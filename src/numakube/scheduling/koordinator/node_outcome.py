@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.annotation_values import Arbiter
@@ -13,6 +13,8 @@ from numakube.koordinator.placement_rule import rule_for
 from numakube.scheduling.framework.status import SUCCESS, unresolvable, unschedulable
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube.values.safe_text import quoted
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -83,11 +85,16 @@ class Outcome:
 
 
 def decide(
-    case: Case, wish: PodWish, *, strategy: Strategy, agrees: Agrees | None = None
+    case: Case,
+    wish: PodWish,
+    *,
+    strategy: Strategy,
+    scope: TopologyScope = TopologyScope.POD,
+    agrees: Agrees | None = None,
 ) -> Outcome:
     """Return what a node says to *wish*; with *agrees*, on NUMA nodes that have devices as well."""
     ledger = case.ledger
-    rule = rule_for(wish, ledger.facts, default_strategy=strategy)
+    rule = rule_for(wish, ledger.facts, default_strategy=strategy, default_scope=scope)
     if isinstance(rule, Refusal):
         return Outcome(refusal=rule)
     if rule.arbiter is not Arbiter.SCHEDULER:
@@ -126,7 +133,10 @@ def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
 def status_of(refusal: Refusal) -> Status:
     """Return *refusal* as filters give it."""
     refuse = unresolvable if refusal.why.lasting else unschedulable
-    return refuse(reason_of(refusal), detail=refusal)
+    status = refuse(reason_of(refusal), detail=refusal)
+    if refusal.why is not Why.UNALIGNED:
+        return status
+    return replace(status, cause=quoted(refusal.detail))
 
 
 def reason_of(refusal: Refusal) -> str:

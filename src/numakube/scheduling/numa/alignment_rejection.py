@@ -155,6 +155,11 @@ class RejectionGroup:
     closest: Rejection
 
     @property
+    def hopeless(self) -> bool:
+        """Whether the nodes refuse the pod even if nothing else is there."""
+        return self.closest.hopeless
+
+    @property
     def message(self) -> str:
         """The text of one line of an event: ``3 cannot align container (...)``."""
         return f"{self.nodes} {self.closest.message}"

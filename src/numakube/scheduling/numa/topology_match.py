@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.strictness import KEYS as STRICTNESS_KEYS
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.bind_annotations import annotate_late
 from numakube.scheduling.framework.cluster_events import EventKind
@@ -36,14 +37,15 @@ from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.numa.topology_match_args import CacheKind, Mode, read_args
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
+from numakube.scheduling.snapshot.pod_equivalence import encoded, kubelet_key
 from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.framework.registry import Handle, Registry, Services
+    from numakube.scheduling.framework.registry import Handle, Registry
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
@@ -58,10 +60,11 @@ NAME: Final = "NodeResourceTopologyMatch"
 
 @dataclass(frozen=True, slots=True)
 class SharedCache:
-    """The cache of all profiles, and the settings that it was made with."""
+    """The cache of all profiles, and the settings that it was made with, by the first profile."""
 
     cache: NumaCache
     settings: CacheSettings
+    profile: str
 
 
 SHARED_CACHE: Final = Service[SharedCache]("numa-cache")
@@ -125,6 +128,12 @@ class NodeResourceTopologyMatch(
         if not added.node_name and is_extensible(node.numa):
             node.numa = node.numa.followed_by(added) or node.numa
 
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """What kubelets look at, and what the pod asks of the scheduler about NUMA nodes."""
+        annotations = pod.pod.metadata.annotations
+        asked = [annotations.get(key) for key in STRICTNESS_KEYS]
+        return kubelet_key(pod), encoded(pod.pod.spec.overhead, asked)
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Tell whether *node* can take *pod*."""
         return self.engine.filter(state, pod, self._believed(node))
@@ -182,7 +191,7 @@ def make_plugin(args: Mapping[str, object], handle: Handle) -> NodeResourceTopol
     settings = read_args(args)
     return NodeResourceTopologyMatch(
         make_engine(settings),
-        _shared_cache(settings.cache, handle.services),
+        _shared_cache(settings.cache, handle),
         handle.cluster,
         simulates_evictions=settings.simulates_evictions,
         notes=settings.notes,
@@ -227,15 +236,19 @@ def make_cache(settings: CacheSettings, scheduler_names: frozenset[str]) -> Numa
             return Predict()
 
 
-def _shared_cache(settings: CacheSettings, services: Services) -> NumaCache:
-    names = services.get(SCHEDULER_NAMES) or frozenset()
-    shared = services.shared(
-        SHARED_CACHE, lambda: SharedCache(make_cache(settings, names), settings)
+def _shared_cache(settings: CacheSettings, handle: Handle) -> NumaCache:
+    names = handle.services.get(SCHEDULER_NAMES) or frozenset()
+    shared = handle.services.shared(
+        SHARED_CACHE, lambda: SharedCache(make_cache(settings, names), settings, handle.profile)
     )
-    if shared.settings != settings:
+    differing = "; ".join(
+        f"{argument} is {own} here and {other} in profile {shared.profile}"
+        for argument, own, other in settings.differences(shared.settings)
+    )
+    if differing:
         raise ConfigError(
-            "cache, cacheResyncPeriodSeconds, discardReservedNodes: another profile has other "
-            "values, but all profiles of a scheduler share one cache"
+            f"{differing}; all profiles of a scheduler share one cache: give them equal values, or"
+            " run a scheduler of its own for each profile"
         )
     return shared.cache
 

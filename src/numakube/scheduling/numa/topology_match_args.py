@@ -132,6 +132,23 @@ class CacheSettings:
     resync_scope: ResyncScope
     resync_seconds: int
 
+    def differences(self, other: "CacheSettings") -> "Iterator[tuple[str, object, object]]":
+        """Yield every argument that differs from that of *other*, with both values."""
+        for field, argument in _CACHE_ARGUMENTS.items():
+            own, others = getattr(self, field), getattr(other, field)
+            if own != others:
+                yield argument, own, others
+
+
+_CACHE_ARGUMENTS: Final = {
+    "kind": "cache.kind",
+    "foreign_pods": "cache.foreignPodsDetect",
+    "fingerprint_pods": "cache.resyncMethod",
+    "resync_scope": "cache.resyncScope",
+    "resync_seconds": "cacheResyncPeriodSeconds",
+}
+"""Where `CacheSettings` come from. The kind may follow from other arguments; stated, it decides."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -34,6 +34,7 @@ from numakube.scheduling.matching.node_terms import (
     required_nodes,
 )
 from numakube.scheduling.plugins.plugin_arguments import NodeAffinityArgs, read_args
+from numakube.scheduling.snapshot.pod_equivalence import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +124,12 @@ class NodeAffinity(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """More is better."""
         return _share_of_largest(scores)
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Which nodes it selects."""
+        spec = pod.pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        return encoded(spec.node_selector, affinity)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """The node must match now."""

@@ -59,6 +59,10 @@ class NodeDeclaredFeatures(Filter, VectorFilter):
         column = snapshot.column("declared-features", _declared)
         return Verdicts.where(column.where(lambda has: needed <= (has or set()), rows), UNDECLARED)
 
+    def likeness(self, pod: PodInfo) -> frozenset[str]:
+        """What it needs of nodes."""
+        return _needed(pod)
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must declare all of it, or the pod itself have changed."""
         return event.node_info is None or _needed(pod) <= _declared(event.node_info)

@@ -46,6 +46,10 @@ class NodeName(Filter, VectorFilter):
             return None
         return Verdicts.where(rows == snapshot.row_of.get(pod.node_name, -1), ELSEWHERE)
 
+    def likeness(self, pod: PodInfo) -> str:
+        """The node that it names."""
+        return pod.node_name
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Only the named node helps."""
         return not event.node or event.node == pod.node_name

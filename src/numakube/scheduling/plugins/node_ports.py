@@ -62,6 +62,10 @@ class NodePorts(PreFilter, Filter, VectorFilter):
             return None
         return Verdicts.where(~np.isin(rows, list(taken)), TAKEN)
 
+    def likeness(self, pod: PodInfo) -> tuple[HostPort, ...]:
+        """The ports that it takes."""
+        return host_ports(pod)
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A deleted pod must have had a port that is wanted."""
         if event.kind is not EventKind.POD_DELETED or event.pod is None:

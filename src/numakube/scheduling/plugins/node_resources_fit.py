@@ -154,6 +154,10 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         scores = table.derived(key, rated, rated_at, np.int8)
         return picked(scores, rows)
 
+    def likeness(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+        """What must fit."""
+        return self._wanted(pod)
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be large enough for the pod when it is empty."""
         node = event.node_info

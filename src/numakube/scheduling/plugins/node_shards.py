@@ -172,6 +172,10 @@ class NodeShards(PreEnqueue, Filter, VectorFilter):
         """Leave a pod to the shards before this one until they have refused it."""
         return SUCCESS if self.tries(pod.pod) else _NOT_YET
 
+    def likeness(self, pod: PodInfo) -> None:
+        """Only nodes are looked at."""
+        return
+
     def tries(self, pod: Pod) -> bool:
         """Tell whether it is for this shard to try *pod*: those before it have refused the pod."""
         view = self.view

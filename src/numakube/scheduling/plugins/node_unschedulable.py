@@ -10,6 +10,7 @@ from numakube.scheduling.framework.plugins import Filter, VectorFilter
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.matching.taints import NO_SCHEDULE, is_tolerated
+from numakube.scheduling.snapshot.pod_equivalence import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,10 @@ class NodeUnschedulable(Filter, VectorFilter):
         if not cordoned.any() or is_tolerated(_TAINT, pod.pod.spec.tolerations):
             return None
         return Verdicts.where(~cordoned, CORDONED)
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """What it tolerates."""
+        return encoded(pod.pod.spec.tolerations)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be open, or the pod have become tolerant."""

@@ -24,6 +24,7 @@ from numakube.scheduling.matching.taints import (
     keeps_away,
     taint_sets,
 )
+from numakube.scheduling.snapshot.pod_equivalence import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,6 +90,10 @@ class TaintToleration(Filter, VectorFilter, Score, VectorScore, NormalizesScores
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Fewer is better."""
         return _share_below_largest(scores)
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """What it tolerates."""
+        return encoded(pod.pod.spec.tolerations)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be without forbidding taints, or the pod itself have changed."""

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Nomination, PostFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
 from numakube.scheduling.preemption.victim_bounds import Bounds
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.preemption.disruption_budgets import Budget
     from numakube.scheduling.preemption.victims import Cost
     from numakube.scheduling.preemption.what_if_node import WhatIf
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_AWAITS_REPORT: Final = "not eligible until the nominated node reports that its victims are gone."
+_AWAITS_REPORT: Final = (
+    "preemption: not eligible until the nominated node reports that its victims are gone."
+)
 _MOST_TRIALS: Final = 256
 """Nodes tried in one cycle; the next attempt goes on with others."""
 _MOST_CANDIDATES: Final = 32
@@ -82,7 +86,7 @@ class DefaultPreemption(PostFilter):
         nominated = self._handle.nominations.node_of(pod.uid) or pod.nominated_node_name
         reason = why_not(pod, nominated, snapshot, refusals)
         if reason is None and self._aftermath.awaits_report(pod, snapshot):
-            reason = _AWAITS_REPORT
+            return None, unschedulable(_AWAITS_REPORT, detail=_helped_by_reports(runtime))
         if reason is not None:
             return None, unschedulable(f"preemption: {reason}")
         lowest = snapshot.pods.lowest_priority
@@ -240,6 +244,12 @@ def why_not(
     pods = node.pods.values() if node is not None else ()
     leaving = any(one.priority < pod.priority and is_being_preempted(one) for one in pods)
     return _TERMINATING if leaving else None
+
+
+def _helped_by_reports(runtime: Runtime) -> frozenset[str]:
+    """Return the plugins whose pods are tried again when a node reports."""
+    plugins = runtime.profile.plugins().items()
+    return frozenset(name for name, one in plugins if EventKind.TOPOLOGY_CHANGED in one.wakes_on)
 
 
 def is_being_preempted(pod: PodInfo) -> bool:

@@ -52,7 +52,7 @@ class QueuedPod:
     errors: int = 0
     refused_by: frozenset[str] = frozenset()
     gate: Status = SUCCESS
-    gates: tuple[str, ...] = ()
+    gates: frozenset[Hashable] = frozenset()
     retry_at: float = 0.0
     message: str = ""
     woken_by: str = "created"

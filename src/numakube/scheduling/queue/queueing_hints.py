@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Filter, QueueSort
 from numakube.scheduling.framework.status import SUCCESS, Status
-from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
     from numakube.scheduling.framework.nominations import Nominations
@@ -43,6 +42,11 @@ class ProfileHints:
         runtime = self._runtimes.get(pod.scheduler_name)
         return SUCCESS if runtime is None else runtime.pre_enqueue(pod)
 
+    def opened_by(self, pod: PodInfo, gate: Status) -> Iterable[Hashable]:
+        """Return what may open a *gate* that keeps *pod* back."""
+        runtime = self._runtimes.get(pod.scheduler_name)
+        return () if runtime is None else runtime.opened_by(pod, gate)
+
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """Return what active pods are ordered by."""
         return self._sort.sort_key(pod, queued_at)
@@ -58,9 +62,15 @@ class ProfileHints:
             for name in refused_by & plugins.keys()
         )
 
-    def likeness(self, pod: PodInfo) -> Hashable:
-        """Return what *pod* has in common with others of which `rules_out` says the same."""
-        return replica_key(pod)
+    def likeness(self, pod: PodInfo, refused_by: frozenset[str]) -> Hashable:
+        """Return what *pod* has in common with others that the same events wake.
+
+        Pods of Jobs differ in labels, those of Spark in environments: thousands of pods that no
+        node has room for wait for the same thing, and only what the hints look at tells them apart.
+        """
+        plugins, spec = self._plugins.get(pod.scheduler_name, {}), pod.pod.spec
+        looked_at = [_likeness(plugins.get(name), pod) for name in sorted(refused_by)]
+        return pod.scheduler_name, pod.priority, spec.preemption_policy, *looked_at
 
     def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
         """Tell whether nothing but one node has changed, and that node still refuses *pod*.
@@ -71,7 +81,7 @@ class ProfileHints:
         if node is None or not refused_by <= plugins.keys() or self._may_gain_elsewhere(pod):
             return False
         refusing = [plugin for name, plugin in plugins.items() if name in refused_by]
-        return all(one.judges_nodes_alone for one in refusing) and any(
+        return not any(one.looks_beyond(pod, event) for one in refusing) and any(
             _refuses(one, pod, node) for one in refusing
         )
 
@@ -88,6 +98,14 @@ class ProfileHints:
             if plugin is None or (plugin.wakes_on & event.kind and _wakes(plugin, pod, event)):
                 return True
         return not refused_by
+
+
+def _likeness(plugin: Plugin | None, pod: PodInfo) -> Hashable:
+    """Ask *plugin*; if it cannot tell, the pod is like no other."""
+    try:
+        return None if plugin is None else plugin.likeness(pod)
+    except Exception:
+        return pod.uid
 
 
 def _refuses(plugin: Plugin, pod: PodInfo, node: NodeInfo) -> bool:

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from numakube.dra.pod_claims import claim_keys
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.queue.queued_pod import Place, QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 MAX_UNSCHEDULABLE_SECONDS = 300.0
 _SWEPT_FROM: Final = 1000
 """Items of a heap that may be left over from pods which have moved on."""
+EVERY_GATE: Final = "every gate"
+"""What all pods that must not be tried are found by."""
 _MAY_BE_TRIED: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE)
 _TIMEOUT = f"{MAX_UNSCHEDULABLE_SECONDS:.0f} s without an event"
 
@@ -51,12 +52,24 @@ class Backoff:
         # Bounded before shifting: a pod may have been tried thousands of times.
         return min(self.initial_seconds * 2.0 ** min(attempts - 1, 32), self.max_seconds)
 
+    def after_costly(self, attempts: int) -> float:
+        """Return the wait after so many attempts, of which the last took all the time it may.
+
+        It begins where others end, and goes on to double.
+        """
+        waits = self.max_seconds * 2.0 ** min(attempts - 1, 32)
+        return min(waits, max(MAX_UNSCHEDULABLE_SECONDS, self.max_seconds))
+
 
 class QueueingHints(Protocol):
     """What the queue asks the profiles."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return a refusal if *pod* must not be tried yet."""
+        ...
+
+    def opened_by(self, pod: PodInfo, gate: Status) -> Iterable[Hashable]:
+        """Return what may open a *gate* that keeps *pod* back."""
         ...
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
@@ -71,8 +84,8 @@ class QueueingHints(Protocol):
         """Tell whether *kind* can matter to any pod refused by those plugins."""
         ...
 
-    def likeness(self, pod: PodInfo) -> Hashable:
-        """Return what *pod* has in common with others of which `rules_out` says the same."""
+    def likeness(self, pod: PodInfo, refused_by: frozenset[str]) -> Hashable:
+        """Return what *pod* has in common with others that the same events wake."""
         ...
 
     def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
@@ -91,7 +104,7 @@ class SchedulingQueue:
         self._waiting: list[_Item] = []
         self._eager: list[_Item] = []
         self._parked: dict[str, QueuedPod] = {}
-        self._gated: dict[str, dict[str, QueuedPod]] = {}
+        self._gated: dict[Hashable, dict[str, QueuedPod]] = {}
         self._groups: dict[tuple[frozenset[str], Hashable], dict[str, QueuedPod]] = {}
         self._order = count()
 
@@ -167,43 +180,40 @@ class SchedulingQueue:
         entry.retry_at = now + self._backoff.after(entry.refusals)
         self._park(entry, now)
 
-    def failed(self, entry: QueuedPod, now: float, *, message: str = "") -> None:
-        """Put back a pod whose attempt failed; it is tried again after a backoff."""
+    def failed(
+        self, entry: QueuedPod, now: float, *, message: str = "", costly: bool = False
+    ) -> None:
+        """Put back a pod whose attempt failed; it is tried again after a backoff.
+
+        A *costly* attempt took so long that others had to wait: this pod waits longer for it.
+        """
         if self._entries.get(entry.uid) is not entry:
             return
         entry.errors += 1
         entry.message = message
         entry.woken_by = "backoff after a failure"
-        entry.retry_at = now + self._backoff.after(entry.errors)
+        wait = self._backoff.after_costly if costly else self._backoff.after
+        entry.retry_at = now + wait(entry.errors)
         self._back_off(entry, now)
 
     def handle(self, events: Sequence[ClusterEvent], now: float) -> int:
-        """Wake the pods that *events* may help; return how many."""
+        """Wake the pods that *events* may help; return how many.
+
+        Of the pods that wait for the same thing one is asked about: there may be thousands.
+        """
         woken = 0
-        texts: dict[int, str] = {}
         cared_for: dict[frozenset[str], list[ClusterEvent]] = {}
         for (refused_by, _), parked in list(self._groups.items()):
             if refused_by not in cared_for:
                 cares = self._hints.cares
                 cared_for[refused_by] = [one for one in events if cares(refused_by, one.kind)]
-            relevant = self._hopeful(parked, refused_by, cared_for[refused_by])
-            for entry in list(parked.values()) if relevant else ():
-                event = self._helped_by(entry, relevant)
-                if event is not None:
-                    why = texts.get(id(event)) or texts.setdefault(id(event), str(event))
+            event = self._helped_by(next(iter(parked.values())), cared_for[refused_by])
+            if event is not None:
+                why = str(event)
+                for entry in list(parked.values()):
                     self._wake(entry, now, why)
                     woken += 1
         return woken
-
-    def _hopeful(
-        self,
-        parked: Mapping[str, QueuedPod],
-        refused_by: frozenset[str],
-        events: Iterable[ClusterEvent],
-    ) -> list[ClusterEvent]:
-        """Return those of *events* that may help the pods of a group; asks about one of them."""
-        pod = next(iter(parked.values())).pod
-        return [one for one in events if not self._hints.rules_out(pod, refused_by, one)]
 
     def activate(self, uids: Iterable[str], now: float, why: str = "asked for") -> None:
         """Let pods be tried at once, whatever they wait for; gated ones stay."""
@@ -214,9 +224,9 @@ class SchedulingQueue:
                 entry.woken_by = why
                 self._enqueue(entry, now)
 
-    def recheck_gates(self, now: float, claim: str = "") -> None:
-        """Ask again about pods that must not be tried, or those of them that name a *claim*."""
-        for entry in list(self._gated.get(claim, {}).values()):
+    def recheck_gates(self, now: float, opener: Hashable = EVERY_GATE) -> None:
+        """Ask again about pods that must not be tried: those that *opener* may help, or all."""
+        for entry in list(self._gated.get(opener, {}).values()):
             entry.woken_by = "what held it back is over"
             self._enqueue(entry, now)
 
@@ -261,7 +271,10 @@ class SchedulingQueue:
     def _helped_by(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> ClusterEvent | None:
         """Return the first of *events* that may let the pod fit."""
         hints, pod, refused_by = self._hints, entry.pod, entry.refused_by
-        return next((event for event in events if hints.wakes(pod, refused_by, event)), None)
+        for event in events:
+            if not hints.rules_out(pod, refused_by, event) and hints.wakes(pod, refused_by, event):
+                return event
+        return None
 
     def _wake(self, entry: QueuedPod, now: float, why: str) -> None:
         self._unpark(entry)
@@ -277,7 +290,7 @@ class SchedulingQueue:
         entry.queued_at = now
         if entry.gate is not SUCCESS and not entry.gate.ok:
             entry.place = Place.GATED
-            entry.gates = ("", *claim_keys(entry.pod.pod))
+            entry.gates = frozenset({EVERY_GATE, *self._hints.opened_by(entry.pod, entry.gate)})
             for key in entry.gates:
                 self._gated.setdefault(key, {})[entry.uid] = entry
             return
@@ -289,7 +302,7 @@ class SchedulingQueue:
             del self._gated[key][entry.uid]
             if not self._gated[key]:
                 del self._gated[key]
-        entry.gates = ()
+        entry.gates = frozenset()
 
     def _back_off(self, entry: QueuedPod, now: float) -> None:
         entry.place = Place.BACKOFF
@@ -309,7 +322,7 @@ class SchedulingQueue:
             self._leave_group(entry)
 
     def _join_group(self, entry: QueuedPod) -> None:
-        entry.group = entry.refused_by, self._hints.likeness(entry.pod)
+        entry.group = entry.refused_by, self._hints.likeness(entry.pod, entry.refused_by)
         self._groups.setdefault(entry.group, {})[entry.uid] = entry
 
     def _leave_group(self, entry: QueuedPod) -> None:

@@ -77,7 +77,7 @@ def _is_told_by_spec(pod: Pod) -> bool:
         status.container_statuses
         or status.init_container_statuses
         or status.extended_resource_claim_status
-        or status.node_allocatable_resource_claim_statuses
+        or status.claimed_node_resources
     )
 
 
@@ -95,6 +95,11 @@ def kubelet_demand(pod: PodInfo, kubelet: KubeletNode) -> PodDemand:
     """Return what *pod* demands of *kubelet*; worked out once for pods that are alike."""
     demand = pod.memo(("kubelet-demand", kubelet.demand_rules), kubelet.demand_of)
     return demand if demand.uid == pod.uid else replace(demand, uid=pod.uid)
+
+
+def encoded(*parts: object) -> bytes:
+    """Return parts of a pod as one value that can be compared and is hashed quickly."""
+    return _encode(parts)
 
 
 def replica_key(pod: PodInfo) -> PodKey:

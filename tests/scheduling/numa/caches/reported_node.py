@@ -22,7 +22,7 @@ from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.foreseen_holdings import foreseen_text
 from numakube.topology.model_from_report import report_of
 from numakube.topology.model_report import attributes_of, model_zones
-from numakube.topology.report_codec import encode_report
+from numakube.topology.report_binding import with_exact
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
@@ -139,9 +139,19 @@ class ReportedNode:
         if self.fingerprints and nrt_names.FINGERPRINT not in told:
             told[nrt_names.FINGERPRINT] = self.fingerprint()
             told[nrt_names.FINGERPRINT_METHOD] = self.method
-        annotations = {}
-        if self.exact:
-            annotations[nrt_names.EXACT_ANNOTATION] = encode_report(report_of(self.node))
+        report = report_object(self.name, model_zones(self.node), told)
+        return with_exact(report, report_of(self.node)) if self.exact else report
+
+    def overwrite(self, last: NodeResourceTopology) -> NodeResourceTopology:
+        """What the object says when RTE has written it after *last*: annotations stay."""
+        policy = attributes_of(self.node)[nrt_names.TOPOLOGY_POLICY]
+        told = {
+            nrt_names.FINGERPRINT: self.fingerprint(),
+            nrt_names.FINGERPRINT_METHOD: self.method,
+            nrt_names.TOPOLOGY_SCOPE: attributes_of(self.node)[nrt_names.TOPOLOGY_SCOPE],
+            nrt_names.TOPOLOGY_POLICY: policy,
+        }
+        annotations = {**last.metadata.annotations, nrt_names.RTE_UPDATE_ANNOTATION: "reactive"}
         return report_object(self.name, model_zones(self.node), told, annotations)
 
     def fingerprint(self) -> str:

@@ -100,6 +100,23 @@ def test_trust_ends_the_doubts_that_a_foreign_pod_raised() -> None:
     assert list(examine(after, []).held) == ["mine"]
 
 
+def test_trust_ends_the_booking_of_pods_that_run() -> None:
+    """Of reports without names and fingerprints nobody knows which pods they contain."""
+    site, cache = ReportedNode.make(exact=False, fingerprints=False), Predict()
+    coming = bound(pod("running"), "n1")
+    cache.pod_seen(PodInfo(coming))
+    site.admit(coming)
+    cache.set_report(site.report())
+    cache.pod_seen(PodInfo(taken(coming)))
+    before = cache.belief("n1")
+    assert before is not None
+    assert before.available != site.free
+    assert cache.trust("n1").freed == ("n1",)
+    after = cache.belief("n1")
+    assert after is not None
+    assert after.available == site.free
+
+
 def test_trust_in_a_node_that_is_not_known_does_nothing() -> None:
     """Nor does it in caches without doubts."""
     for cache in (Predict(), OverReserve(), Passthrough(), DiscardReserved()):

@@ -13,10 +13,12 @@ from tests.scheduling.numa.caches.reported_node import (
 )
 
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.scheduling.numa.caches.foreseen_pods import DOUBT_SECONDS
+from numakube.scheduling.numa.caches.model_belief import ExactBelief, ModelShelf
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound
+from numakube.topology.nrt_names import FORESEEN
 
 
 @pytest.fixture
@@ -90,3 +92,51 @@ def test_a_reported_pod_that_is_seen_at_last_is_there(site: ReportedNode) -> Non
     assert free(cache) == site.free
     see(cache, ended(before))
     assert free(cache) == true
+
+
+def test_a_binding_tells_what_was_foreseen_for_its_pod(site: ReportedNode) -> None:
+    """Where the exporter reports surprises only; nothing of pods that do not come."""
+    cache = Predict()
+    for report, tells in ((site.report(), False), (of_surprises(site.report()), True)):
+        cache.set_report(report)
+        cache.reserve(PodInfo(pod("comes")), "n1")
+        belief = cache.belief("n1")
+        assert isinstance(belief, ExactBelief)
+        assert (FORESEEN in belief.annotations_for("comes")) is tells
+        assert belief.annotations_for("elsewhere") == {}
+        if tells:
+            admitted = site.admit_as_foreseen(pod("comes"))
+            assert belief.annotations_for("comes") == admitted.metadata.annotations
+
+
+def test_a_place_that_the_model_doubts_is_believed_after_a_while() -> None:
+    """However often it is looked meanwhile: by then the exporter would have contradicted."""
+    site, cache = ReportedNode.make(on=machine(gpus=0)), Predict()
+    first = site.admit_as_foreseen(bound(pod("first", cpus=6), "n1"))
+    cache.set_report(of_surprises(site.report()))
+    second = site.admit_as_foreseen(bound(pod("second", cpus=6), "n1"))
+    see(cache, taken(first), second, ended(first), taken(second))
+    site.remove("first")
+    assert free(cache) != site.free
+    for now in range(int(DOUBT_SECONDS)):
+        cache.resync(float(now))
+        assert free(cache) != site.free
+    assert cache.resync(DOUBT_SECONDS)
+    assert free(cache) == site.free
+
+
+def test_the_models_that_were_asked_last_are_kept() -> None:
+    """One that is asked again stays longer than those that were not."""
+    beliefs = {}
+    for name in ("n1", "n2", "n3"):
+        cache = Predict()
+        cache.set_report(ReportedNode.make(name, on=machine(zones=1, gpus=0)).report())
+        belief = cache.belief(name)
+        assert isinstance(belief, ExactBelief)
+        assert belief.model() is not None
+        assert belief.has_model
+        beliefs[name] = belief
+    shelf = ModelShelf(size=2)
+    for name in ("n1", "n2", "n1", "n3"):
+        shelf.keep(beliefs[name])
+    assert {name for name, one in beliefs.items() if one.has_model} == {"n1", "n3"}

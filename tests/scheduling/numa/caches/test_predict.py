@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.api.mirrors import mirror_of
 from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.api.pod import Pod, PodCondition, PodStatus
@@ -349,10 +350,20 @@ def test_a_static_pod_is_recognised_by_the_uid_of_its_mirror_annotation(
     """The API object of a static pod has a uid of its own."""
     site.admit(pod("static-uid"))
     cache.set_report(site.report())
-    mirror = bound(pod("mirror-uid"), "n1")
-    mirror.metadata.annotations["kubernetes.io/config.mirror"] = "static-uid"
-    cache.pod_seen(PodInfo(taken(mirror)))
+    cache.pod_seen(PodInfo(taken(mirror_of(bound(pod("mirror-uid"), "n1"), "static-uid"))))
     assert free(cache) == site.free
+
+
+def test_a_pod_that_only_says_that_it_is_a_mirror_is_charged(
+    site: ReportedNode, cache: Predict
+) -> None:
+    """Anybody can write the annotation; the report names another pod."""
+    site.admit(pod("other-uid"))
+    cache.set_report(site.report())
+    liar = bound(pod("liar"), "n1")
+    liar.metadata.annotations["kubernetes.io/config.mirror"] = "other-uid"
+    cache.pod_seen(PodInfo(taken(liar)))
+    assert free(cache) != site.free
 
 
 def test_reports_that_never_change_are_charged_with_every_pod() -> None:

@@ -60,6 +60,13 @@ BROKEN = pod(guaranteed("main", "6"))
 """Six CPUs are free, but only two cores: the other two are shared with the system."""
 
 
+@pytest.mark.parametrize(("cpus", "fits"), [("2", True), ("3", False)])
+def test_half_a_core_is_refused_by_counts_alone(cpus: str, fits: bool) -> None:
+    """Six CPUs are free."""
+    info = PodInfo(pod(guaranteed("main", cpus)))
+    assert NativeEngine().filter(CycleState(), info, info_of_model(smt_node())).ok is fits
+
+
 def test_what_counts_cannot_see_the_model_refuses() -> None:
     """Six CPUs are free, but only two whole cores."""
     info, node = PodInfo(BROKEN), info_of_model(smt_node())

@@ -19,6 +19,7 @@ from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import NativeOptions
+from numakube.scheduling.numa.native.strictness_verdicts import broken_promise
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -94,6 +95,13 @@ def test_b21_a_machine_with_one_zone_keeps_every_promise() -> None:
     on = node("none", "1 socket, 8 cores, 32Gi")
     asked = annotated(required_policy="single-numa-node", weaker_policy="Refuse")
     assert outcome(asked, on) == outcome(WANTS, on)
+
+
+def test_close_devices_are_not_promised_where_connections_are_unknown() -> None:
+    """As without a report."""
+    refused = broken_promise(strictness_of({"numakube.dev/closeness": "same-root"}), None)
+    assert refused is not None
+    assert refused.kind is Kind.CLOSENESS
 
 
 def test_b21_pods_that_want_nothing_aligned_go_anywhere() -> None:

@@ -150,5 +150,6 @@ def _plan(node: Node, dump: Dump, words: Mapping[str, str], kubernetes: str | No
         kubernetes=seen.kubernetes,
         labels=seen.labels,
         taints=seen.taints,
+        unschedulable=node.spec.unschedulable,
         ephemeral_storage_bytes=STORAGE_BYTES if disk is None else value(disk),
     )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.errors import ConfigError, InvalidValue
-from numakube.topology import nrt_names
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
@@ -80,13 +79,7 @@ class Skew:
         """Return what is published instead of *report*."""
         if not self.amounts:
             return report
-        annotations = dict(report.annotations)
-        annotations.pop(nrt_names.EXACT_ANNOTATION, None)
-        return replace(
-            report,
-            zones=tuple(map(self._zone, report.zones)),
-            annotations=MappingProxyType(annotations),
-        )
+        return replace(report, zones=tuple(map(self._zone, report.zones)), exact=None)
 
     def _zone(self, zone: Zone) -> Zone:
         if self.zone not in ("", zone.name):

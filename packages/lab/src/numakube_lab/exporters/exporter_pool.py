@@ -22,7 +22,7 @@ from numakube.apps.exporter.export_loop import Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher
-from numakube.apps.exporter.scan_inputs import ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeups
 from numakube.apps.exporter.surprises import Silence
 from numakube.errors import ConfigError, MalformedObject

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -145,6 +146,7 @@ class LabKubelet:
         self._disk = disk or MemoryDisk()
         self._changed = changed or (lambda: None)
         self._told = -1
+        self._order = Random(plan.name)  # noqa: S311 - chance, not secrecy
         self._aligner_of = aligner_of
         self.cgroups = cgroups
         self._models = models or FreshModels()
@@ -257,11 +259,16 @@ class LabKubelet:
             await self.reporter.heal(node)
 
     def pod_resources(self) -> Iterable[PodResources]:
-        """Return what the listed pods hold (PodResources ``List``)."""
+        """Return what the listed pods hold (PodResources ``List``), in another order each time.
+
+        So do kubelets, which keep their pods in a map of Go.
+        """
         if self.admission is None:
             return ()
         model = self.admission.deciding or self.admission.model
-        return pod_resources(model, self.admission.listed, self._claims)
+        pods = list(self.admission.listed)
+        self._order.shuffle(pods)
+        return pod_resources(model, pods, self._claims)
 
     def allocatable_resources(self) -> AllocatableResources:
         """Return what the node has to give (PodResources ``GetAllocatableResources``).

@@ -73,6 +73,7 @@ def node_document(
             "podCIDR": cidr,
             "podCIDRs": [cidr],
             "taints": [msgspec.to_builtins(taint) for taint in plan.taints],
+            **({"unschedulable": True} if plan.unschedulable else {}),
         },
         "status": {
             **status_document(offer, conditions=conditions(now=now, since=now)),

@@ -32,6 +32,7 @@ class NodePlan:
         kubernetes: the kubelet's version, such as ``1.35``.
         labels: labels besides those that every node has.
         taints: taints that it registers with.
+        unschedulable: whether it is cordoned from the start.
         ephemeral_storage_bytes: size of its disk.
         cgroup_version: of its control groups, 1 or 2.
         claimable: devices by the resource that they would be of a device plugin, which DRA drivers
@@ -46,6 +47,7 @@ class NodePlan:
     kubernetes: str = DEFAULT
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
     ephemeral_storage_bytes: int = STORAGE_BYTES
     cgroup_version: int = 2
     claimable: Mapping[str, tuple[Device, ...]] = field(

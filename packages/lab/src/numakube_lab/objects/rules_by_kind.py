@@ -19,6 +19,8 @@ from numakube_lab.objects.cluster.role_rules import (
     ROLE_BINDING,
 )
 from numakube_lab.objects.cluster.stored_kinds import (
+    ADMISSION_POLICIES,
+    ADMISSION_POLICY_BINDINGS,
     CHECKED_BY_TYPE,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
@@ -28,6 +30,7 @@ from numakube_lab.objects.devices.device_claim_rules import (
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
 )
+from numakube_lab.objects.devices.device_taint_rules import DEVICE_TAINT_RULE
 from numakube_lab.objects.devices.resource_slice_rules import RESOURCE_SLICE
 from numakube_lab.objects.networking.endpoint_rules import ENDPOINT_SLICE, ENDPOINTS
 from numakube_lab.objects.networking.ingress_rules import INGRESS, INGRESS_CLASS, NETWORK_POLICY
@@ -79,6 +82,8 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("", "Service"): SERVICE,
     ("", "ServiceAccount"): SERVICE_ACCOUNT,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): MUTATING_WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): ADMISSION_POLICIES,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): ADMISSION_POLICY_BINDINGS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): VALIDATING_WEBHOOKS,
     ("apps", "ControllerRevision"): CONTROLLER_REVISION,
     ("apps", "DaemonSet"): DAEMON_SET,
@@ -102,6 +107,7 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("rbac.authorization.k8s.io", "Role"): ROLE,
     ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
     ("resource.k8s.io", "DeviceClass"): DEVICE_CLASS,
+    ("resource.k8s.io", "DeviceTaintRule"): DEVICE_TAINT_RULE,
     ("resource.k8s.io", "ResourceClaim"): RESOURCE_CLAIM,
     ("resource.k8s.io", "ResourceClaimTemplate"): RESOURCE_CLAIM_TEMPLATE,
     ("resource.k8s.io", "ResourceSlice"): RESOURCE_SLICE,

@@ -5,6 +5,7 @@
 
 A mount is a symbolic link. Paths of the node lead into the lab node's own folder, where
 ``/var/lib/kubelet`` and ``/sys`` are what its kubelet keeps; other paths are folders of their own.
+What a mount covers of a path of the node stays to be seen.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class PodFiles:
         source = home / sub_path if sub_path else home
         if not source.exists():
             source.mkdir(parents=True)
+        if not point.parent.resolve().is_relative_to(self._folder.resolve()):
+            return  # On top of a folder of the node a link would be left on the node itself.
         point.parent.mkdir(parents=True, exist_ok=True)
         if not point.exists():
             point.symlink_to(source.absolute())

@@ -101,6 +101,7 @@ _SURROUNDINGS: Final = {"extender": as_told, "gc": unreachable, "sriov": unreach
 
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {
+        "--version": print_version,
         "version": print_version,
         "align": explained(run_align),
         "lab-probe": run_probe,

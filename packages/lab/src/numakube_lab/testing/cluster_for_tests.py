@@ -79,11 +79,13 @@ class LabCluster:
         site: the API server, and what lives on it.
         pods: the pods as they are now.
         running: the schedulers that were started.
+        clients: what `connect` has returned; closed at the end, also of a test that fails.
     """
 
     site: Site
     pods: Reflector[Pod]
     running: list[RunningScheduler] = field(default_factory=list)
+    clients: list[Client] = field(default_factory=list)
 
     @property
     def client(self) -> Client:
@@ -109,7 +111,8 @@ class LabCluster:
 
     def connect(self) -> Client:
         """Return a client over HTTP."""
-        return self.site.connect()
+        self.clients.append(self.site.connect())
+        return self.clients[-1]
 
     async def start(
         self,
@@ -262,3 +265,5 @@ async def lab_cluster(
                 for one in cluster.running:
                     if not one.task.done():
                         await one.end()
+                for client in cluster.clients:
+                    await client.aclose()

@@ -180,6 +180,7 @@ export class HeatMap {
       }
     }
     this.context.putImageData(this.image, 0, 0);
+    this.canvas.classList.add("painted");
     this.paintHeadings();
     this.paintLabels(visible, firstColumn, lastColumn);
     this.paintFrame(this.selected, colours.ink, 2);

@@ -1,7 +1,9 @@
-"""Ask for more: policy ``restricted`` wants everything to need the same number of zones.
+"""Ask for more: whole cores, or as much as needs the same number of zones.
 
-Eight GPUs of eight zones need all of them; CPUs that would fit into seven do not, and the kubelet
-refuses the pod. With as many CPUs, and as much memory, as do not fit into seven it takes it.
+A kubelet with ``full-pcpus-only`` gives out whole cores: it refuses 11 CPUs and takes 12. Policy
+``restricted`` wants everything to need the same number of zones. Eight GPUs of eight zones need all
+of them; CPUs that would fit into seven do not, and the kubelet refuses the pod. With as many CPUs,
+and as much memory, as do not fit into seven it takes it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from numakube.insight.explain.container_amounts import (
     asked_by,
     step_of,
     text_of,
+    whole_cores_above,
     with_amounts,
 )
 from numakube.insight.explain.explanation_document import Change
@@ -31,10 +34,13 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 6
 _GI: Final = 1 << 30
+_WHOLE_CORES: Final = (Kind.WHOLE_CORES, Kind.KUBELET)
+"""What stands in the way of CPUs that make up no whole cores, by counts and by the model."""
 
 
 def larger(bench: Bench, judgement: Judgement) -> Iterator[Change]:
-    """Yield the least that has to be asked for so that all resources need as many zones."""
+    """Yield the least that makes up whole cores, or needs as many zones for all resources."""
+    yield from _whole_cores(bench, judgement)
     for group in judgement.refusals:
         rejection = group.rejection
         if rejection is None or rejection.kind is not Kind.SIZES:
@@ -44,6 +50,24 @@ def larger(bench: Bench, judgement: Judgement) -> Iterator[Change]:
             if found is not None:
                 yield found
                 return
+
+
+def _whole_cores(bench: Bench, judgement: Judgement) -> Iterator[Change]:
+    if not any(_may_lack_whole_cores(group.rejection) for group in judgement.refusals):
+        return
+    for container, _ in all_containers(bench.pod):
+        wanted = asked_by(container).get(CPU, 0)
+        for amount in whole_cores_above(wanted):
+            node = bench.taker(with_amounts(bench.pod, container.name, {CPU: amount}))
+            if node is not None:
+                part = _part(container.name, CPU, wanted, amount, node)
+                text = f"Ask for {part.text} in container {container.name}, which are whole cores"
+                yield Change(kind="more", text=f"{text}: fits on {node}.", node=node, parts=(part,))
+                break
+
+
+def _may_lack_whole_cores(rejection: Rejection | None) -> bool:
+    return rejection is not None and rejection.kind in _WHOLE_CORES
 
 
 def _on(bench: Bench, name: str, rejection: Rejection) -> Change | None:

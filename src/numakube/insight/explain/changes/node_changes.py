@@ -11,7 +11,7 @@ from numakube.api.nrt import Attribute, with_attribute, without_attribute
 from numakube.insight.explain.explanation_document import Change
 from numakube.scheduling.numa.alignment_rejection import Kind
 from numakube.topology import nrt_names
-from numakube.topology.report_codec import encode_report
+from numakube.topology.report_binding import with_exact
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
@@ -130,7 +130,7 @@ def _with_settings(
     attributes = topology.attributes
     for name, value in told.items():
         attributes = with_attribute(attributes, Attribute(name=name, value=value))
-    annotations = dict(topology.metadata.annotations)
+    changed = msgspec.structs.replace(topology, attributes=attributes, topology_policies=())
     if view.report is not None:
         before = view.report.settings
         options = dict(before.cpu_options)
@@ -142,12 +142,8 @@ def _with_settings(
             topology_scope=scope or before.topology_scope,
             cpu_options=options,
         )
-        report = replace(view.report, settings=settings)
-        annotations[nrt_names.EXACT_ANNOTATION] = encode_report(report)
-    metadata = msgspec.structs.replace(topology.metadata, annotations=annotations)
-    return msgspec.structs.replace(
-        topology, metadata=metadata, attributes=attributes, topology_policies=()
-    )
+        return with_exact(changed, replace(view.report, settings=settings))
+    return changed
 
 
 def _change(kind: str, node: str, what: str, setting: str, was: str, to: str) -> Change:

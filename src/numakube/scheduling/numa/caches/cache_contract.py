@@ -73,6 +73,8 @@ class FactKind(StrEnum):
     """A report is of other pods than those known."""
     TAKEN_UNCONFIRMED = "taken-unconfirmed"
     """A report was trusted although its fingerprint matches no known set of pods."""
+    EXPORTER_GONE = "exporter-gone"
+    """Nobody keeps a report up to date; pods that the API server does not know are forgotten."""
     REJECTION_FORESEEN = "rejection-foreseen"
     """The model says that the kubelet will refuse a pod which is on its way to it."""
 

@@ -8,7 +8,7 @@ row at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.cache_contract import Fact, FactKind
@@ -61,7 +61,7 @@ class _Desk:
     nrt: NodeResourceTopology
     serial: int = 0
     passed_over: int = 0
-    told: tuple[str, ...] = ()
+    told: tuple[Fact, ...] = ()
 
 
 class Reports:
@@ -84,6 +84,15 @@ class Reports:
         self._desks.pop(node, None)
         return self._latest.pop(node, None) is not None
 
+    def note_orphaned(self, node: str, why: str) -> None:
+        """Note that nobody keeps the report of *node* up to date, and why; empty if somebody does.
+
+        The next report says anew who wrote it.
+        """
+        report = self._latest[node]
+        topology = replace(report.topology, orphaned=why)
+        self._latest[node] = replace(report, topology=topology)
+
     def take(self, nrt: NodeResourceTopology) -> Delivery:
         """Read *nrt* unless it is known already or older than what is known."""
         node = nrt.metadata.name
@@ -101,21 +110,28 @@ class Reports:
 
     def _read(self, desk: _Desk) -> Delivery:
         node = desk.nrt.metadata.name
-        texts: tuple[str, ...]
+        facts: tuple[Fact, ...]
         match view_of(desk.nrt):
             case NodeTopology(policy_unknown=why) if why:
                 # What the kubelet will do cannot be foreseen: as good as no report.
                 self._latest.pop(node, None)
-                texts, kind = (f"the policy is not known: {why}",), FactKind.UNUSABLE_REPORT
+                text = f"the policy is not known: {why}"
+                facts = (Fact(FactKind.UNUSABLE_REPORT, node, text),)
             case NodeTopology() as topology:
                 self._latest[node] = Report(desk.nrt, topology, desk.serial)
-                texts, kind = topology.problems, FactKind.ODD_REPORT
+                facts = tuple(_odd(topology))
             case unusable:
                 self._latest.pop(node, None)
-                texts, kind = (unusable.reason,), FactKind.UNUSABLE_REPORT
-        facts = () if texts == desk.told else tuple(Fact(kind, node, text) for text in texts)
-        desk.told = texts
-        return Delivery(fresh=True, report=self._latest.get(node), facts=facts)
+                facts = (Fact(FactKind.UNUSABLE_REPORT, node, unusable.reason),)
+        news, desk.told = () if facts == desk.told else facts, facts
+        return Delivery(fresh=True, report=self._latest.get(node), facts=news)
+
+
+def _odd(topology: NodeTopology) -> Iterator[Fact]:
+    for text in topology.problems:
+        yield Fact(FactKind.ODD_REPORT, topology.node, text)
+    if topology.overwritten:
+        yield Fact(FactKind.NO_EXACT_DATA, topology.node, topology.why_inexact)
 
 
 def _same(new: NodeResourceTopology, old: NodeResourceTopology) -> bool:

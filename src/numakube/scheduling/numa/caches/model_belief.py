@@ -107,7 +107,9 @@ class Basis:
 
     def holders(self) -> set[str]:
         """Return the hashed uids of the pods that hold something or are about to."""
-        gone = {uid_hash(step.uid) for step in self.steps if isinstance(step, Release)}
+        released = [step.uid for step in self.steps if isinstance(step, Release)]
+        # Of pods that nothing else is known of, only the hash is.
+        gone = {*map(uid_hash, released), *released}
         return (self.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in self.incoming}
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_rejections import MANAGER_REJECTIONS
+from numakube.scheduling.numa.caches.absent_exporters import AbsentExporters
 from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
@@ -33,6 +34,7 @@ from numakube.scheduling.numa.caches.model_belief import (
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.since_report import (
     Departures,
+    Release,
     is_named,
     is_one_of,
     steps_since,
@@ -61,6 +63,7 @@ class Predict:
         self._beliefs: dict[str, NumaBelief] = {}
         self._departures = Departures()
         self._foreseen = ForeseenPods()
+        self._exporters = AbsentExporters(self._pods)
 
     def set_report(self, nrt: NodeResourceTopology) -> Changes:
         """Take over the state that *nrt* reports, and compare it with what was foreseen."""
@@ -69,6 +72,7 @@ class Predict:
         if not delivery.fresh:
             return changes
         node = nrt.metadata.name
+        self._exporters.wrote(node)
         wrong: tuple[Misprediction, ...] = ()
         if delivery.report is not None and delivery.report.topology.report is not None:
             exact = delivery.report.topology.report
@@ -83,6 +87,7 @@ class Predict:
         self._evidence.forget_node(node)
         self._departures.forget(node)
         self._foreseen.reported(node, None)
+        self._exporters.forget(node)
         return self._renew(node, Cause.REPORT_GONE)
 
     def reserve(self, pod: PodInfo, node: str) -> Changes:
@@ -153,6 +158,10 @@ class Predict:
                     changes += self._renew(report.node, Cause.RESYNC)
         for node in self._foreseen.settled(now):
             changes += self._renew(node, Cause.RESYNC)
+        for node, why in self._exporters.look(self._reports, now):
+            self._reports.note_orphaned(node, why)
+            facts = (Fact(FactKind.EXPORTER_GONE, node, why),) if why else ()
+            changes += self._renew(node, Cause.RESYNC) + Changes(facts=facts)
         return changes
 
     def trust(self, node: str) -> Changes:
@@ -264,8 +273,12 @@ class Predict:
         pods += self._foreseen.deleted(report.node)
         placed = self._foreseen.placed(report, pods)
         steps = steps_since(exact, pods, departures, placed)
+        orphaned = bool(report.topology.orphaned)
         silent = report.topology.heartbeat is not None
-        unknown = unknown_in(exact, pods, departures) if silent else ()
+        unknown = unknown_in(exact, pods, departures) if silent or orphaned else ()
+        if orphaned:
+            # Nobody will tell of the end of pods whose objects are gone.
+            steps = (*map(Release, unknown), *steps)
         return Basis(report, exact, steps, unknown)
 
     def _counted(self, report: Report) -> CountsBelief:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.api.static_pods import static_uid
 from numakube.scheduling.numa.caches.known_pods import PodStage
 from numakube.topology.exact_report import uid_hash
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 _MOST_UNREPORTED: Final = 64
 """Pods that came and went between two reports: a dead exporter must not make them pile up."""
-_STATIC_UID: Final = "kubernetes.io/config.mirror"
-"""Annotation of the API object that mirrors a static pod: the uid of the latter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Placement(Admission):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a pod holds is released."""
+    """What a pod holds is released; of one that is known from a report alone, its hash is given."""
 
     uid: str
 
@@ -182,5 +181,5 @@ def is_named(pod: PodInfo, exact: ExactReport) -> bool:
 
 
 def _uids(pod: PodInfo) -> tuple[str, ...]:
-    static = pod.pod.metadata.annotations.get(_STATIC_UID)
+    static = static_uid(pod.pod)
     return (pod.uid,) if static is None else (pod.uid, static)

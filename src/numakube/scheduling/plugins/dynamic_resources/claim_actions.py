@@ -74,6 +74,10 @@ class ClaimActions(Protocol):
         """Return the time, in UTC."""
         ...
 
+    def cpu_seconds(self) -> float:
+        """Return how long the processor has worked for the thread that decides."""
+        ...
+
     def new_id(self) -> str:
         """Return a random UUID."""
         ...

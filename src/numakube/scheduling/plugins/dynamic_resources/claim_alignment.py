@@ -219,14 +219,15 @@ class ClaimAlignment:
         held = self._devices.held_far(near)
         if held is not None:
             claim = self._known.claims[held.index].metadata.key
-            kubelet = f"the kubelet will put the pod on {_named(near[held.index])}"
+            kubelet = f"the kubelet will put the pod on {numa_nodes_text(near[held.index])}"
             where = "there are no CPUs for the pod" if is_ours else kubelet
-            return f"resource claim {claim} {HELD_FAR} {_named(held.nodes)}, but {where}"
+            return f"resource claim {claim} {HELD_FAR} {numa_nodes_text(held.nodes)}, but {where}"
         if not is_missing:
             return ""
         if is_ours:
             return NOT_TOGETHER
-        return f"{NOT_NEAR} {_named(_union(near.values()))}, where the kubelet will put the pod"
+        where = numa_nodes_text(_union(near.values()))
+        return f"{NOT_NEAR} {where}, where the kubelet will put the pod"
 
 
 def _by_nodes(places: Places) -> dict[str, Nodes]:
@@ -250,7 +251,8 @@ def _nodes_of(placement: ContainerPlacement, model: KubeletNode) -> Nodes:
     return frozenset(found if len(found) < len(model.machine.nodes) else ())
 
 
-def _named(nodes: Iterable[int]) -> str:
+def numa_nodes_text(nodes: Iterable[int]) -> str:
+    """Return *nodes* in words."""
     numbers = sorted(nodes)
     named = ", ".join(map(str, numbers))
     return f"NUMA node {named}" if len(numbers) == 1 else f"NUMA nodes {named}"

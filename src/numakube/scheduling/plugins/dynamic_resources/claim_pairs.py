@@ -13,8 +13,8 @@ from itertools import combinations, count, product
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import strictness_of
-from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import DeviceId
+from numakube.dra.search_time import SearchStopped
 from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath
 from numakube.kubelet.device_pairs import WITHIN, pairing
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
@@ -208,11 +208,11 @@ def _path(
     is_local = node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
     address = known.places.pci_address(candidate.device, driver) if is_local else None
     real = paths.get(address or "")
+    local = known.numa_nodes(candidate, node)
     if real is not None:
-        return PciPath(name, real.root, real.bridges, real.numa_node)
-    numa = known.numa_node(candidate, node)
+        return PciPath(name, real.root, real.bridges, real.numa_node, local)
     root = known.pcie_root(candidate)
-    if root is None and numa is None:
+    if root is None and not local:
         return None
-    # Without a path it is below its root, or else somewhere on its NUMA node.
-    return PciPath(name, root or f"of {name}", (), numa)
+    # Without a path it is below its root, or else somewhere on its NUMA nodes.
+    return PciPath(name, root or f"of {name}", (), min(local, default=None), local)

@@ -43,6 +43,7 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
+from numakube.scheduling.plugins.dynamic_resources.attempt_time import AttemptTime
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     claim_status,
@@ -62,11 +63,11 @@ from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
 )
 from numakube.scheduling.plugins.dynamic_resources.extended_claims import GATE, ServedResources
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import KindVerdicts, asker_of
-from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch, search_limit
+from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs, read_args
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.arrays import IntArray, Rows
@@ -164,6 +165,10 @@ class DynamicResources(
         problem = self._problem(pod, self._objects)
         return unresolvable(problem) if problem else SUCCESS
 
+    def opened_by(self, pod: PodInfo) -> Iterable[str]:
+        """A claim of the pod; those that it does not name yet, it is told by its own status."""
+        return claim_keys(pod.pod)
+
     def _problem(self, pod: PodInfo, objects: ClusterObjects) -> str:
         try:
             list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
@@ -233,18 +238,21 @@ class DynamicResources(
                 if claim.status.allocation is not None
             }
         if any(True for _ in known.to_allocate()):
-            known.allocator = self._allocator(known.objects)
+            limit = self.args.filter_timeout_seconds
+            limit = limit if self.features.scheduler_filter_timeout else 0
+            known.time = AttemptTime(self.actions, limit)
+            known.allocator = self._allocator(known.objects, known.time)
         return SUCCESS
 
-    def _allocator(self, objects: ClusterObjects) -> Allocator:
-        actions, limit = self.actions, self.args.filter_timeout_seconds
-        limit = limit if self.features.scheduler_filter_timeout else 0
+    def _allocator(self, objects: ClusterObjects, time: AttemptTime) -> Allocator:
+        actions = self.actions
         return Allocator(
             self._tracker.inventory(objects),
             self._tracker.state(objects),
             objects.device_classes,
             new_id=actions.new_id if actions is not None else lambda: "",
-            expired=partial(search_limit, actions, limit),
+            expired=time.search,
+            cpu_seconds=actions.cpu_seconds if actions is not None else None,
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -262,6 +270,9 @@ class DynamicResources(
         verdicts = search.judge_all(pod, asker_of(pod), snapshot, rows)
         if search.recalls:
             self._refuse_place(state, pod)
+        if search.over is not None:
+            # The next attempt gets further: selectors need not judge the same devices again.
+            state.is_one_of_a_kind = True
         return verdicts
 
     def _refuse_place(self, state: CycleState, pod: PodInfo) -> None:
@@ -321,6 +332,8 @@ class DynamicResources(
         known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
         if known is None or search is None:
             return SUCCESS
+        if known.time is not None:
+            known.time.begin_final_checks()
         found, allots = search.found(node), state.read(ALLOTS)
         chosen, status, lasts = found or NodeAllocation(), SUCCESS, False
         if self._aligns:

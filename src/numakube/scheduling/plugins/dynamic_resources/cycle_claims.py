@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numakube.dra.allocator import Allocator
     from numakube.dra.device_places import DevicePlaces
     from numakube.dra.pools import Candidate, Inventory, Pool
+    from numakube.scheduling.plugins.dynamic_resources.attempt_time import AttemptTime
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -58,6 +59,7 @@ class CycleClaims:
         places: finds out where devices are.
         trees: how they are connected.
         inventory: all devices on offer.
+        time: how long devices may be searched for.
         far: why devices are not near the pod's CPUs, by node, where that is allowed.
     """
 
@@ -74,6 +76,7 @@ class CycleClaims:
     places: DevicePlaces = KNOWN_PLACES
     trees: PairTrees = field(default_factory=PairTrees)
     inventory: Inventory | None = None
+    time: AttemptTime | None = None
     far: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -108,13 +111,13 @@ class CycleClaims:
             if claim.status.allocation is None:
                 yield index, claim
 
-    def numa_node(self, candidate: Candidate, node: NodeInfo) -> int | None:
-        """Return the NUMA node of *node* that a device is on; None if it is not known."""
+    def numa_nodes(self, candidate: Candidate, node: NodeInfo) -> frozenset[int]:
+        """Return the NUMA nodes of *node* that a device is local to; none if not known."""
         topology = node.numa.topology if node.numa is not None else None
         # A PCI address means something on the machine of the device alone.
         is_local = node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
         pci = topology.pci if topology is not None and is_local else None
-        return self.places.numa_node(candidate.device, candidate.id.driver, pci)
+        return self.places.numa_nodes(candidate.device, candidate.id.driver, pci)
 
     def pcie_root(self, candidate: Candidate) -> str | None:
         """Return the PCIe root complex of a device; None if its driver does not tell it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -10,13 +9,19 @@ from msgspec.structs import replace
 
 from numakube.dra import binding_conditions as conditions
 from numakube.dra.alike_nodes import OWN, has_shares, moved
-from numakube.dra.allocator import SearchStopped
 from numakube.dra.candidate_checks import OPTIONAL_OPERATIONS
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.extended_resources import is_served_name, requests_and_mappings, with_requests
 from numakube.dra.node_selection import selects
 from numakube.dra.pod_claims import is_reserved_for
-from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
+from numakube.dra.search_time import SearchStopped
+from numakube.scheduling.framework.status import (
+    SUCCESS,
+    TOO_COSTLY,
+    Status,
+    failure,
+    unresolvable,
+)
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_resources
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
@@ -31,7 +36,7 @@ from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
 from numakube.scheduling.snapshot.zone_belief import foresees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Hashable, Mapping
     from datetime import datetime
 
     from numakube.api.pod import ContainerExtendedResourceRequest, Pod
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     from numakube.dra.features import Features
     from numakube.dra.pools import Inventory
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
     from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
     from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
@@ -55,8 +59,6 @@ Served: TypeAlias = "tuple[ResourceClaim, tuple[ContainerExtendedResourceRequest
 """The claim for extended resources, and which containers use which of its requests."""
 
 ELSEWHERE: Final = unresolvable("resourceclaim not available on the node")
-MOST_STEPS: Final = 1_000_000
-"""Steps of a search that no clock limits."""
 
 
 class NodeSearch:
@@ -64,6 +66,7 @@ class NodeSearch:
 
     Attributes:
         recalls: whether nodes were refused because they failed the final check before.
+        over: the refusal of nodes that are not searched, because the others took all the time.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class NodeSearch:
         self._for_served: dict[tuple[int, int], Found] = {}
         self._now = now
         self._timeout = timeout_seconds
+        self.over: Status | None = None
 
     def judge(self, pod: PodInfo, node: NodeInfo) -> Status:
         """Say whether *node* is possible, and keep what was found for it."""
@@ -319,6 +323,8 @@ class NodeSearch:
         known = self._known
         if known.allocator is None:
             return (), SUCCESS
+        if self.over is not None:
+            return (), self.over
         claims = [
             extended if index == known.extended and extended is not None else claim
             for index, claim in known.to_allocate()
@@ -326,8 +332,14 @@ class NodeSearch:
         try:
             found = known.allocator.allocate(node.node, claims)
         except SearchStopped:
-            return (), failure(f"node {node.name}: timed out trying to allocate devices")
+            if known.time is None or not known.time.is_over:
+                return (), failure(f"node {node.name}: timed out trying to allocate devices")
+            self.over = _too_costly(known.time.problem(claims))
+            return (), self.over
         except AllocationError as error:
+            if error.costly:
+                self.over = _too_costly(str(error))
+                return (), self.over
             refuse = unresolvable if error.node_only else failure
             return (), refuse(str(error))
         if found is None:
@@ -343,13 +355,6 @@ class NodeSearch:
         return node_resources(self._known, pod, node, found, self._inventory.slices)
 
 
-def search_limit(actions: ClaimActions | None, limit_seconds: float) -> Callable[[], bool]:
-    """Return what tells whether a search that begins now has to stop.
-
-    Without a clock or a limit it stops after many steps.
-    """
-    if actions is None or not limit_seconds:
-        left = iter(range(MOST_STEPS))
-        return lambda: next(left, None) is None
-    end = actions.now() + timedelta(seconds=limit_seconds)
-    return lambda: actions.now() > end
+def _too_costly(problem: str) -> Status:
+    """Refuse the node, and all that are not yet searched: what was found by then is kept."""
+    return failure(problem, detail=TOO_COSTLY)

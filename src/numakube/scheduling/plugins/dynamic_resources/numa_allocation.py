@@ -1,20 +1,23 @@
-"""The devices of one node for the claims of one pod: which of them are on given NUMA nodes."""
+"""The devices of one node for the claims of one pod: which of them are on given NUMA nodes.
+
+A device may be local to several NUMA nodes: it is on given ones if it is local to one of them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from numakube.dra.allocator import SearchStopped
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.requests import asks_for_all
+from numakube.dra.search_time import SearchStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
     from numakube.dra.allocator import Accepts, Within
@@ -29,13 +32,24 @@ Nodes: TypeAlias = "frozenset[int]"
 Near: TypeAlias = "Mapping[int, Nodes]"
 """The NUMA nodes that claims should be on, by their positions among the pod's claims."""
 
+NOWHERE: Final[Nodes] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The NUMA nodes that an allocated claim has devices on."""
+    """The NUMA nodes that the devices of an allocated claim are local to, device by device."""
 
     index: int
-    nodes: Nodes
+    places: tuple[Nodes, ...]
+
+    @property
+    def nodes(self) -> Nodes:
+        """All of them."""
+        return frozenset[int]().union(*self.places)
+
+    def is_near(self, nodes: Nodes) -> bool:
+        """Tell whether every device is local to one of *nodes*."""
+        return all(at & nodes for at in self.places)
 
 
 class NearDevices:
@@ -49,7 +63,7 @@ class NearDevices:
         self._known = known
         self._node = node
         self.stopped = False
-        self._numa_nodes: dict[int, int | None] = {}
+        self._numa_nodes: dict[int, Nodes] = {}
 
     def allocate(
         self,
@@ -70,16 +84,19 @@ class NearDevices:
         def within(position: int, candidate: Candidate) -> bool:
             if candidate.id in without:
                 return False
-            at, nodes = self._numa_node(candidate), near.get(positions[position])
-            return at is None or nodes is None or at in nodes
+            at, nodes = self._local(candidate), near.get(positions[position])
+            return not at or nodes is None or bool(at & nodes)
 
         closest = self._allocate(found, within, accepts)
         if closest is None or not any(asks_for_all(one) for _, one in self._known.to_allocate()):
             return closest
         # Requests for all devices have no choice.
         places = zip(positions, map(self._places, closest), strict=True)
-        are_near = all(at <= near.get(index, at) for index, at in places)
-        return closest if are_near else None
+        found_near = (
+            index not in near or Held(index, places).is_near(near[index])
+            for index, places in places
+        )
+        return closest if all(found_near) else None
 
     def available(self) -> list[DeviceId]:
         """Return the devices of the node that a claim may get."""
@@ -90,13 +107,14 @@ class NearDevices:
         ]
 
     def numa_nodes(self, found: NodeAllocation) -> Nodes:
-        """Return the NUMA nodes of the devices in *found*."""
-        return frozenset[int]().union(*map(self._places, found.allocations))
+        """Return the NUMA nodes that all devices in *found* are local to, or else some of them."""
+        places = [at for one in found.allocations for at in self._places(one)]
+        return frozenset.intersection(*places) or frozenset.union(*places) if places else NOWHERE
 
     def held_far(self, near: Near) -> Held | None:
         """Return the first allocated claim that has devices on other NUMA nodes than *near*."""
         for held in self.held:
-            if not held.nodes <= near.get(held.index, held.nodes):
+            if held.index in near and not held.is_near(near[held.index]):
                 return held
         return None
 
@@ -111,9 +129,9 @@ class NearDevices:
         free = [one for one, is_free in allocator.devices(self._node.node) if is_free]
         held = [self._candidates[one] for one in self._held_devices() if one in self._candidates]
         several = sum(len(one.devices.results) for one in found.allocations) + len(held) > 1
-        for place in (self._known.pcie_root, self._numa_node) if several else (self._numa_node,):
-            counts = Counter(at for one in free if (at := place(one)) is not None)
-            others = {place(one) for one in held}
+        for place in (self._roots, self._local) if several else (self._local,):
+            counts = Counter(at for one in free for at in place(one))
+            others = {at for one in held for at in place(one)}
             for wanted in sorted(counts, key=lambda at: (at not in others, counts[at], str(at))):
                 closest = self._allocate(found, _at(place, wanted))
                 if closest is not None:
@@ -139,17 +157,21 @@ class NearDevices:
             return None
         return None if closest is None else tuple(closest)
 
-    def _numa_node(self, candidate: Candidate) -> int | None:
+    def _local(self, candidate: Candidate) -> Nodes:
         key = id(candidate)
         if key not in self._numa_nodes:
-            self._numa_nodes[key] = self._known.numa_node(candidate, self._node)
+            self._numa_nodes[key] = self._known.numa_nodes(candidate, self._node)
         return self._numa_nodes[key]
 
-    def _places(self, allocation: AllocationResult) -> Nodes:
-        """Return the NUMA nodes of the devices of *allocation*, as far as they are known."""
+    def _roots(self, candidate: Candidate) -> Collection[str]:
+        root = self._known.pcie_root(candidate)
+        return () if root is None else (root,)
+
+    def _places(self, allocation: AllocationResult) -> tuple[Nodes, ...]:
+        """Return where the devices of *allocation* are, those of which it is known."""
         devices = (self._candidates.get(one) for one in _devices(allocation))
-        places = (self._numa_node(one) for one in devices if one is not None)
-        return frozenset(at for at in places if at is not None)
+        places = (self._local(one) for one in devices if one is not None)
+        return tuple(at for at in places if at)
 
     @cached_property
     def held(self) -> tuple[Held, ...]:
@@ -182,5 +204,5 @@ def _devices(allocation: AllocationResult) -> Iterator[DeviceId]:
             yield DeviceId(one.driver, one.pool, one.device)
 
 
-def _at(place: Callable[[Candidate], Hashable], wanted: Hashable) -> Within:
-    return lambda _, candidate: place(candidate) == wanted
+def _at(place: Callable[[Candidate], Collection[Hashable]], wanted: Hashable) -> Within:
+    return lambda _, candidate: wanted in place(candidate)

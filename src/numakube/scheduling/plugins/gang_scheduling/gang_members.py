@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -9,7 +10,7 @@ from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -26,12 +27,16 @@ class Members:
         placed: pods on a node that have not ended.
         done: uids of pods that have succeeded: they have had their turn.
         incomplete_since: when fewer than the gang needs were seen to run first.
+        whole_at: the minimum at which it was seen whole last.
+        is_inherited: whether members ran already when this scheduler first looked.
     """
 
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     placed: dict[str, PodInfo] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     incomplete_since: float | None = None
+    whole_at: int | None = None
+    is_inherited: bool = False
 
     @property
     def running(self) -> int:
@@ -43,18 +48,43 @@ class Members:
         """How many there are."""
         return self.running + len(self.waiting)
 
+    def has_lost_some_of(self, gang: Gang) -> bool:
+        """Tell whether fewer run than *gang* needs because members are gone, or never came.
+
+        A minimum that is raised asks for more members, and takes none away from those that run.
+        Of a group that was changed before this scheduler came, it is not known whether that was so:
+        members that ran by then are left alone.
+        """
+        if self.running >= gang.min_count:
+            self.whole_at = gang.min_count
+        elif self.whole_at is None and self.is_inherited and gang.changed:
+            self.whole_at = self.running
+        needed = gang.min_count if self.whole_at is None else min(gang.min_count, self.whole_at)
+        return self.running < needed
+
     @property
     def nodes(self) -> list[str]:
         """The nodes of those that have one."""
         return [pod.node_name for pod in self.placed.values()]
 
 
+def grown_to(key: Key, count: int) -> tuple[str, str, str, int]:
+    """Return what opens the gates of pods that wait until their gang has *count* members."""
+    return (*key, count)
+
+
 class GangMembers:
-    """All gangs; the program that schedules tells it of every pod."""
+    """All gangs; the program that schedules tells it of every pod.
+
+    Attributes:
+        on_growth: is told, by `grown_to`, each time that a gang has one member more.
+    """
 
     def __init__(self) -> None:
+        self.on_growth: Callable[[Hashable], None] = lambda _: None
         self._gangs: dict[Key, Members] = {}
         self._key_of: dict[str, Key] = {}
+        self._has_looked = False
 
     def __len__(self) -> int:
         return len(self._gangs)
@@ -71,30 +101,25 @@ class GangMembers:
         """Return the members of a gang."""
         return self._gangs.get(key, Members())
 
-    def waits(self, pod: PodInfo) -> bool:
-        """Note a pod without a node; tell whether it belongs to a group and is new there."""
-        members, new = self._member(pod)
-        if members is not None:
+    def waits(self, pod: PodInfo) -> None:
+        """Note a pod without a node."""
+        with self._member(pod) as members:
             members.waiting[pod.uid] = pod
-        return new
 
-    def placed(self, pod: PodInfo) -> bool:
-        """Note a pod that has a node; tell whether it belongs to a group and is new there."""
+    def placed(self, pod: PodInfo) -> None:
+        """Note a pod that has a node."""
         if pod.is_being_deleted:
             self.gone(pod, deleted=True)
-            return False
-        members, new = self._member(pod)
-        if members is not None:
+            return
+        with self._member(pod) as members:
             members.placed[pod.uid] = pod
-        return new
 
     def gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """Note a pod that has ended, or was deleted."""
         status = pod.pod.status
         succeeded = status is not None and status.phase == "Succeeded"
         if succeeded and not deleted and not pod.is_being_deleted:
-            members, _ = self._member(pod)
-            if members is not None:
+            with self._member(pod) as members:
                 members.done.add(pod.uid)
         else:
             self._forget(pod.uid)
@@ -110,10 +135,12 @@ class GangMembers:
 
         While pods that are under way to a node would make a gang whole, it is given that time.
         """
+        first, self._has_looked = not self._has_looked, True
         for members in self:
+            members.is_inherited |= first and members.running > 0
             some = next(iter(members.placed.values()), None)
             gang = gang_of(some, objects) if some is not None else None
-            if not isinstance(gang, Gang) or members.running >= gang.min_count:
+            if not isinstance(gang, Gang) or not members.has_lost_some_of(gang):
                 members.incomplete_since = None
                 continue
             if members.incomplete_since is None:
@@ -124,18 +151,22 @@ class GangMembers:
             if is_overdue and sum(map(is_under_way, members.waiting)) < missing:
                 yield gang, members
 
-    def _member(self, pod: PodInfo) -> tuple[Members | None, bool]:
-        """Return the gang of *pod*, in which nothing is noted of it, and whether it is new."""
+    @contextmanager
+    def _member(self, pod: PodInfo) -> Iterator[Members]:
+        """Yield the gang of *pod*, to note where it is; if it is new there, the gang has grown."""
         key = gang_key(pod)
         known = self._key_of.get(pod.uid)
         if known != key:
             self._forget(pod.uid)
         if key is None:
-            return None, False
+            yield Members()  # of nobody
+            return
         self._key_of[pod.uid] = key
         members = self._gangs.setdefault(key, Members())
         _take_off(members, pod.uid)
-        return members, known != key
+        yield members
+        if known != key:
+            self.on_growth(grown_to(key, members.known))
 
     def _forget(self, uid: str) -> None:
         key = self._key_of.pop(uid, None)

@@ -45,6 +45,7 @@ class Gang:
         evicted_together: whether eviction of one member takes the others with it.
         priority: the priority that all members must have, if the group says so.
         preemption_policy: whether others are evicted for it, if the group says so.
+        changed: whether the group was changed since its creation, its minimum perhaps.
     """
 
     name: str
@@ -55,6 +56,12 @@ class Gang:
     evicted_together: bool = False
     priority: int | None = None
     preemption_policy: str | None = None
+    changed: bool = False
+
+    @property
+    def has_topology(self) -> bool:
+        """Whether its members belong together in the cluster."""
+        return bool(self.required_topology or self.preferred_topology)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,7 @@ def _of_pod_group(group: PodGroup, name: str) -> Gang | None:
         evicted_together=mode is not None and mode.all is not None,
         priority=group.spec.priority,
         preemption_policy=group.spec.preemption_policy,
+        changed=group.metadata.generation > 1,
     )
 
 
@@ -127,6 +135,7 @@ def _of_member_group(group: MemberGroup, name: str) -> Gang:
         required_topology=annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
         evicted_together=annotations.get(DISRUPTION_MODE) == "all",
+        changed=group.metadata.generation > 1,
     )
 
 

@@ -30,6 +30,7 @@ from numakube.scheduling.plugins.inter_pod_affinity.affinity_filter import (
 from numakube.scheduling.plugins.inter_pod_affinity.topology_domains import DomainAmounts
 from numakube.scheduling.plugins.plugin_arguments import InterPodAffinityArgs, read_args
 from numakube.scheduling.snapshot.pod_counts import PodQuery
+from numakube.scheduling.snapshot.pod_equivalence import encoded
 from numakube.scheduling.snapshot.pod_terms import NO_LABELS, terms_of
 from numakube.scheduling.snapshot.term_counts import TermKind
 
@@ -146,6 +147,12 @@ class InterPodAffinity(
             return np.zeros_like(scores)
         share = (scores - least).astype(np.float64) / float(largest - least)
         return (float(MAX_NODE_SCORE) * share).astype(np.int64)
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Whom it wants near and far; its own labels are not looked at."""
+        affinity = pod.pod.spec.affinity
+        terms = None if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity)
+        return encoded(pod.namespace, terms)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A pod that comes must be wanted near, one that goes far; a node have a topology key."""

@@ -36,6 +36,7 @@ from numakube.scheduling.plugins.pod_topology_spread.spread_filter import (
     filter_state,
 )
 from numakube.scheduling.plugins.pod_topology_spread.spread_score import ScoreState, score_state
+from numakube.scheduling.snapshot.pod_equivalence import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,6 +154,13 @@ class PodTopologySpread(
         """Fewer is better; nodes outside all domains get nothing."""
         known = state.read(_SCORE)
         return known.normalized(scores) if known is not None else scores
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Its constraints, and its labels where they say which pods count."""
+        own = pod.pod.spec.topology_spread_constraints
+        names = {key for one in own for key in one.match_label_keys}
+        labels = {key: value for key, value in pod.labels.items() if key in names}
+        return encoded(pod.namespace, own, labels)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A pod must be of those that are spread, or a node have the topology keys."""

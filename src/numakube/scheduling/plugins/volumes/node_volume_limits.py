@@ -33,6 +33,7 @@ from numakube.scheduling.plugins.volumes.volume_claims import (
     claim_uses,
     ownership_problem,
     uses_claim,
+    volume_likeness,
 )
 from numakube.scheduling.snapshot.pod_indexes import attachable_volumes
 
@@ -128,6 +129,10 @@ class NodeVolumeLimits(PreFilter, Filter, VectorFilter):
 
         verdicts = Verdicts.each(rows, judge)
         return None if verdicts.ok.all() else verdicts
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Its volumes."""
+        return volume_likeness(pod)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A deleted pod must have had volumes, a claim that changed be the pod's."""

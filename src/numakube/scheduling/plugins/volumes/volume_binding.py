@@ -42,6 +42,7 @@ from numakube.scheduling.plugins.volumes.volume_claims import (
     claims_problem,
     pod_claims,
     uses_claim,
+    volume_likeness,
 )
 from numakube.scheduling.plugins.volumes.volume_search import (
     Finder,
@@ -210,6 +211,10 @@ class VolumeBinding(
         if status.ok:
             self._forget(booked)
         return status
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Its volumes."""
+        return volume_likeness(pod)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A claim that changed must be one of the pod's."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from numakube.api.storage_objects import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
+from numakube.scheduling.snapshot.pod_equivalence import encoded, is_local_to_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,13 @@ def claim_uses(pod: PodInfo) -> Iterator[ClaimUse]:
         elif volume.ephemeral is not None:
             name = f"{pod.name}-{volume.name}"
             yield ClaimUse(f"{pod.namespace}/{name}", name, is_ephemeral=True)
+
+
+def volume_likeness(pod: PodInfo) -> bytes:
+    """Return what tells pods apart that use other volumes; those of a pod alone do not matter."""
+    volumes = [one for one in pod.pod.spec.volumes if not is_local_to_pod(one)]
+    own = any(one.ephemeral is not None for one in volumes)
+    return encoded(pod.namespace, volumes, pod.name if own else "")
 
 
 def uses_claim(pod: PodInfo, key: str) -> bool:

@@ -10,7 +10,7 @@ from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
-from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found
+from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, volume_likeness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +93,10 @@ class VolumeRestrictions(PreFilter, Filter):
             return DISK_IN_USE
         known = state.read(_STATE)
         return CLAIM_IN_USE if known is not None and known.uses > 0 else SUCCESS
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Its volumes."""
+        return volume_likeness(pod)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A deleted pod must have used the same disk or claim."""

@@ -9,7 +9,11 @@ from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unresolvable
-from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, uses_claim
+from numakube.scheduling.plugins.volumes.volume_claims import (
+    claim_not_found,
+    uses_claim,
+    volume_likeness,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +77,10 @@ class VolumeZone(PreFilter, Filter):
             if value is None or value not in values:
                 return WRONG_ZONE
         return SUCCESS
+
+    def likeness(self, pod: PodInfo) -> bytes:
+        """Its volumes."""
+        return volume_likeness(pod)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A claim that changed must be one of the pod's."""

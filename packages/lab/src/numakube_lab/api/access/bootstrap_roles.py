@@ -162,7 +162,9 @@ def _scheduler() -> list[Json]:
         _rule(_READ, "storage.k8s.io", "csinodes", "csidrivers", "csistoragecapacities"),
         _rule(_READ, "storage.k8s.io", "storageclasses", "volumeattachments"),
         _rule(_READ, "resource.k8s.io", "deviceclasses", "resourceclaims", "resourceslices"),
+        _rule(_READ, "resource.k8s.io", "devicetaintrules"),
         _rule(("patch", "update"), "resource.k8s.io", "resourceclaims", "resourceclaims/status"),
+        _rule(("patch", "update"), "resource.k8s.io", "resourceclaims/binding"),
     ]
 
 

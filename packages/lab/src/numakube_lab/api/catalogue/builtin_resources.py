@@ -1,4 +1,8 @@
-"""The built-in resources of Kubernetes 1.35: the groups and versions that are on by default."""
+"""The built-in resources of Kubernetes 1.35: the groups and versions that are on by default.
+
+Beside them there are DeviceTaintRules, of 1.37, without being told of: a kube-scheduler of that
+version does nothing before it has listed them.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 #   orphans     a deletion leaves dependents alone if it does not say otherwise
 #   single      objects have no dependents
 #   core        objects are stored in the core group
+#   later       of a later version: discovery does not tell of it
 _TABLE: Final = """
 v1:
   Binding                bindings                verbs=create
@@ -113,6 +118,7 @@ discovery.k8s.io/v1:
   EndpointSlice  endpointslices
 resource.k8s.io/v1:
   DeviceClass            deviceclasses           cluster returns
+  DeviceTaintRule        devicetaintrules        cluster status versioned later
   ResourceClaim          resourceclaims          status returns
   ResourceClaimTemplate  resourceclaimtemplates  returns
   ResourceSlice          resourceslices          cluster returns
@@ -187,6 +193,7 @@ def _resource(kind: GVK, plural: str, words: list[str]) -> Resource:
         verbs=tuple(named["verbs"].split(",")) if "verbs" in named else _all_but(words),
         subresources=_subresources(kind, plural, words),
         habits=_habits(words),
+        listed="later" not in words,
     )
 
 

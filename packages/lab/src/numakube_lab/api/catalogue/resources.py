@@ -77,6 +77,7 @@ class Resource:
         shelf: where the store keeps the objects, the same for all versions.
         stored_version: group and version that objects are stored in.
         custom: whether a CustomResourceDefinition made it.
+        listed: whether discovery tells of it.
     """
 
     kind: GVK
@@ -92,6 +93,7 @@ class Resource:
     subresources: tuple[Subresource, ...] = ()
     habits: Habits = field(default_factory=Habits)
     custom: bool = False
+    listed: bool = True
 
     @property
     def group(self) -> str:

@@ -56,6 +56,10 @@ class Group:
     name: str
     versions: dict[str, dict[str, Served]] = field(default_factory=dict)
 
+    def listed(self, version: str) -> list[Served]:
+        """Return the resources of a version that discovery tells of."""
+        return [one for one in self.versions[version].values() if one.resource.listed]
+
 
 class Registry:
     """All resources by group, version and plural name."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from numakube_lab.api.catalogue.openapi import OpenApi
+from numakube_lab.api.store.journal import NotKept
 from numakube_lab.api.store.store import Key
 
 if TYPE_CHECKING:
@@ -112,8 +114,24 @@ class State:
     """Waits until every change so far is where it survives a restart, if there is such a place."""
     is_settled: Callable[[], bool] = lambda: True
     """Tells whether there is nothing to wait for."""
+    cannot_keep: Callable[[], bool] = lambda: False
+    """Tells whether changes cannot be kept now."""
     after_request: list[Callable[[], None]] = field(default_factory=list)
     """Called after each request, for what follows from it."""
+
+    async def shown(self) -> None:
+        """Wait until what a reader is told is kept; one that cannot be kept now is told of."""
+        with suppress(NotKept):
+            await self.settled()
+
+    async def writable(self) -> None:
+        """Make sure that a change can be kept before it is made.
+
+        Raises:
+            NotKept: it cannot.
+        """
+        if self.cannot_keep():
+            await self.settled()
 
     def rules_of(self, kind: GVK) -> Rules:
         """Return the rules of a built-in kind, served by a path of its own or not."""

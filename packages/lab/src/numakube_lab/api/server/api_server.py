@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from numakube.apps.host.plain_requests import PlainRequests
+from numakube.apps.host.server_log import SERVER_LOG
+from numakube.kube.connection.proxy_settings import is_loopback
 from numakube_lab.api.access.authentication import Authenticator, Signer, User
 from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess
 from numakube_lab.api.access.certificate_authority import Authority, server_context
@@ -137,6 +139,7 @@ class ApiServer(Lifetime):
         stack.push_async_callback(journal.aclose)
         journal.attach(self.state.store)
         self.state.settled, self.state.is_settled = journal.settled, journal.is_settled
+        self.state.cannot_keep = lambda: journal.fails
         secret = journal.setting("token-secret")
         if secret is None:
             secret = self.state.signer.secret
@@ -146,11 +149,14 @@ class ApiServer(Lifetime):
 
     async def _listen(self, stack: AsyncExitStack, journal: Journal | None) -> None:
         host, port = self._address
-        front = Front(self.state, self._faults)
+        front = Front(self.state, self._faults, private=is_loopback(host))
         server = web.Server(
             front.handle,
             access_log=None,
+            # As a real server: a compressed body is no object.
+            auto_decompress=False,
             handler_cancellation=True,
+            logger=SERVER_LOG,
             request_factory=_request,
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)

@@ -66,7 +66,7 @@ def group_resources(group: Group, version: str) -> Reply:
     if group.name:
         listed["apiVersion"] = "v1"
     listed["groupVersion"] = _group_version(group.name, version)
-    listed["resources"] = list(_resources(group.versions[version].values()))
+    listed["resources"] = list(_resources(group.listed(version)))
     return json_reply(200, listed)
 
 
@@ -147,10 +147,10 @@ def _aggregated(found: Iterable[Group]) -> Reply:
             "versions": [
                 {
                     "version": version,
-                    "resources": [_described(entry.resource) for entry in served.values()],
+                    "resources": [_described(one.resource) for one in group.listed(version)],
                     "freshness": "Current",
                 }
-                for version, served in group.versions.items()
+                for version in group.versions
             ],
         }
         for group in found

@@ -15,12 +15,21 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict, MultiDict, MultiDictProxy
 
-from numakube.apps.host.plain_requests import response_of
+from numakube.apps.host.plain_requests import names_this_machine, response_of
 from numakube_lab.api.access.authorization import acting_user, action_of, denied
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
 from numakube_lab.api.handling.rendering import refusal_reply
 from numakube_lab.api.server import router
-from numakube_lab.api.wire.refusals import Refusal, failed, injected, too_large_body
+from numakube_lab.api.store.journal import NotKept
+from numakube_lab.api.wire.refusals import (
+    Refusal,
+    bad_request,
+    failed,
+    injected,
+    internal_error,
+    misdirected,
+    too_large_body,
+)
 from numakube_lab.api.wire.request_info import parse_request
 from numakube_lab.api.wire.request_options import check_timeout
 
@@ -42,6 +51,7 @@ log = structlog.get_logger(__name__)
 
 # What is answered for as long as the client stays; the web framework tells when it has left.
 _LASTS: Final = re.compile(r"/(?:proxy|watch)(?:/|$)")
+_READING: Final = ("GET", "HEAD", "OPTIONS")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -55,11 +65,12 @@ class Asked(NamedTuple):
 
 
 class Front:
-    """Answers the HTTP requests of a server."""
+    """Answers the HTTP requests of a server; a *private* one is for this machine alone."""
 
-    def __init__(self, state: State, faults: Faults | None = None) -> None:
+    def __init__(self, state: State, faults: Faults | None, *, private: bool) -> None:
         self._state = state
         self._faults = faults
+        self._private = private
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer *request*."""
@@ -67,9 +78,13 @@ class Front:
             return struck
         warnings: list[str] = []
         asked = Asked(request.method, request.path, request.query, request.headers)
+        reads = request.method in _READING
         try:
-            reply = self._answer(asked, await _body(request), warnings)
-            await self._state.settled()
+            body = await _body(request)
+            if not reads:
+                await self._state.writable()
+            reply = self._answer(asked, body, warnings)
+            await (self._state.shown() if reads else self._state.settled())
             if isinstance(reply, Awaited):
                 reply = await reply.reply
         except Exception as error:
@@ -81,7 +96,8 @@ class Front:
     def plain_answer(self, head: Head) -> Answer | None:
         """Return what answers a plain request without the web framework, if it can be so."""
         may_strike = self._faults is not None and self._faults.rules()
-        return None if may_strike or _LASTS.search(head.path) else self._answer_plainly
+        waits = self._state.cannot_keep() or _LASTS.search(head.path)
+        return None if may_strike or waits else self._answer_plainly
 
     def _answer_plainly(self, head: Head, body: bytes) -> Answered:
         asked = Asked(head.method, head.path, _query(head.query), head.headers)
@@ -106,6 +122,9 @@ class Front:
 
     def _answer(self, request: Asked, body: bytes, warnings: list[str]) -> Reply | Stream | Awaited:
         state = self._state
+        if self._private and not names_this_machine(request.headers.get("Host", "")):
+            # A page of the web, with a name of its own that it has point to 127.0.0.1.
+            raise misdirected(request.headers["Host"])
         sender = state.authenticator.authenticate(request.headers.get("Authorization"))
         user = acting_user(sender, request.headers, state.authorizer)
         check_timeout(request.query.get("timeout"))
@@ -132,7 +151,7 @@ class Front:
         with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
             async with contextlib.aclosing(stream.chunks) as chunks:
                 async for chunk in chunks:
-                    await self._state.settled()
+                    await self._state.shown()
                     await response.write(chunk)
             await response.write_eof()
         return response
@@ -143,6 +162,8 @@ async def _body(request: web.BaseRequest) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise too_large_body(MAX_BODY) from None
+    except web.RequestPayloadError as error:
+        raise bad_request(f"the body cannot be read: {error}") from None
 
 
 @lru_cache(maxsize=256)
@@ -155,6 +176,8 @@ def _query(text: str) -> MultiDictProxy[str]:
 def _refused(error: Exception, asked: Asked) -> Reply:
     if isinstance(error, Refusal):
         return refusal_reply(error, asked.headers.get("Accept"))
+    if isinstance(error, NotKept):
+        return refusal_reply(internal_error(str(error)), None)
     # A mistake of ours must not look like one of the client's, nor end the server.
     log.error("request_failed", method=asked.method, path=asked.path, exc_info=error)
     return refusal_reply(failed("Internal error occurred", "InternalError"), None)

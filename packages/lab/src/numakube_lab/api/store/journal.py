@@ -3,6 +3,10 @@
 What was acknowledged is never lost: an answer, and every event of a watch, leaves the server only
 after the changes it tells of are on disk. Changes that come in while the disk is busy are written
 together, so that the rate of writes is not that of the disk's confirmations.
+
+If the disk is full, those who wait for their changes get `NotKept`, and nothing more is to be
+changed until these are on disk: every reader and writer has it tried again. Reading goes on, and
+may then tell of the changes that met the full disk first.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import structlog
 
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, NumakubeError
 from numakube_lab.api.store.store import ChangeType, Key, Stored
 
 if TYPE_CHECKING:
@@ -37,6 +42,12 @@ _REMOVE: Final = "delete from object where resource = ? and namespace = ? and na
 _SET: Final = "insert or replace into setting values (?, ?)"
 _VERSION: Final = "version"
 
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class NotKept(NumakubeError):
+    """Changes cannot be written down."""
+
 
 class _Entry(NamedTuple):
     """A change as it is written; without body, a deletion."""
@@ -47,7 +58,11 @@ class _Entry(NamedTuple):
 
 
 class Journal:
-    """Writes the changes of a store to the file *path*, in order, from a thread of its own."""
+    """Writes the changes of a store to the file *path*, in order, from a thread of its own.
+
+    Attributes:
+        fails: whether the last attempt to write has failed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -55,6 +70,7 @@ class Journal:
         self._pending: list[_Entry] = []
         self._flush: asyncio.Task[None] | None = None
         self._database = _open(path)
+        self.fails = False
 
     def attach(self, store: Store) -> None:
         """Fill *store* with what the file holds, and write down its changes from now on."""
@@ -84,8 +100,9 @@ class Journal:
             await asyncio.shield(self._flush)
 
     async def aclose(self) -> None:
-        """Write what is left and close the file."""
-        await self.settled()
+        """Write what is left, if that can be, and close the file."""
+        with contextlib.suppress(NotKept):
+            await self.settled()
         self._worker.shutdown()
         self._database.close()
 
@@ -102,12 +119,23 @@ class Journal:
                     await asyncio.get_running_loop().run_in_executor(
                         self._worker, self._commit, batch
                     )
-                except sqlite3.Error:
+                except sqlite3.Error as error:
                     # No client has been answered yet; the next one to wait tries again.
                     self._pending = batch + self._pending
-                    raise
+                    self._tell(error)
+                    raise NotKept(f"{self._path.name}: {error}") from None
+                self._tell(None)
         finally:
             self._flush = None
+
+    def _tell(self, error: sqlite3.Error | None) -> None:
+        """Log that writing fails, or goes on; not for every attempt."""
+        if self.fails != (error is not None):
+            self.fails = error is not None
+            if error is None:
+                _log.warning("journal_recovered", file=str(self._path))
+            else:
+                _log.error("journal_failed", file=str(self._path), error=str(error))
 
     def _commit(self, batch: list[_Entry]) -> None:
         with self._database:

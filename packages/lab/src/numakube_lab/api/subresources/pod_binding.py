@@ -14,6 +14,7 @@ from numakube_lab.api.handling.object_meta import (
 )
 from numakube_lab.api.handling.rendering import document_reply
 from numakube_lab.api.store.store import Key, Stored
+from numakube_lab.api.verbs.admission_policies import check_policies
 from numakube_lab.api.verbs.updating import precondition_failed
 from numakube_lab.api.wire.refusals import bad_request, conflict, failed, not_found
 from numakube_lab.api.wire.request_options import write_options
@@ -41,6 +42,7 @@ def bind(state: State, call: Call) -> Reply:
         raise bad_request("name in URL does not match name in Binding object")
     if errors := _check(binding):
         raise failed(aggregate(errors))
+    check_policies(state, call, binding, None, "CREATE")
     _assign(state, call, name, binding, dry_run=options.dry_run)
     return document_reply(call, 201, success_status())
 

@@ -1,6 +1,7 @@
 """Admission: what the server adds to or refuses of writes, looking at other objects.
 
-The life cycle of namespaces comes first, then what each kind's objects ask for.
+The life cycle of namespaces comes first, then what each kind's objects ask for, and last what
+policies of the cluster say.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from numakube_lab.api.access.authorization import action_of, denied
 from numakube_lab.api.catalogue.builtin_resources import RESOURCES
 from numakube_lab.api.handling.object_meta import metadata_of
 from numakube_lab.api.store.store import Key
+from numakube_lab.api.verbs.admission_policies import check_policies
 from numakube_lab.api.verbs.escalation import check_escalation
 from numakube_lab.api.wire.refusals import Refusal, forbidden, invalid, not_found, target
 
@@ -47,6 +49,7 @@ def validate_create(state: State, call: Call, obj: Json) -> None:
     if not call.resource.custom:
         view = StoreView(state)
         _check(call, obj, objects.check_create(call.resource.kind, obj, view))
+    check_policies(state, call, obj, None, "CREATE")
 
 
 def admit_update(state: State, call: Call, obj: Json, old: Json) -> Json:
@@ -65,18 +68,17 @@ def admit_update(state: State, call: Call, obj: Json, old: Json) -> Json:
 
 def validate_update(state: State, call: Call, obj: Json, old: Json) -> None:
     """Refuse a complete changed object that may not be stored."""
-    if call.resource.custom:
-        return
-    part = call.info.subresource
-    _check(
-        call,
-        obj,
-        objects.check_update(call.resource.kind, obj, old, StoreView(state), subresource=part),
-    )
+    if not call.resource.custom:
+        part = call.info.subresource
+        view = StoreView(state)
+        refused = objects.check_update(call.resource.kind, obj, old, view, subresource=part)
+        _check(call, obj, refused)
+    check_policies(state, call, obj, old, "UPDATE")
 
 
-def validate_delete(call: Call, obj: Json) -> None:
+def validate_delete(state: State, call: Call, obj: Json) -> None:
     """Refuse a deletion."""
+    check_policies(state, call, None, obj, "DELETE")
     name = metadata_of(obj)["name"]
     match call.resource.shelf:
         case "namespaces":

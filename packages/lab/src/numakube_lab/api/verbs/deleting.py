@@ -123,7 +123,7 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
     if call.resource.shelf == DEFINITIONS and not is_terminating(existing.obj):
         return _delete_definition(state, call, existing, options)
     check_preconditions(call, existing, options)
-    validate_delete(call, existing.obj)
+    validate_delete(state, call, existing.obj)
     marked = _gracefully(state, existing.obj, options)
     if marked is _PENDING:
         return Deletion(existing, gone=False)
@@ -147,6 +147,7 @@ def _delete_definition(
 ) -> Deletion:
     """Mark a definition as terminating: it goes when its objects are gone."""
     check_preconditions(call, existing, options)
+    validate_delete(state, call, existing.obj)
     marked = marked_for_deletion(existing.obj, timestamp(state.now()))
     return Deletion(_store(state, existing, marked, options), gone=False)
 
@@ -165,7 +166,7 @@ def _delete_namespace(
             f"ResourceVersion in object meta: {actual['resourceVersion']}"
         )
         raise conflict(call.resource.group, call.resource.plural, existing.key.name, why)
-    validate_delete(call, existing.obj)
+    validate_delete(state, call, existing.obj)
     obj = existing.obj
     if not obj["metadata"].get("deletionTimestamp"):
         finalizers = _finalizers(call, obj, options)

@@ -157,6 +157,11 @@ def too_large_body(limit: int) -> Refusal:
     return Refusal(413, "RequestEntityTooLarge", message)
 
 
+def misdirected(host: str) -> Refusal:
+    """The request is for another machine."""
+    return Refusal(421, "MisdirectedRequest", f"this is localhost; {host} is not")
+
+
 def failed(message: str, reason: str = "") -> Refusal:
     """Something went wrong inside the server."""
     return Refusal(500, reason, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import signal
 import sys
 from contextlib import contextmanager
@@ -90,7 +89,9 @@ _MOST_VFS = 248
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
 @click.option("--data", metavar="FILE", help="Keep everything in FILE across restarts.")
 @click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate of the lab's own.")
-@click.option("--rbac", is_flag=True, help="Users need rights, as in a real cluster.")
+@click.option(
+    "--rbac", is_flag=True, help="Users need rights, as in a real cluster; implies --tls."
+)
 @click.option(
     "--exporter/--no-exporter",
     "exporters",
@@ -161,12 +162,16 @@ def command(
 
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
+    from numakube.kube.connection.proxy_settings import is_loopback
     from numakube.kubelet.config_from_words import UNALIGNED
     from numakube_lab.lab_cluster import LabOptions
     from numakube_lab.processes.container_output import Routed
 
     configure_logs(log_level, log_format, stream=Routed(sys.stderr))
-    if not tls and not _is_loopback(host):
+    if rbac and not tls:
+        click.echo("--rbac also serves HTTPS: kubectl sends no token over http.", err=True)
+        tls = True
+    if not tls and not is_loopback(host):
         raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
     if with_pods and dump is None:
         raise click.UsageError("--with-pods needs --from.")
@@ -213,15 +218,6 @@ def _labels(words: tuple[str, ...]) -> dict[str, str]:
         if not key or not equals:
             raise click.UsageError(f"--label {word}: write it as KEY=VALUE.")
     return {key: value for key, _, value in pairs}
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _with_roles(plans: tuple[NodePlan, ...], control_plane: int) -> Iterator[NodePlan]:

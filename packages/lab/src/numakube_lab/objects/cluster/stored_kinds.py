@@ -1,7 +1,7 @@
-"""Kinds that nothing in the lab acts on: their types alone check them.
+"""Kinds that the types alone check.
 
-The lab's server calls no webhooks and enforces no policies. Webhooks have defaults, because
-operators compare what they wrote with what is stored.
+The lab's server calls no webhooks. Webhooks and policies have defaults, because operators compare
+what they wrote with what is stored.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _CLUSTER_WIDE: Final = KindRules(namespaced=False, counted=("spec",), parts=STATUS)
 
 CHECKED_BY_TYPE: Final[dict[tuple[str, str], KindRules]] = {
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _CLUSTER_WIDE,
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _CLUSTER_WIDE,
     ("apiregistration.k8s.io", "APIService"): KindRules(
         namespaced=False, name_check=names.path_segment, parts=STATUS
     ),
@@ -50,6 +48,29 @@ def _fill(part: Json, **values: object) -> None:
     part.update({field: value for field, value in values.items() if part.get(field) is None})
 
 
+def _default_policy(policy: Json) -> None:
+    spec = policy["spec"]
+    _fill(spec, failurePolicy="Fail")
+    _default_matching(spec.get("matchConstraints"))
+
+
+def _default_policy_binding(binding: Json) -> None:
+    _default_matching(binding["spec"].get("matchResources"))
+
+
+def _default_matching(resources: Json | None) -> None:
+    if resources is None:
+        return
+    _fill(resources, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for rule in (
+        *(resources.get("resourceRules") or ()),
+        *(resources.get("excludeResourceRules") or ()),
+    ):
+        _fill(rule, scope="*")
+
+
+ADMISSION_POLICIES: Final = replace(_CLUSTER_WIDE, default=_default_policy)
+ADMISSION_POLICY_BINDINGS: Final = replace(_CLUSTER_WIDE, default=_default_policy_binding)
 VALIDATING_WEBHOOKS: Final = KindRules(
     namespaced=False,
     knows_finalizers=False,

@@ -75,6 +75,7 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     (_RBAC, "ClusterRoleBinding"): resource_columns.ROLE_BINDING,
     (_RBAC, "RoleBinding"): resource_columns.ROLE_BINDING,
     (_DEVICES, "DeviceClass"): cluster_columns.AGED,
+    (_DEVICES, "DeviceTaintRule"): resource_columns.DEVICE_TAINT_RULE,
     (_DEVICES, "ResourceClaim"): resource_columns.RESOURCE_CLAIM,
     (_DEVICES, "ResourceClaimTemplate"): cluster_columns.AGED,
     (_DEVICES, "ResourceSlice"): resource_columns.RESOURCE_SLICE,

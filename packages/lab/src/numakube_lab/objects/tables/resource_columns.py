@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube_lab.objects.tables.age_texts import human_age
 from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
@@ -100,6 +101,26 @@ RESOURCE_SLICE: Final = Table(
         AGE,
     ),
     _resource_slice,
+)
+
+
+def _device_taint_rule(obj: Json, now: datetime) -> list[JsonValue]:
+    taint = (obj.get("spec") or {}).get("taint") or {}
+    told = [taint.get(field) or "" for field in ("key", "value", "effect")]
+    added = human_age(taint["timeAdded"], now) if taint.get("timeAdded") else ""
+    return [name_of(obj), *told, added, age_of(obj, now)]
+
+
+DEVICE_TAINT_RULE: Final = Table(
+    (
+        NAME,
+        Column("Key", "Key of the taint."),
+        Column("Value", "Value of the taint."),
+        Column("Effect", "What the taint does to claims that do not tolerate it."),
+        Column("TimeAdded", "When the taint got its effect."),
+        AGE,
+    ),
+    _device_taint_rule,
 )
 
 

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.field_errors import OMIT, FieldError, duplicate, forbidden, invalid, required
-from numakube.cel import CompileError, EvaluationError, Program, compile_expression
+from numakube.cel import (
+    CompileError,
+    CostLimitExceeded,
+    EvaluationError,
+    EvaluationStopped,
+    Meter,
+    Program,
+    compile_expression,
+)
 from numakube.cel.value_types import optional_of
 from numakube.cel.values import Optional
+from numakube.errors import NumakubeError
 from numakube_lab.schema.custom.cel_types import as_object, type_of, value_of
 from numakube_lab.schema.custom.correlation import (
     UNKNOWN,
@@ -27,10 +36,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.cel.value_types import CelType
+    from numakube.cel.values import CelValue
     from numakube_lab.schema.custom.structural import Structural
     from numakube_lab.schema.types import JsonValue
 
 _MAX_MESSAGE_BYTES: Final = 5 * 1024
+_CALL_COST: Final = 1_000_000
+"""What one rule may cost for one value, as on a real server."""
+_OBJECT_WORK: Final = 2_000_000
+"""Cost and other work of all rules for one object: about half a second.
+
+A real server allows ten million of cost; it is faster, and has more than one thread.
+"""
+_NO_BUDGET: Final = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
 _FIELD_PATH: Final = re.compile(r"\.([^.\[\]]+)|\['((?:\\.|[^'\\])*)'\]")
 
 
@@ -91,20 +111,60 @@ class RuleBook:
     def apply(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
         """Return which rules *obj* breaks; *old* is what it replaces."""
         before = UNKNOWN if old is None else old
-        return list(self._check(self._schema, obj, before, ""))
+        budget = _Budget()
+        errors: list[FieldError] = []
+        try:
+            errors.extend(self._check(self._schema, obj, before, "", budget))
+        except _OutOfBudget as stop:
+            return [*budget.errors, stop.error]
+        return errors
 
     def _check(
-        self, schema: Structural, value: JsonValue, old: JsonValue, path: str
+        self, schema: Structural, value: JsonValue, old: JsonValue, path: str, budget: _Budget
     ) -> Iterator[FieldError]:
         if value is None or not schema.has_rules:
             return
         root = schema is self._schema
         for rule in self._rules.get(id(schema), ()):
-            error = _apply(rule, as_object(schema) if root else schema, value, old, path)
+            error = _apply(rule, as_object(schema) if root else schema, value, old, path, budget)
             if error is not None and (rule.is_transition or not is_unchanged(old, value)):
+                budget.errors.append(error)
                 yield error
         for child, item, before, step in _children(schema, value, old, path):
-            yield from self._check(child, item, before, step)
+            yield from self._check(child, item, before, step, budget)
+
+
+class _OutOfBudget(NumakubeError):
+    """The rules cost too much; *error* says so of the object."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__("out of budget")
+        self.error = error
+
+
+class _Budget:
+    """What the rules may still cost for one object.
+
+    Attributes:
+        errors: what was found wrong so far.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+        self._left = _OBJECT_WORK
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left."""
+        return self._left <= 0
+
+    def evaluate(self, program: Program, bindings: Mapping[str, Any]) -> CelValue:
+        """Return what *program* says, and pay for it."""
+        meter = Meter(_CALL_COST, self._left)
+        try:
+            return program.run(bindings, meter)
+        finally:
+            self._left -= meter.used
 
 
 def _nodes(schema: Structural, *, root: bool = False) -> Iterator[tuple[Structural, bool]]:
@@ -141,7 +201,7 @@ def _children(
 
 
 def _apply(
-    rule: Rule, schema: Structural, value: JsonValue, old: JsonValue, path: str
+    rule: Rule, schema: Structural, value: JsonValue, old: JsonValue, path: str, budget: _Budget
 ) -> FieldError | None:
     has_old = not isinstance(old, Unknown) and old is not None
     if rule.is_transition and not has_old and not rule.optional_old:
@@ -150,12 +210,15 @@ def _apply(
     before = value_of(old, schema) if has_old else None
     bindings["oldSelf"] = Optional(has_old, before) if rule.optional_old else before
     try:
-        if rule.program.evaluate(bindings) is True:
+        if budget.evaluate(rule.program, bindings) is True:
             return None
     except EvaluationError as error:
         return invalid(path or "<nil>", schema.type, _failure_text(error, rule))
+    except CostLimitExceeded as error:
+        detail = _NO_BUDGET if budget.is_empty else _cost_text(error, rule)
+        raise _OutOfBudget(invalid(path or "<nil>", schema.type, detail)) from None
     shown = OMIT if schema.type in ("object", "array") else value
-    detail = _message(rule, bindings)
+    detail = _message(rule, bindings, budget)
     return _error(rule, _place(rule, path), shown, detail)
 
 
@@ -168,11 +231,18 @@ def _failure_text(error: EvaluationError, rule: Rule) -> str:
     return f"{error} evaluating rule: {rule.summary}"
 
 
-def _message(rule: Rule, bindings: dict[str, Any]) -> str:
+def _cost_text(error: CostLimitExceeded, rule: Rule) -> str:
+    return (
+        f"'{error}': no further validation rules will be run due to call cost exceeds limit for "
+        f"rule: {rule.summary}"
+    )
+
+
+def _message(rule: Rule, bindings: dict[str, Any], budget: _Budget) -> str:
     if rule.message is not None:
         try:
-            text = rule.message.evaluate(bindings)
-        except EvaluationError:
+            text = budget.evaluate(rule.message, bindings)
+        except (EvaluationError, EvaluationStopped):
             text = None
         if isinstance(text, str) and _is_presentable(text.strip()):
             return text.strip()

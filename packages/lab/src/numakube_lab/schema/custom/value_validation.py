@@ -7,9 +7,7 @@ value is known and equal, complaints about it are dropped.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.field_errors import (
@@ -21,6 +19,8 @@ from numakube.api.field_errors import (
     too_many,
     type_invalid,
 )
+from numakube.cel.regular_expressions import compiled
+from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote, go_text
 from numakube_lab.schema.custom import formats
 from numakube_lab.schema.custom.correlation import UNKNOWN, is_unchanged, old_item, old_member
@@ -174,24 +174,17 @@ def _check_string(schema: Mapping[str, Any], value: str, path: str) -> list[Fiel
     if least is not None and len(value) < least:
         return [_invalid(path, value, f"should be at least {least} chars long")]
     pattern = schema.get("pattern")
-    if pattern and not _compiled(pattern).search(value):
+    if pattern and not compiled(pattern).is_in(value):
         return [_invalid(path, value, f"should match '{pattern}'")]
     return []
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    r"""Compile an RE2 pattern; ``\z`` and ``\Q`` are the differences that matter in practice."""
-    quoted = re.sub(r"\\Q(.*?)\\E", lambda found: re.escape(found[1]), pattern)
-    return re.compile(quoted.replace(r"\z", r"\Z"), re.ASCII)
 
 
 def pattern_problem(pattern: str) -> str:
     """Return why *pattern* cannot be compiled; empty if it can."""
     try:
-        _compiled(pattern)
-    except re.error as error:
-        return f"error parsing regexp: {error}"
+        compiled(pattern)
+    except InvalidValue as error:
+        return str(error)
     return ""
 
 

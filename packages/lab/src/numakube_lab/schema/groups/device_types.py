@@ -227,4 +227,20 @@ DeviceTaint:
     2  value      str
     3  effect     DeviceTaintEffect  !
     4  timeAdded  *time
+
+kind DeviceTaintRule:
+    2  spec    DeviceTaintRuleSpec  !
+    3  status  DeviceTaintRuleStatus
+
+DeviceTaintRuleSpec:
+    1  deviceSelector  *DeviceTaintSelector
+    2  taint           DeviceTaint  !
+
+DeviceTaintSelector:
+    2  driver  *str
+    3  pool    *str
+    4  device  *str
+
+DeviceTaintRuleStatus:
+    1  conditions  []Condition  keys=type merge=type
 """

@@ -1,0 +1,192 @@
+"""Whether something that we deployed is used by others than the components that are removed.
+
+Three kinds of objects are shared: a namespace, with everything that is in it; a definition, with
+all objects of its kind, of any writer; and what several of our components bring along. They go with
+the last who uses them, and never take along what somebody else has made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.crds import NRT_CRD, UPDATE_CRD, crd
+from numakube.api.meta import Named
+from numakube.apps.deployer.apply_and_remove import is_ours
+from numakube.apps.deployer.cluster_detection import installations
+from numakube.apps.deployer.namespace_contents import contents
+from numakube.errors import NotFound
+from numakube.kube.catalog import resource_of
+from numakube.kube.resource_types import Resource
+from numakube.kube.served_topologies import served_topologies
+from numakube.manifests import extender
+from numakube.manifests.components import COMPONENTS, DEFAULT, component_objects, objects_of
+from numakube.topology.topology_view import Producer, producer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.kube.client import Client
+    from numakube.kube.resource_types import Document
+    from numakube.manifests.components import Choices
+
+_TOPOLOGIES: Final = crd(NRT_CRD)["metadata"]["name"]
+_UPDATES: Final = crd(UPDATE_CRD)["metadata"]["name"]
+_MARKS: Final = ("CustomResourceDefinition", "DaemonSet", "Deployment")
+"""Kinds whose objects show that a component is deployed."""
+_WITHOUT_TOPOLOGIES: Final = ("api", "sriov", "enforcer")
+"""Components that neither read nor write reports."""
+_TOLD: Final = 5
+"""Names in one line."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StillUsed:
+    """Looks at a cluster for what uses an object that is about to be deleted.
+
+    Attributes:
+        going: everything that is removed.
+        others: objects of the components that are not asked for, by component.
+        everything: whether the whole installation is to go.
+    """
+
+    client: Client
+    going: Sequence[Document]
+    others: Mapping[str, Sequence[Document]]
+    everything: bool
+    _deployed: list[str] | None = field(default=None, init=False)
+
+    @classmethod
+    def besides(cls, removed: Sequence[str], choices: Choices, client: Client) -> StillUsed:
+        """Return what looks for users of the components *removed* besides themselves."""
+        others = [name for name in COMPONENTS if name not in removed]
+        return cls(
+            client=client,
+            going=objects_of(removed, choices),
+            others={name: component_objects(name, choices) for name in others},
+            everything=set(DEFAULT) <= set(removed),
+        )
+
+    async def __call__(self, document: Document, gone: Sequence[Document]) -> str:
+        """Return why *document* has to stay when *gone* are; empty if nothing speaks for it."""
+        match document["kind"]:
+            case "Namespace":
+                return await self._namespace(document["metadata"]["name"], gone)
+            case "CustomResourceDefinition":
+                return await self._definition(document)
+            case _:
+                return await self._shared(document)
+
+    async def _namespace(self, name: str, gone: Sequence[Document]) -> str:
+        if not self.everything:
+            return "`numakube remove` without a component deletes it when nothing is left in it"
+        keys = {_key(one) for one in gone}
+
+        def goes(kind: str, each: str) -> bool:
+            claims = kind == "Lease" and each.startswith(f"{extender.NAME}.")
+            return (kind, name, each) in keys or claims
+
+        left = await contents(self.client, name, but=goes)
+        return f"it has {_some(left)}" if left else ""
+
+    async def _definition(self, document: Document) -> str:
+        name = document["metadata"]["name"]
+        if name in (_TOPOLOGIES, _UPDATES):
+            users = await self._users_of_topologies()
+            if users:
+                return f"used by {_some(users)}"
+        if name == _UPDATES:
+            return ""
+        if name == _TOPOLOGIES:
+            left = await self._topologies_of_others()
+        else:
+            left = await self._objects(document)
+        return f"it has {_some(left)}" if left else ""
+
+    async def _users_of_topologies(self) -> list[str]:
+        """Return programs that stay and read or write reports; those at rest are woken."""
+        gone = {_key(one) for one in self.going}
+        found = [str(one) for one in await installations(self.client) if one.key not in gone]
+        ours = [one for one in await self._deployed_others() if one not in _WITHOUT_TOPOLOGIES]
+        return found or [f"component {one}" for one in ours]
+
+    async def _topologies_of_others(self) -> list[str]:
+        try:
+            served = await served_topologies(self.client)
+            listed = (await self.client.list(served)).items
+        except NotFound:
+            return []
+        return [
+            f"noderesourcetopology/{one.metadata.name} of another exporter"
+            for one in listed
+            if producer_of(one) is not Producer.NUMAKUBE
+        ]
+
+    async def _objects(self, definition: Document) -> list[str]:
+        """Return the objects of a kind that only users write."""
+        spec: dict[str, Any] = definition["spec"]
+        stored = next(one["name"] for one in spec["versions"] if one["storage"])
+        kind = Resource(
+            group=spec["group"],
+            version=stored,
+            plural=spec["names"]["plural"],
+            kind=spec["names"]["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            object_type=Named,
+        )
+        try:
+            listed = (await self.client.list(kind)).items
+        except NotFound:
+            return []
+        return [f"{kind.kind.lower()}/{one.metadata.name}" for one in listed]
+
+    async def _shared(self, document: Document) -> str:
+        key = _key(document)
+        sharing = [
+            component
+            for component in await self._deployed_others()
+            if any(_key(one) == key for one in self.others[component])
+        ]
+        return f"used by component {', '.join(sharing)}" if sharing else ""
+
+    async def _deployed_others(self) -> list[str]:
+        """Return the other components of ours that the cluster has, by what is theirs alone."""
+        if self._deployed is None:
+            gone = {_key(one) for one in self.going}
+            found = [
+                component
+                for component, documents in self.others.items()
+                if await self._any_live([one for one in documents if _key(one) not in gone])
+            ]
+            # Of `api` there may be nothing but what it shares: its kinds may have been there.
+            shared = ["api"] if found and "api" in self.others else []
+            self._deployed = list(dict.fromkeys([*shared, *found]))
+        return self._deployed
+
+    async def _any_live(self, documents: Sequence[Document]) -> bool:
+        for document in documents:
+            if document["kind"] in _MARKS:
+                metadata = document["metadata"]
+                try:
+                    live = await self.client.get(
+                        resource_of(document),
+                        metadata["name"],
+                        namespace=metadata.get("namespace", ""),
+                    )
+                except NotFound:
+                    continue
+                if is_ours(live):
+                    return True
+        return False
+
+
+def _key(document: Document) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return *names* as a list of bearable length."""
+    more = len(names) - _TOLD
+    told = ", ".join(names[:_TOLD])
+    return f"{told} and {more} more" if more > 0 else told

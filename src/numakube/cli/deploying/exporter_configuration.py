@@ -1,0 +1,32 @@
+"""How the exporter that is deployed is configured by a file of the user's.
+
+The file is read as an exporter reads it, so that a mistake is found before anything is deployed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+def configuration_of_exporters(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    """Return the text of the file at *path*; raise `ConfigError` if an exporter refuses it."""
+    del ctx, param
+    if path is None:
+        return ""
+    from numakube.apps.exporter.exporter_config_file import read_options, values_in_file
+    from numakube.apps.exporter.settings import SETTINGS
+    from numakube.manifests.exporter import ExporterManifest
+
+    file = Path(path)
+    notes = list(read_options({}, env={}, files=[file], host="any").notes)
+    flags = {word.partition("=")[0] for word in ExporterManifest().arguments()}
+    told = values_in_file(file)
+    for one in SETTINGS.all:
+        ours = flags & set(one.flag.replace("/", " ").split())
+        if one.name in told and ours:
+            notes.append(f"{one.key} has no effect: the DaemonSet sets {ours.pop()}")
+    for note in notes:
+        click.echo(f"warning: {path}: {note}", err=True)
+    return file.read_text(encoding="utf-8")

@@ -1,0 +1,44 @@
+"""Are gangs that have all the pods they need tried?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.pods_to_align import numa_schedulers
+from numakube.insight.waiting_gangs import untried_gangs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.insight.facts import ClusterFacts
+
+UNTRIED: Final = Rule(
+    id="NUMA-GANG-UNTRIED",
+    severity=Severity.ERROR,
+    title="Gangs have all the pods they need, and no scheduler tries them",
+    why=(
+        "Their scheduler does not run, or it holds pods back although nothing is missing any more,"
+        " which is a bug: numakube_gangs with the state overlooked is above 0 then."
+    ),
+    fix=(
+        "kubectl numa queue   # is the scheduler there, and what does it say holds the pods back?\n"
+        "# a scheduler that is restarted reads everything again; please report it with a bundle\n"
+        "kubectl numa bundle"
+    ),
+)
+
+RULES: Final = (UNTRIED,)
+
+
+def check_untried(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for gangs of our schedulers that are complete and wait."""
+    schedulers = numa_schedulers(facts)
+    for one in untried_gangs(facts):
+        if one.members[0].scheduler_name in schedulers:
+            _, namespace, name = one.key
+            subject = Subject("PodGroup", name, namespace)
+            yield Finding(rule=UNTRIED, subject=subject, detail=one.words, fix=UNTRIED.fix)
+
+
+CHECKS: Final = (check_untried,)
