@@ -124,6 +124,61 @@ def test_features_follow_the_version() -> None:
 
 
 @pytest.mark.parametrize(
+    "feature",
+    [
+        "derived_attributes",
+        "device_compatibility_groups",
+        "fractional_capacity_range",
+        "node_allocatable_resources",
+        "optional_node_operations",
+    ],
+)
+def test_what_is_beta_in_1_38_is_on_there_and_off_before(feature: str) -> None:
+    """A server that has the gate on stores the field, and it must not be ignored."""
+    assert not getattr(features_of(minor=37), feature)
+    assert getattr(features_of(minor=38), feature)
+    assert features_of(minor=37) == Features()
+
+
+def test_a_driver_of_1_38_that_needs_no_preparation_goes_to_nodes_that_can_skip_it() -> None:
+    """The same slice that means nothing to 1.37 without its gate (KEP-5945)."""
+    skipping = _slice([{"name": "a"}], skipNodeOperations=["All"])
+    found = _allocate([skipping], _claim(_request()), features=features_of(minor=38))
+    assert found is None
+    assert _names(_allocate([skipping], _claim(_request()), features=features_of(minor=37)))
+
+
+def test_a_gate_of_a_feature_that_is_not_there_can_only_be_off() -> None:
+    """Who turns it on would count on amounts that are not counted (KEP-5941)."""
+    gate = "DRASharedConsumableCapacity"
+    assert features_of({gate: False}) == Features()
+    with pytest.raises(InvalidValue, match=f"{gate} is not supported"):
+        features_of({gate: True})
+
+
+def _with_amounts_by_request(**value: Any) -> list[ResourceSlice]:
+    consumption = {"counterSet": "pf-0", "counters": {"bandwidth": value}}
+    counters = {"name": "pf-0", "counters": {"bandwidth": {"value": "100G"}}}
+    taking: dict[str, Any] = {"name": "vf-0", "consumesCounters": [consumption]}
+    devices = [taking, {"name": "vf-1"}]
+    return [
+        _slice(devices, name="devices", count=2),
+        _slice([], name="counters", count=2, sharedCounters=[counters]),
+    ]
+
+
+@pytest.mark.parametrize("request_", [_request(), _request(allocationMode="All")])
+def test_nothing_is_taken_from_counters_by_request(request_: dict[str, Any]) -> None:
+    """KEP-5941: to ignore the field would mean that the device takes nothing of the counter."""
+    slices = _with_amounts_by_request(valueFrom={"capacityKey": "d/bandwidth"})
+    (pool,) = Inventory(slices, Features()).pools_for(_NODE)
+    assert not pool.usable
+    with pytest.raises(AllocationError, match=r"counter bandwidth of set pf-0 .*KEP-5941"):
+        _allocate(slices, _claim(request_))
+    assert _names(_allocate(_with_amounts_by_request(value="1G"), _claim(_request()))) == [["vf-0"]]
+
+
+@pytest.mark.parametrize(
     ("gate", "newest"),
     [
         ("DRAListTypeAttributes", True),

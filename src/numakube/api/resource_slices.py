@@ -48,10 +48,17 @@ class DeviceCapacity(Wire, frozen=True):
     request_policy: CapacityRequestPolicy | None = None
 
 
+class CounterValueFrom(Wire, frozen=True):
+    """Which capacity of a request says how much is consumed (KEP-5941, in no release yet)."""
+
+    capacity_key: str = ""
+
+
 class Counter(Wire, frozen=True):
     """An amount that several devices may draw on."""
 
     value: QuantityText = 0
+    value_from: CounterValueFrom | None = None
 
 
 class DeviceCounterConsumption(Wire, frozen=True):

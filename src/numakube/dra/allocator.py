@@ -100,6 +100,9 @@ class Allocator:
         except _TooMany:
             raise AllocationError("allocation max size exceeded") from None
         if not found:
+            beyond = next((pool for pool in pools if pool.beyond), None)
+            if beyond is not None:
+                raise AllocationError(f"resource pool {beyond.id}: {beyond.beyond}", node_only=True)
             if any(pool.problem for pool in pools):
                 raise AllocationError("invalid resource pools were encountered", node_only=True)
             return None
@@ -180,6 +183,10 @@ class _Search:
         wanted.every = []
         here = where(wanted.claim, wanted.name)
         for pool in self._pools:
+            if pool.beyond:
+                raise AllocationError(
+                    f"{here}: asks for all devices, but in resource pool {pool.id} {pool.beyond}"
+                )
             if pool.incomplete or pool.problem:
                 state = "currently being updated" if pool.incomplete else "currently invalid"
                 raise AllocationError(

@@ -1,4 +1,10 @@
-"""Which features of dynamic resource allocation are on, by gate and by version of Kubernetes."""
+"""Which features of dynamic resource allocation are on, by gate and by version of Kubernetes.
+
+Defaults up to 1.37 are those of its code. From 1.38 on, features that are beta there by the
+milestones of their KEPs are on. That is right whatever the defaults of 1.38 become: each of them
+acts on fields of slices and claims, and an API server whose gate is off does not store the field.
+With the gate on at the server and off here, a field would be there and be ignored.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +73,7 @@ _FIELDS: Final = {_gate_name(one.name): one.name for one in fields(Features)}
 _IGNORED: Final = frozenset(
     {"DynamicResourceAllocation", "DRAWorkloadResourceClaims", "GenericWorkload"}
 )
-_OFF_BEFORE: Final = {
+_ON_FROM: Final = {
     "admin_access": 34,
     "prioritized_list": 34,
     "resource_claim_device_status": 33,
@@ -78,20 +84,34 @@ _OFF_BEFORE: Final = {
     "device_taint_rules": 37,
     "device_binding_conditions": 36,
     "extended_resource": 36,
+    "derived_attributes": 38,
+    "device_compatibility_groups": 38,
+    "fractional_capacity_range": 38,
+    "node_allocatable_resources": 38,
+    "optional_node_operations": 38,
 }
 """The minor version from which on a feature is on by default."""
+_UNSUPPORTED: Final = {
+    "DRASharedConsumableCapacity": "pools of devices that need it (KEP-5941) are not used",
+}
+"""Gates of features that we do not have, and what that means."""
 
 
 def features_of(gates: Mapping[str, bool] | None = None, *, minor: int = LATEST) -> Features:
     """Return the features of Kubernetes 1.*minor* with some *gates* set otherwise.
 
     Raises:
-        InvalidValue: there is no such gate.
+        InvalidValue: there is no such gate, or the feature is not there.
     """
-    chosen = {name: False for name, since in _OFF_BEFORE.items() if minor < since}
+    chosen = {name: minor >= since for name, since in _ON_FROM.items()}
     for gate, on in (gates or {}).items():
         if gate in _FIELDS:
             chosen[_FIELDS[gate]] = on
+        elif gate in _UNSUPPORTED:
+            if on:
+                raise InvalidValue(
+                    f"feature gate {gate} is not supported: {_UNSUPPORTED[gate]}; leave it out"
+                )
         elif gate not in _IGNORED:
             raise InvalidValue(f"feature gate {gate!r} is not one of dynamic resource allocation")
     return Features(**chosen)

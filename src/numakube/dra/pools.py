@@ -3,11 +3,17 @@
 Follows ``GatherPools`` of kube-scheduler 1.37. Slices that no longer count are ignored. A pool of
 which slices are missing is incomplete, one that contradicts itself is invalid; nothing is allocated
 from either, and both stay in the list, because requests for all devices fail on them.
+
+The same goes for a pool with a device that takes from a counter what a request asks for, and not a
+fixed amount (KEP-5941, beta in 1.38 by its milestones). Where a claim keeps what it took is not
+settled upstream. A scheduler that does not know the field takes such a device to consume nothing,
+and promises the counter many times over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +53,7 @@ class Pool:
         candidates: devices that the node can reach, in order.
         elsewhere: devices of slices that the node cannot reach; they may consume counters, too.
         problem: why the pool is invalid; empty if it is not.
+        beyond: what it uses that is not known how to count; empty if there is nothing.
     """
 
     id: PoolId
@@ -55,11 +62,12 @@ class Pool:
     counter_sets: Mapping[str, CounterSet] = field(default_factory=dict)
     incomplete: bool = False
     problem: str = ""
+    beyond: str = ""
 
     @property
     def usable(self) -> bool:
         """Whether devices can be allocated from it."""
-        return not self.incomplete and not self.problem
+        return not self.incomplete and not self.problem and not self.beyond
 
 
 class Inventory:
@@ -84,6 +92,13 @@ class Inventory:
                 self._local.setdefault(one.spec.node_name, []).append(position)
             else:
                 self._shared.append(position)
+
+    @cached_property
+    def counts_node_resources(self) -> bool:
+        """Whether any device stands for resources of its node, or takes some (KEP-5517)."""
+        return self.features.node_allocatable_resources and any(
+            device.node_allocatable_resources for one in self.slices for device in one.spec.devices
+        )
 
     def pools_for(self, node: Node) -> list[Pool]:
         """Return the pools that *node* sees, in the order in which they are searched.
@@ -210,6 +225,7 @@ class Inventory:
             for device in one.spec.devices
         )
         pool.problem = _problem(pool, with_counters if partitioned else None)
+        pool.beyond = _beyond(pool)
         return pool
 
 
@@ -282,6 +298,21 @@ def _consumption_problem(devices: list[Device], sets: Mapping[str, CounterSet]) 
             for name in consumption.counters:
                 if name not in counters.counters:
                     return f"counter {name} not found in counter set {counters.name}"
+    return ""
+
+
+def _beyond(pool: Pool) -> str:
+    """Return which device makes the pool one that cannot be counted, if there is one."""
+    devices = (*(one.device for one in pool.candidates), *(device for _, device in pool.elsewhere))
+    for device in devices:
+        for consumption in device.consumes_counters:
+            for name, counter in consumption.counters.items():
+                if counter.value_from is not None:
+                    return (
+                        f"device {device.name} takes from counter {name} of set "
+                        f"{consumption.counter_set} what a request asks for (valueFrom, KEP-5941), "
+                        "which is not supported"
+                    )
     return ""
 
 

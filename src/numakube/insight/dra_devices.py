@@ -139,6 +139,8 @@ class DraDevices:
     def _trouble(self, one: Candidate, pool: Pool) -> str:
         if pool.problem:
             return f"its pool is invalid: {pool.problem}"
+        if pool.beyond:
+            return f"its pool is not used: {pool.beyond}"
         found = repelling_taint(one.device) if self._features.device_taints else None
         return "" if found is None else f"taint {taint_text(found)}"
 

@@ -83,6 +83,21 @@ def _a_pool_that_names_a_device_twice(world: Documents) -> Expected:
 
 
 @case
+def _a_pool_with_amounts_that_are_not_counted(world: Documents) -> Expected:
+    with_devices(world)
+    counters = {"bandwidth": {"valueFrom": {"capacityKey": f"{DRIVER}/bandwidth"}}}
+    consumption = {"counterSet": "pf-0", "counters": counters}
+    sets = [{"name": "pf-0", "counters": {"bandwidth": {"value": "100G"}}}]
+    devices = slice_of("node-1", device("vf-0"), resourceSliceCount=2)
+    devices["spec"]["devices"][0]["consumesCounters"] = [consumption]
+    shared = slice_of("node-1", resourceSliceCount=2)
+    shared["metadata"]["name"] = "node-1-counters"
+    shared["spec"] |= {"sharedCounters": sets}
+    world.others["resourceslices"] += [devices, shared]
+    return {"NUMA-DRA-POOL-NOT-COUNTED": ("pool node-1: device vf-0", "counter bandwidth")}
+
+
+@case
 def _a_slice_whose_node_selector_cannot_be_read(world: Documents) -> Expected:
     with_devices(world)
     shared = slice_of("node-1", device("gpu-0"))

@@ -54,6 +54,20 @@ INVALID: Final = Rule(
     why="No scheduler allocates from it, or the pods that could use it fail with an error.",
     fix="kubectl get resourceslices --field-selector spec.driver=DRIVER -o yaml   # a driver's bug",
 )
+NOT_COUNTED: Final = Rule(
+    id="NUMA-DRA-POOL-NOT-COUNTED",
+    severity=Severity.ERROR,
+    title="A pool of devices uses a feature of Kubernetes that numakube cannot count",
+    why=(
+        "The scheduler allocates nothing from the pool: it would promise more than there is. Pods"
+        " with claims for its devices wait."
+    ),
+    fix=(
+        "# let pods with such claims name kube-scheduler in spec.schedulerName, upgrade numakube,\n"
+        "# or let the driver publish fixed amounts (value instead of valueFrom):\n"
+        "kubectl get resourceslices --field-selector spec.driver=DRIVER -o yaml"
+    ),
+)
 NO_PLACE: Final = Rule(
     id="NUMA-DRA-NO-NUMA-NODE",
     severity=Severity.INFO,
@@ -80,7 +94,7 @@ TWICE: Final = Rule(
     fix="# stop the device plugin on the node, or the DRA driver: one of them is to serve it",
 )
 
-RULES: Final = (NODE_GONE, INCOMPLETE, INVALID, NO_PLACE, TWICE)
+RULES: Final = (NODE_GONE, INCOMPLETE, INVALID, NOT_COUNTED, NO_PLACE, TWICE)
 
 
 def check_slices(facts: ClusterFacts) -> Iterator[Finding]:
@@ -121,6 +135,8 @@ def _troubles(facts: ClusterFacts) -> Iterator[Finding]:
                 yield _about(INCOMPLETE, pool.id, _missing(inventory, pool.id))
             elif pool.problem:
                 yield _about(INVALID, pool.id, f"pool {pool.id.pool}: {pool.problem}")
+            elif pool.beyond:
+                yield _about(NOT_COUNTED, pool.id, f"pool {pool.id.pool}: {pool.beyond}")
 
 
 def _missing(inventory: Inventory, identity: PoolId) -> str:

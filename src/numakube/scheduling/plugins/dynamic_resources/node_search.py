@@ -86,7 +86,7 @@ class NodeSearch:
         self._features = features
         self._inventory = inventory
         self._classes = classes
-        self._counts = features.node_allocatable_resources
+        self._counts = inventory.counts_node_resources
         self._kinds = kinds
         self._verdicts = verdicts
         # What is found depends on the kind of node alone, unless the node's name is in question.
