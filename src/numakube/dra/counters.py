@@ -31,17 +31,15 @@ class Groups:
         """Tell whether a device with *groups* goes with the others."""
         if self.common is None:
             return True
-        if not groups or not self.common:
-            return not groups and not self.common
+        if not groups and not self.common:
+            return True
         return bool(groups & self.common)
 
     def joined(self, groups: frozenset[str]) -> Groups:
         """Return what is in common with one device more."""
         if self.common is None:
             return Groups(groups)
-        if not self.common or not groups:
-            return self
-        return Groups(self.common & groups)
+        return Groups(self.common & groups) if groups else self
 
 
 class PoolCounters:

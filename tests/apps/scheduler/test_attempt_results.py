@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -51,3 +52,33 @@ def test_a_pod_that_was_not_bound_is_noted_with_the_reason(how: str) -> None:
     }
     getattr(results, how)(*arguments[how])
     assert notes.told == [("a", "no answer")]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "label"), [(1, "1"), (14, "14"), (15, "15"), (16, "15+"), (99, "15+")]
+)
+def test_a_bound_pod_is_announced_recorded_and_counted(attempts: int, label: str) -> None:
+    """With how long it waited, by how often it was tried; beyond fifteen times share a label."""
+    told: list[tuple[object, ...]] = []
+    users: Any = SimpleNamespace(scheduled=lambda one, node: told.append(("users", one.uid, node)))
+    recording: Any = SimpleNamespace(bound=lambda uid, node: told.append(("recorder", uid, node)))
+    registry, clock = CollectorRegistry(), ManualClock()
+    results = Results(
+        cast("Any", Notes()),
+        clock,
+        outcomes=users,
+        recording=recording,
+        metrics=SchedulerMetrics(registry),
+    )
+    entry = QueuedPod(PodInfo(pod("a")), added_at=-3.0, queued_at=0.0, attempts=attempts)
+    results.bound(entry, "n1", -0.5)
+    assert told == [("users", "a", "n1"), ("recorder", "a", "n1")]
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"scheduler_{name}", labels)
+
+    assert value("pod_scheduling_sli_duration_seconds_sum", attempts=label) == 3.0
+    assert value("pod_scheduling_attempts_sum") == attempts
+    outcome = {"result": "scheduled", "profile": entry.pod.scheduler_name}
+    assert value("schedule_attempts_total", **outcome) == 1.0
+    assert value("scheduling_attempt_duration_seconds_sum", **outcome) == 0.5

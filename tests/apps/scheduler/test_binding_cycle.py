@@ -1,0 +1,98 @@
+"""From a decision to a bound pod: whatever comes of it, nothing is left half done."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.apps.scheduler.parts import Parts
+
+from numakube.scheduling.framework.status import Code, Status, unschedulable
+from numakube.scheduling.queue.queued_pod import Place
+from numakube.testing import World, pod, turns
+
+
+@pytest.fixture
+def parts() -> Parts:
+    """A scheduler of one idle node."""
+    world = World()
+    world.add_node("n0")
+    return Parts(world)
+
+
+def counted(parts: Parts) -> set[str]:
+    """Return the pods that count on the node."""
+    node = parts.engine.cluster.node("n0")
+    assert node is not None
+    return set(node.pods)
+
+
+async def test_a_bound_pod_leaves_the_queue_and_is_under_way_no_longer(parts: Parts) -> None:
+    """Users are told, the recorder notes it, and it goes on counting on its node."""
+    parts.gate.open.clear()
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+        await turns(5)
+        assert "a" in parts.bindings
+        assert counted(parts) == {"a"}
+        parts.gate.open.set()
+    assert "a" not in parts.bindings
+    assert "a" not in parts.queue
+    assert counted(parts) == {"a"}
+    assert parts.told.of("scheduled") == [("a", "n0")]
+
+
+async def test_a_pod_without_permission_gives_its_room_back_and_is_tried_again(
+    parts: Parts,
+) -> None:
+    """It is told who kept it back."""
+    parts.gate.permission = unschedulable("not today"), 0.0
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+    assert counted(parts) == set()
+    assert parts.place_of("a") is Place.BACKOFF
+    ((name, message, *_),) = parts.told.of("refused")
+    assert (name, message) == ("a", "binding to n0 failed: DefaultBinder: not today")
+    assert parts.gate.bound == []
+
+
+async def test_a_pod_waits_for_permission_as_long_as_it_may(parts: Parts) -> None:
+    """Then its room is given back."""
+    parts.gate.permission = Status(Code.WAIT), 7.0
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+        await parts.clock.timeouts()
+        await parts.clock.advance(6.9)
+        assert "a" in parts.bindings
+        await parts.clock.advance(0.2)
+    assert "a" not in parts.bindings
+    assert counted(parts) == set()
+    assert parts.place_of("a") is Place.BACKOFF
+
+
+async def test_a_pod_that_was_not_bound_is_under_way_no_longer(parts: Parts) -> None:
+    """So that news of it take it off the queue again."""
+    parts.gate.answer = unschedulable("no answer")
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+    assert "a" not in parts.bindings
+    assert parts.place_of("a") is Place.BACKOFF
+    assert counted(parts) == set()
+
+
+async def test_a_scheduler_is_busy_while_eight_pods_are_being_bound() -> None:
+    """Events give way to bindings then; of seven it takes no notice."""
+    world = World()
+    for number in range(8):
+        # Pods of one node are bound one after the other, so each gets a node of its own.
+        world.add_node(f"n{number}", machine="1 socket, 4 cores, smt 1, 16Gi")
+    parts = Parts(world)
+    parts.gate.open.clear()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(8):
+            assert not parts.scheduler.is_busy
+            parts.bindings.start(parts.placement(pod(f"p{number}", "3")), tasks)
+            await turns(5)
+        assert parts.scheduler.is_busy
+        parts.gate.open.set()
+    assert not parts.scheduler.is_busy
