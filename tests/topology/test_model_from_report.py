@@ -282,3 +282,18 @@ def test_reports_of_many_numa_nodes_are_as_exact_as_others(count: int) -> None:
     later: list[Pod | str] = [pod(guaranteed("app", "4", gpu="2"), uid="second"), "first"]
     later.append(pod(guaranteed("app", "6", gpu="1"), uid="third"))
     assert run(through_text(node), later) == run(node, later)
+
+
+@pytest.mark.parametrize("policy", ["none", "static"])
+def test_a_pod_is_placed_only_on_what_is_free(policy: str) -> None:
+    """A kubelet without CPUs to give has devices all the same."""
+    devices = {GPU: (Device("a", (0,)), Device("b", (1,)))}
+    node = start(dual_socket_ht(), static_settings(cpu_policy=policy), devices=devices)
+    two_cpus = Holding(cpus=CpuSet.parse("2-3"))
+    assert place(node, "first", Holding(devices={GPU: (1,)}))
+    assert not place(node, "second", Holding(devices={GPU: (0, 1)}))
+    assert not place(node, "second", Holding(devices={GPU: (2,)}))
+    assert not place(node, "second", Holding(devices={"vendor.example/nic": (0,)}))
+    assert not place(node, "second", Holding(memory=(MemoryBlock((0,), "memory", GIB),)))
+    assert place(node, "second", two_cpus) == (policy == "static")
+    assert not place(node, "third", Holding(cpus=CpuSet.parse("3-4")))

@@ -311,3 +311,44 @@ def test_zones_of_an_object_that_was_written_in_v1beta1_are_read(name: str) -> N
     new = convert_version(old, V1BETA1)
     new["metadata"].pop("annotations", None)
     assert convert_nrt(convert_version(new, V1ALPHA2)).zones == convert_nrt(old).zones
+
+
+def test_what_has_a_field_is_not_an_attribute_too() -> None:
+    """Writers of v1beta1 would change the field and leave a contradiction."""
+    tree = document("rte")
+    tree["attributes"] += [
+        {"name": nrt_names.STALE, "value": "the kubelet is away"},
+        {"name": nrt_names.POLICY_UNKNOWN, "value": "no answer"},
+        {"name": nrt_names.MAX_NUMA_NODES, "value": "16"},
+        {"name": nrt_names.MEMORY_POLICY, "value": "Static"},
+        {"name": "cpuManagerOptionFullPcpusOnly", "value": "true"},
+        {"name": "example.com/team", "value": "a"},
+    ]
+    moved = convert_version(tree, V1BETA1)
+    assert moved["spec"]["attributes"] == [{"name": "example.com/team", "value": "a"}]
+    assert "attributes" not in moved["status"]
+    assert moved["spec"]["kubelet"] == {
+        "topologyManager": {
+            "policy": "single-numa-node",
+            "scope": "container",
+            "maxNUMANodes": 16,
+        },
+        "cpuManager": {"policyOptions": {"full-pcpus-only": "true"}},
+        "memoryManager": {"policy": "Static"},
+    }
+    assert [one["type"] for one in moved["status"]["conditions"]] == [
+        "Current",
+        "KubeletConfigurationKnown",
+    ]
+
+
+def test_fields_of_pods_are_attributes_for_readers_of_v1alpha2() -> None:
+    """Also of an object that was written in v1beta1, with one of the two or none."""
+    tree = convert_version(document("rte"), V1BETA1)
+    del tree["metadata"]["annotations"]
+    for pods in ({}, {"fingerprint": "pfp0v001fe53c4dbd2c5f4a0"}, {"fingerprintMethod": "all"}):
+        tree["status"]["pods"] = pods
+        told = convert_version(tree, V1ALPHA2)["attributes"]
+        names = (nrt_names.FINGERPRINT, nrt_names.FINGERPRINT_METHOD)
+        found = [one["value"] for one in told if one["name"] in names]
+        assert found == list(pods.values())

@@ -215,17 +215,17 @@ def write_numbers(numbers: Iterable[int]) -> str:
 def read_numbers(text: str) -> list[int] | None:
     """Return the numbers in *text*; ``None`` if it has other symbols or ends inside a number."""
     numbers = []
-    high, digits = 0, 0
+    high, inside = 0, False
     for symbol in text:
         value = _VALUES.get(symbol)
         if value is None:
             return None
         if value >= _ENDS:
-            high, digits = high * _BASE + value - _ENDS, digits + 1
+            high, inside = high * _BASE + value - _ENDS, True
             continue
-        numbers.append(_ENDS + high * _ENDS + value if digits else value)
-        high, digits = 0, 0
-    return None if digits else numbers
+        numbers.append(_ENDS + high * _ENDS + value if inside else value)
+        high, inside = 0, False
+    return None if inside else numbers
 
 
 def _write(number: int) -> str:

@@ -333,3 +333,17 @@ def test_devices_of_containers_that_are_not_listed_count_without_a_cpu_manager_s
         unread = replace(read, checkpoints=checkpoints)
         zones = figures(zones_of(unread, unread.pods, ReportOptions()).zones)
         assert [zone[GPU][2] for zone in zones.values()] == [0, 0]
+
+
+def test_without_the_static_policy_no_memory_is_held() -> None:
+    """Whatever a kubelet lists that has been configured otherwise since."""
+    read = inputs_of(*busy_node())
+    assert exact(read).pods[uid_hash("uid")].memory
+    assert read.kubelet.config is not None
+    config = msgspec.structs.replace(
+        read.kubelet.config, memory_manager_policy="None", reserved_memory=()
+    )
+    report = exact(replace(read, kubelet=replace(read.kubelet, config=config)))
+    assert report.memory == {}
+    assert report.pods[uid_hash("uid")].memory == ()
+    assert report.pods[uid_hash("uid")].cpus

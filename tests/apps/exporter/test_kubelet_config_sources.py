@@ -128,7 +128,7 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[str]:
 async def test_the_kubelet_is_asked_itself_with_the_pods_token(
     kubelet: str, tmp_path: Path
 ) -> None:
-    """Its certificate is its own; without the token there is no answer."""
+    """Its certificate is its own; without the token there is no answer, nor at another path."""
     token = tmp_path / "token"
     assert await FirstOf([KubeletConfigz(kubelet, token, clock=SystemClock())]).read() is None
     token.write_text("secret")
@@ -137,6 +137,10 @@ async def test_the_kubelet_is_asked_itself_with_the_pods_token(
     assert found is not None
     assert found.topology_manager_policy == "restricted"
     assert await source.read() is found
+    other_path = KubeletConfigz(f"{kubelet}/other", token, clock=SystemClock())
+    assert await FirstOf([other_path]).read() is None
+    no_path = KubeletConfigz(kubelet.removesuffix("/configz"), token, clock=SystemClock())
+    assert await no_path.read() == found
 
 
 async def test_the_kubelet_is_found_by_its_node(kubelet: str, tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.apps.exporter.objects import NODE, topology
+from tests.apps.exporter.objects import NODE, report, topology
 from tests.kube.old_definitions import install, v1alpha1_in_namespaces, v1alpha1_of_the_cluster
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
-from numakube.apps.exporter.nrt_writer import Operation, Writer, difference
+from numakube.apps.exporter.node_object import NodeObject
+from numakube.apps.exporter.nrt_writer import ObjectPublisher, Operation, Writer, difference
+from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
+from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.topology import nrt_names
@@ -220,3 +223,17 @@ async def test_the_object_is_read_again_after_so_many_writes(client: Client) -> 
         await writer.write(topology(free=free))
     await client.delete(NRTS, NODE)
     assert (await writer.write(topology(free=6))).operation is Operation.CREATE
+
+
+async def test_a_new_object_belongs_to_the_node_of_today(client: Client) -> None:
+    """The old object vanished with the Node that has registered again since."""
+    publisher = ObjectPublisher(client, NodeObject(client, NODE), name=NODE)
+    document = {"metadata": {"name": NODE}}
+    for free in (8, 7):
+        node = await client.create(NODES.raw, document)
+        written = await publisher.publish(report(free=free), cause=Cause.REACTIVE, slept=None)
+        assert written.operation is Operation.CREATE
+        (owner,) = (await current(client)).metadata.owner_references
+        assert owner.uid == node["metadata"]["uid"]
+        await client.delete(NODES, NODE)
+        await client.delete(NRTS, NODE)

@@ -6,6 +6,7 @@ import pytest
 from tests.apps.exporter.surprise_world import SILENCE, Walk
 
 from numakube.apps.exporter.exporter_config_file import read_options
+from numakube.apps.exporter.surprises import WAIT_SECONDS
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.model_belief import annotations_for
 from numakube.topology.foreseen_holdings import read_foreseen
@@ -71,3 +72,39 @@ def test_silence_needs_exact_data_and_the_pods(missing: str) -> None:
     """Or it could not be known what was foreseen."""
     with pytest.raises(ConfigError, match="--max-silence needs --exact and --watch-pods"):
         read_options({"max_silence": 300.0, missing: False}, env={})
+
+
+def test_an_end_that_the_api_is_about_to_tell_is_waited_for() -> None:
+    """Of the only pod, for a moment; an end that it will never tell is written at once."""
+    walk = Walk(1, foreign=True, force=True)
+    while len(walk.site.pods) < 2:
+        walk.bind_foreign()
+        walk.admit()
+    walk.settle()
+    walk.end()
+    walk.settle()
+    walk.delete()
+    walk.settle()
+    ((uid, pod),) = walk.site.pods.items()
+    assert walk.watched.keys() == {uid}
+
+    before = walk.writes
+    walk.site.remove(uid)
+    walk.look()
+    assert (walk.writes, walk.silence.waits) == (before, True)
+    walk.clock.seconds += WAIT_SECONDS / 2
+    walk.look()
+    assert (walk.writes, walk.silence.waits) == (before, True)
+    walk.clock.seconds += WAIT_SECONDS / 2
+    walk.look()
+    assert (walk.writes, walk.silence.waits) == (before + 1, False)
+
+    assert walk.site.admit(pod)
+    walk.look()
+    walk.delete_by_force()
+    walk.tell_exporter()
+    walk.look()
+    before = walk.writes
+    walk.site.remove(uid)
+    walk.look()
+    assert (walk.writes, walk.silence.waits) == (before + 1, False)

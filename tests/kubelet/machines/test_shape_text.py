@@ -236,6 +236,7 @@ def test_a_preset_can_be_changed() -> None:
         ("2 sokets, 8 cores, 1Gi", "column 1: '2 sokets': unknown clause; did you mean 2 sockets?"),
         ("2 sockets, 8cores", "'8cores': unknown clause; did you mean 8 cores?"),
         ("10 nodes, 8 cores", "'10 nodes': unknown clause; a shape is one machine; how many"),
+        ("1 node of 8 cores", "'1 node of 8 cores': unknown clause; a shape is one machine"),
         ("8 cores, 1Gi, smtt 2", "column 15: 'smtt 2': did you mean smt?"),
         ("8 cores, 1Gi, 4 gpus", "column 15: '4 gpus': unknown clause; devices are written like"),
         ("8 cores, 1Gi, gpu", "column 15: 'gpu': how many for each NUMA node?"),

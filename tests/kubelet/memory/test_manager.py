@@ -12,6 +12,7 @@ from numakube.kubelet.admission_outcome import Admitted, MemoryBlock, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.manager_settings import KubeletSettings
+from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 
@@ -241,3 +242,14 @@ def test_static_pods_need_quantities_that_an_api_server_would_have_written(
     else:
         assert isinstance(outcome, Admitted)
         assert [one.size_bytes for one in outcome.containers["app"].memory] == [bytes_]
+
+
+def test_a_node_without_a_page_size_has_nothing_of_it() -> None:
+    """Free or allocatable; of what it has, the reserved part is neither."""
+    books = empty_books(machine(1, gib=8, hugepages=2), {0: {"memory": GIB}})
+    assert (books[0].free("hugepages-2Mi"), books[0].allocatable("hugepages-2Mi")) == (0, 0)
+    assert (books[0].free("hugepages-1Gi"), books[0].allocatable("hugepages-1Gi")) == (
+        2 * GIB,
+        2 * GIB,
+    )
+    assert (books[0].free("memory"), books[0].allocatable("memory")) == (5 * GIB, 5 * GIB)
