@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from tests.apps.scheduler.parts import Parts
 
+from numakube.api.pod import PodStatus
 from numakube.scheduling.framework.status import Code, Status, unschedulable
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import World, pod, turns
@@ -68,6 +70,26 @@ async def test_a_pod_waits_for_permission_as_long_as_it_may(parts: Parts) -> Non
     assert "a" not in parts.bindings
     assert counted(parts) == set()
     assert parts.place_of("a") is Place.BACKOFF
+
+
+async def test_a_pod_that_waits_is_expected_on_its_node_until_that_fails(parts: Parts) -> None:
+    """Its status says where it will go (KEP-5278); the room that it has is not kept twice."""
+    parts.gate.permission = Status(Code.WAIT), 7.0
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+        await parts.clock.timeouts()
+        assert parts.told.of("nominated") == [("a", "n0")]
+        parts.waits(replace(pod("a"), status=PodStatus(nominated_node_name="n0")))
+        assert parts.engine.nominations.node_of("a") is None
+        await parts.clock.advance(7.1)
+    assert parts.told.of("nominated") == [("a", "n0"), ("a", "")]
+
+
+async def test_a_pod_that_is_bound_at_once_is_nominated_nowhere(parts: Parts) -> None:
+    """It would take a request more for each pod."""
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+    assert parts.told.of("nominated") == []
 
 
 async def test_a_pod_that_was_not_bound_is_under_way_no_longer(parts: Parts) -> None:

@@ -91,9 +91,33 @@ async def test_a_claim_is_told_its_node_and_the_pod_waits_for_the_volume(world: 
 
     await world.until(is_selected)
     assert not world.pod("p").spec.node_name
+    await world.until(lambda: nominated(world, "p") == selected)
     await provision(admin, selected)
     await world.until(lambda: bool(world.pod("p").spec.node_name))
     assert world.pod("p").spec.node_name == selected
+
+
+def nominated(world: LabCluster, name: str) -> str:
+    """Return where a pod is expected, as its status says."""
+    status = world.pod(name).status
+    return status.nominated_node_name if status else ""
+
+
+async def test_a_pod_whose_volume_does_not_come_is_expected_nowhere(world: LabCluster) -> None:
+    """Others see its node for as long as it waits there, and no longer (KEP-5278)."""
+    admin = world.client
+    await storage_class(admin, "made", "example.com/disks")
+    await admin.create(CLAIMS.raw, claim("data", "made"), namespace="default")
+    await world.start()
+    await world.create(user_of("p", "data"))
+    await world.until(lambda: bool(nominated(world, "p")))
+
+    unprotected = merge_patch({"metadata": {"finalizers": None}})
+    await admin.patch(CLAIMS.raw, "data", unprotected, namespace="default")
+    await admin.delete(CLAIMS.raw, "data", namespace="default")
+
+    await world.until(lambda: not nominated(world, "p"))
+    assert not world.pod("p").spec.node_name
 
 
 async def provision(admin: Client, node: str) -> None:

@@ -2,6 +2,10 @@
 
 Reserving happens in the loop, which alone changes the state that it decides on. The rest runs
 beside it, one pod after the other on each node (`numakube.apps.ordered_binds.Lanes`).
+
+Where permission or a plugin before the binding has to wait for others, the pod's status says first
+where it will go, in ``nominatedNodeName`` (KEP-5278, kube-scheduler since 1.35). The API server
+clears it when the pod is bound; if that fails, it is cleared here.
 """
 
 from __future__ import annotations
@@ -157,7 +161,10 @@ class BindingCycle:
 
     async def _bind(self, placement: Placement, wait: float | None) -> None:
         bound = _STOPPING
+        expected = wait is not None or _waits_for_others(placement)
         try:
+            if expected:
+                self._preemptions.expect(placement.pod, placement.node)
             allowed = SUCCESS
             if wait is not None:
                 allowed = await self._permits.answer(placement.pod, wait)
@@ -177,6 +184,8 @@ class BindingCycle:
                     self._is_bound(placement)
                 else:
                     self._is_not_bound(placement, bound)
+                    if expected and bound.result is Result.FAILED and self._queue.leads:
+                        self._preemptions.expect_no_more(placement.pod)
 
     async def _bind_in_turn(self, placement: Placement) -> Bound:
         pod, node, metrics = placement.pod, placement.node, self._results.metrics
@@ -233,6 +242,16 @@ def _permit(placement: Placement) -> tuple[Status, float]:
         return placement.runtime.permit(placement.state, placement.pod, placement.node)
     except Exception as error:
         return failure(f"internal error: {reason_of(error)}"), 0.0
+
+
+def _waits_for_others(placement: Placement) -> bool:
+    """Tell whether the pod will be held up before it is bound; after a plugin's mistake, not."""
+    with surviving("looking at a binding"):
+        return any(
+            plugin.waits_for_others(placement.state, placement.pod, placement.node)
+            for plugin in placement.runtime.pre_binds
+        )
+    return False
 
 
 async def _bind_by_plugin(placement: Placement) -> Status:

@@ -75,7 +75,8 @@ class SchedulerListener:
             self._queue.remove(pod.uid)
             self._gangs.gone(pod, deleted=True)
             return
-        self._preemptions.seen(pod)
+        if pod.uid not in self._bindings:  # its room is booked, and would be kept twice
+            self._preemptions.seen(pod)
         self._holds.seen(pod)
         if self._is_last_resort(pod):
             self._queue.activate(pod.uid, "every shard has refused it")

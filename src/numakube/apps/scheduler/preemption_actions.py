@@ -119,6 +119,19 @@ class Preemptions:
         self._nominations.nominate(pod, node)
         self._outcomes.nominated(pod, node)
 
+    def expect(self, pod: PodInfo, node: str) -> None:
+        """Say where a pod goes whose binding will take a while (KEP-5278).
+
+        Its room is booked already, so that none is kept for it besides. Autoscalers do not take
+        the node for an idle one then, and a scheduler after us finds where it was to go.
+        """
+        self.forget(pod, node)
+        self._outcomes.nominated(pod, node)
+
+    def expect_no_more(self, pod: PodInfo) -> None:
+        """Say that a pod which was expected on a node does not go there."""
+        self._outcomes.nominated(pod, "")
+
     def victim_is_gone(self, uid: str) -> None:
         """Let a pod be tried as soon as the last of its victims is gone."""
         for preemptor in self._preemptors_of.pop(uid, ()):

@@ -226,6 +226,14 @@ class Permit(Plugin):
 class PreBind(Plugin):
     """Does what must be done before the pod is bound, such as binding volumes."""
 
+    def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether `pre_bind` will wait until a driver or a provisioner has done its part.
+
+        Then others learn before it where the pod will go.
+        """
+        del state, pod, node
+        return False
+
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Act; a refusal undoes the bookings."""

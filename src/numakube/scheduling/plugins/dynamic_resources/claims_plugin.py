@@ -413,6 +413,18 @@ class DynamicResources(
             self._tracker.restore(claim)
             self.actions.later(delete_claim(self.actions, claim))
 
+    def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether devices of the claims have conditions that must be met first."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None or not self.features.binding_conditions:
+            return False
+        made = (
+            result.binding_conditions
+            for allocation in known.reserved.values()
+            for result in allocation.devices.results
+        )
+        return any(made) or any(map(has_conditions, known.claims))
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Write allocations and reservations down, then wait for the devices to be ready."""
         known = state.read(CYCLE_CLAIMS)

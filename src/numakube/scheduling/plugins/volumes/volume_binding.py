@@ -189,6 +189,12 @@ class VolumeBinding(
             self._forget(known.booked)
             known.booked = None
 
+    def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether volumes of the pod are still to be bound or made."""
+        known = state.read(_STATE)
+        booked = known.booked if known is not None else None
+        return booked is not None and bool(booked.volumes or booked.claims)
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Write the choices down and wait until all claims are bound."""
         known = state.read(_STATE)
