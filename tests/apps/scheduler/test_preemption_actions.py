@@ -9,7 +9,7 @@ import pytest
 from tests.apps.scheduler.parts import Parts
 
 from numakube.api.fit_question import STAND_IN
-from numakube.api.pod import Pod, PodStatus
+from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -106,3 +106,27 @@ def nominated(name: str, node: str) -> Pod:
     """Return a pod for which room was made on *node*."""
     one = pod(name, "7")
     return msgspec.structs.replace(one, status=PodStatus(nominated_node_name=node))
+
+
+def evicted(name: str, node: str, priority: int) -> PodInfo:
+    """Return a pod that another scheduler has evicted, and that is still there."""
+    one = pod(name, "1", priority=priority)
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    target = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    spec = msgspec.structs.replace(one.spec, node_name=node)
+    status = PodStatus(phase="Running", conditions=(target,))
+    return PodInfo(msgspec.structs.replace(one, metadata=meta, spec=spec, status=status))
+
+
+@pytest.mark.parametrize(
+    ("node", "priority", "waits"), [("n0", 99, True), ("n0", 100, False), ("n1", 99, False)]
+)
+def test_a_pod_waits_for_those_that_a_scheduler_before_has_evicted_for_it(
+    parts: Parts, node: str, priority: int, waits: bool
+) -> None:
+    """Those of lower priority on the node where it has room, beside others that stay."""
+    one = refused(parts, "urgent")
+    parts.engine.nominations.nominate(one, "n0")
+    assert not parts.preemptions.awaits_victims(one)
+    parts.engine.cluster.place(evicted("going", node, priority), node)
+    assert parts.preemptions.awaits_victims(one) is waits
