@@ -9,6 +9,9 @@ from tests.scheduling.test_nominated_verdicts import engine_of_nodes
 
 from numakube.scheduling.assembly import Engine
 from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals, Refused
+from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.framework.diagnosis import Diagnosis
+from numakube.scheduling.known_refusals import KnownRefusals
 from numakube.scheduling.plugins.rejection_guard import NODE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import pod
@@ -84,3 +87,15 @@ def test_room_that_was_kept_for_others_is_found_when_it_is_given_back() -> None:
 
     assert isinstance(refused, Refused)
     assert isinstance(cycle.decide(asked, runtime), Chosen)
+
+
+def test_what_is_remembered_is_bounded_by_the_nodes_of_all_refusals() -> None:
+    """Refusals by large clusters take more memory, so that fewer are kept; of none, many are."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    for total, kept in ((400_000, 1), (0, 4)):
+        known = KnownRefusals(engine.cluster, engine.nominations)
+        asked = [PodInfo(pod(f"asked{number}", cpu=str(20 + number))) for number in range(4)]
+        for one in asked:
+            known.put(one, Diagnosis(total=total), CycleState())
+        assert sum(known.get(one, runtime) is not None for one in asked) == kept

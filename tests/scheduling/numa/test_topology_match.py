@@ -12,11 +12,12 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
 from numakube.api.pod import Pod, PodSpec
-from numakube.api.scheduler_config import PluginRef
+from numakube.api.scheduler_config import PluginRef, numa_configuration
 from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import (
     Bind,
@@ -31,6 +32,7 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.framework.status import SKIP, Status
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
@@ -46,6 +48,8 @@ from numakube.scheduling.numa.upstream.replay_filter import reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.plugins.default_plugins import default_registry
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World, bound
+from numakube.testing import pod as plain_pod
 
 if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.cache_contract import Changes
@@ -295,3 +299,21 @@ def test_a_profile_like_upstreams_example_works_with_every_cache(kind: str) -> N
     for point in ("preFilter", "filter", "score", "confirm", "postBind"):
         assert NAME in [one.name for one in points[point]], point
     assert (NAME in [one.name for one in points["reserve"]]) is (kind != "passthrough")
+
+
+@pytest.mark.parametrize(("name", "foreign"), [("first", False), ("second", False), ("they", True)])
+def test_pods_of_all_profiles_are_ours_and_those_of_others_raise_doubts(
+    name: str, foreign: bool
+) -> None:
+    """Their places are unknown until a report has them: the node takes nobody meanwhile."""
+    args = {"cache": {"kind": "overreserve"}, "mode": "upstream"}
+    world = World()
+    world.add_node("n0")
+    deciding = world.scheduler(numa_configuration(("first", "second"), args))
+    deciding.see(bound(plain_pod("seen", "1", scheduler_name=name), "n0"))
+    asked = plain_pod("asked", "1", scheduler_name="first")
+    assert isinstance(deciding.decide(asked), Refused if foreign else Chosen)
+    node = deciding.engine.cluster.node("n0")
+    assert node is not None
+    assert isinstance(node.numa, CountsBelief)
+    assert ("default/seen" in node.numa.blocked) is foreign

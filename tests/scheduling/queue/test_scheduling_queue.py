@@ -335,3 +335,31 @@ def test_a_pod_that_came_again_meanwhile_is_not_put_back_for_the_one_before(
         )
         assert queue.get("a") is not before
         queue.remove("a")
+
+
+def test_pods_that_are_taken_to_be_tried_with_another_are_counted_as_tried(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Wherever they wait, unless a gate holds them; the first to come is first."""
+    gate = (PodSchedulingGate(name="later"),)
+    for number, name in enumerate(("refused", "failed", "active", "tried")):
+        queue.add(make_pod(name), number)
+    queue.add(make_pod("gated", scheduling_gates=gate), 4)
+    refuse(queue, 4)
+    entry = queue.pop(4)
+    assert entry is not None
+    queue.failed(entry, 4)
+    queue.activate(["none"], 4)
+    last = queue.take(["tried"])
+    assert [one.uid for one in last] == ["tried"]
+
+    taken = queue.take(["gated", "active", "none", "failed", "tried", "refused"])
+
+    told = [(one.uid, one.attempts, one.place) for one in taken]
+    in_flight = Place.IN_FLIGHT
+    assert told == [
+        ("refused", 2, in_flight),
+        ("failed", 2, in_flight),
+        ("active", 1, in_flight),
+    ]
+    assert queue.pop(400) is None

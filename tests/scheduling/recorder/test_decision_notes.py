@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import numpy as np
+import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.scheduling.cycle import Chosen, Failed, Refused
@@ -21,7 +22,7 @@ from numakube.scheduling.framework.status import (
 )
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
-from numakube.scheduling.recorder.decision_notes import CANDIDATES, GROUPS, tried
+from numakube.scheduling.recorder.decision_notes import CANDIDATES, GROUPS, best_of, tried
 from numakube.scheduling.recorder.flight_documents import WallTime, note_document
 from numakube.scheduling.recorder.flight_notes import Tried
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -136,3 +137,27 @@ def test_failures_and_nominations_are_kept(make_node: MakeNode, make_pod: MakePo
     note = of(Refused(Diagnosis(total=1), nomination), cluster)
     assert note.nominated is not None
     assert note.nominated.victims == ("default/victim",)
+
+
+@pytest.mark.parametrize("ties", [None, 1, 2, CANDIDATES - 1, CANDIDATES, CANDIDATES + 2])
+def test_the_best_candidates_are_kept_however_many_are_equally_good(
+    make_node: MakeNode, ties: int | None
+) -> None:
+    """Always as many as there is place for, the chosen one among them."""
+    size = CANDIDATES + 4
+    cluster, best = cluster_of(make_node, size), ties or 1
+    total = np.array([100] * best + [90 - row for row in range(size - best)])
+    scores = Scores(np.arange(size), total, {"Numa": total})
+    chosen = Chosen(
+        f"n{best - 1}",
+        CycleState(),
+        evaluated=size,
+        feasible=size,
+        scores=scores,
+        ties=None if ties is None else np.arange(ties),
+    )
+    found = best_of(chosen, cluster)
+    assert found is not None
+    assert len(found.nodes) == CANDIDATES
+    assert chosen.node in found.nodes
+    assert sorted(found.totals, reverse=True) == sorted(total, reverse=True)[:CANDIDATES]

@@ -19,10 +19,12 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
-from numakube.scheduling.numa.native.model_check import Confirmed, ModelCheck
+from numakube.scheduling.numa.native.model_check import Confirmed, ModelCheck, ask_model
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World
+from numakube.testing import pod as plain_pod
 from numakube.values.cpuset import CpuSet
 
 
@@ -144,3 +146,24 @@ def test_candidates_are_asked_in_order_until_one_admits(limit: int) -> None:
     assert found.node is large
     assert found.placement is not None
     assert list(found.refused) == ["small", "other"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "short"),
+    [
+        ("9", "2Gi", ("cpu", (1,), 9000, 8000)),
+        ("9", "17Gi", ("cpu", (1,), 9000, 8000)),
+        ("2", "17Gi", ("memory", (1,), 17 * GIB, 16 * GIB)),
+        ("9", "40Gi", ("memory", (1,), 40 * GIB, 16 * GIB)),
+        ("20", "17Gi", ("cpu", (1,), 20000, 8000)),
+    ],
+)
+def test_a_refusal_names_the_resource_of_which_the_largest_part_is_lacking(
+    cpu: str, memory: str, short: tuple[str, tuple[int, ...], int, int]
+) -> None:
+    """On the NUMA node that has most of it; of equal ones on the first."""
+    model = World().add_node("n0")
+    answer = ask_model(PodInfo(plain_pod("p", cpu, memory)), model)
+    assert isinstance(answer, Rejection)
+    assert (answer.resource, answer.zones, answer.wanted, answer.free) == short
+    assert (answer.role, answer.one_of_several) == (Role.APP, False)

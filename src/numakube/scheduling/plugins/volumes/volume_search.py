@@ -269,7 +269,7 @@ def alike_rows(finder: Finder, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Ro
     for key in sorted(set(_keys(finder))):
         column = snapshot.label(key)
         _, kinds = np.unique(
-            kinds * (len(column.values) + 1) + column.codes[rows] + 1, return_inverse=True
+            kinds * (len(column.values) + 1) + column.codes[rows], return_inverse=True
         )
     selected = [
         claim.metadata.annotations[SELECTED_NODE]
