@@ -5,10 +5,15 @@ from hypothesis import given
 from tests.kubelet.scenarios import machines
 
 from numakube.errors import ConfigError
-from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
+from numakube.kubelet.config_from_words import (
+    configuration_of,
+    lab_configuration,
+    parse_kubelet_options,
+)
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.settings_from_config import settings_of
 
 
@@ -70,3 +75,21 @@ def test_words_that_mean_nothing_are_refused(text: str) -> None:
     """With the word and what would be possible."""
     with pytest.raises(ConfigError, match="--kubelet"):
         lab_configuration(from_shape("4 cores, 8Gi"), parse_kubelet_options(text))
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"), [(None, 3), ({}, 0), ({"cpu": 7}, 0), ({"memory": 5}, 5)]
+)
+def test_a_configuration_reserves_what_the_settings_keep(
+    kept: dict[str, int] | None, expected: int
+) -> None:
+    """What is kept from pods is told; if it is not, it is what the Memory Manager wants."""
+    settings = KubeletSettings(
+        memory_policy="Static",
+        reserved_memory={0: {"memory": 1, "hugepages-1Gi": 4}, 1: {"memory": 2}},
+        memory_reservation=kept,
+    )
+    config = configuration_of(settings)
+    again = settings_of(config, from_shape("2 sockets, 4 cores, 8Gi"))
+    assert dict(again.memory_reservation or {}).get("memory", 0) == expected
+    assert again.reserved_memory == settings.reserved_memory

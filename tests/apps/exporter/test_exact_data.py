@@ -347,3 +347,44 @@ def test_without_the_static_policy_no_memory_is_held() -> None:
     assert report.memory == {}
     assert report.pods[uid_hash("uid")].memory == ()
     assert report.pods[uid_hash("uid")].cpus
+
+
+@pytest.mark.parametrize(("policy", "known"), [("static", False), ("none", True)])
+def test_an_option_of_the_cpu_manager_that_the_model_does_not_know_counts_too(
+    policy: str, *, known: bool
+) -> None:
+    """Unless the manager gives out nothing."""
+    inputs = inputs_of(start(machine(), static_settings(cpu_policy=policy)), {})
+    assert inputs.kubelet.config is not None
+    options = {"prefer-quiet-cores": "true", "zigzag": "1"}
+    config = msgspec.structs.replace(inputs.kubelet.config, cpu_manager_policy_options=options)
+    kubelet = replace(inputs.kubelet, config=config, version="v1.38.0", topology_policy="none")
+    told = exact_report(replace(inputs, kubelet=kubelet))
+    if known:
+        assert isinstance(told, ExactReport)
+    else:
+        assert isinstance(told, Inexact)
+        assert "the option prefer-quiet-cores=true" in told.reason
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_every_container_of_a_pod_must_have_the_memory_that_the_state_file_says(
+    changed: int,
+) -> None:
+    """One that agrees does not speak for the others."""
+    settled = static_settings(
+        "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
+    )
+    node = start(machine(), settled)
+    one = pod(guaranteed("a", "1", "1Gi"), guaranteed("b", "1", "2Gi"))
+    admit(node, one)
+    read = inputs_of(node, {"uid": one})
+    (listed,) = read.pods
+    containers = list(listed.containers)
+    (block,) = containers[changed].memory
+    containers[changed] = replace(
+        containers[changed], memory=(replace(block, size_bytes=block.size_bytes + GIB),)
+    )
+    other = replace(read, pods=(replace(listed, containers=tuple(containers)),))
+    assert isinstance(exact_report(read), ExactReport)
+    assert "memory_manager_state that agrees with the listed pods" in reason(other)

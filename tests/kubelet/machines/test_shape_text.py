@@ -267,6 +267,7 @@ def test_a_preset_can_be_changed() -> None:
         ("8 cores, 1Gi, gpu 99999", "more than 4096 devices"),
         ("65 numa, 8 cores, 1Gi", "65 NUMA nodes; 64 is the limit"),
         ("1 core, 1Gi, 100 cxl 1Gi", "64 is the limit"),
+        ("2 numa, 1 core, 1Gi, 63 cxl 1Gi", "65 NUMA nodes; 64 is the limit"),
         ("3 sockets, 2 numa total, 6 cores, 1Gi", "do not divide over 3 sockets"),
         ("2 sockets, 1 numa total, 3 cores, 1Gi", "do not divide over the 2 sockets of a node"),
         ("2 numa some, 1 core, 1Gi", "write it like `2 numa each`"),
@@ -336,3 +337,21 @@ def test_hugepage_sizes_in_contradicting_orders_are_refused() -> None:
 
     with pytest.raises(InvalidValue, match="in different orders"):
         to_shape(odd)
+
+
+def test_a_machine_has_at_most_64_numa_nodes() -> None:
+    """All but one of them may be memory behind a switch."""
+    machine = from_shape("1 core, 1Gi, 63 cxl 1Gi")
+    assert len(machine.nodes) == 64
+    assert from_shape(to_shape(machine)) == machine
+
+
+@pytest.mark.parametrize("sockets", [2, 4, 6])
+def test_numa_nodes_that_span_sockets_are_counted_in_total(sockets: int) -> None:
+    """Two sockets or three share a node."""
+    line = f"{sockets} sockets, 2 numa total, 12 cores, 1Gi"
+    machine = from_shape(line)
+    assert len({core.socket for core in machine.nodes[0].cores}) == sockets // 2
+    written = to_shape(machine)
+    assert from_shape(written) == machine
+    assert ("2 numa total" in written) == (sockets > 2)
