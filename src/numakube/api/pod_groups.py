@@ -7,10 +7,13 @@ Kubernetes 1.37 has PodGroup in ``scheduling.k8s.io/v1beta1``; coscheduling
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Wire
+from numakube.api.wire import Timestamp, Wire
+
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The condition of a group whose members have, or had, their places."""
 
 
 class GangPolicy(Wire, frozen=True):
@@ -53,11 +56,32 @@ class PodGroupSpec(Wire, frozen=True):
     preemption_policy: str | None = None
 
 
+class PodGroupCondition(Wire, frozen=True):
+    """One aspect of a group's state."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Timestamp | None = None
+
+
+class PodGroupStatus(Wire, frozen=True):
+    """What became of a group."""
+
+    conditions: tuple[PodGroupCondition, ...] = ()
+
+
 class PodGroup(Wire, frozen=True):
     """A group of ``scheduling.k8s.io``."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    def condition(self, kind: str) -> PodGroupCondition | None:
+        """Return the condition of one type."""
+        return next((one for one in self.status.conditions if one.type == kind), None)
 
 
 class MemberGroupSpec(Wire, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -18,7 +19,7 @@ from numakube.api.interning import shared_pod
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.apps.node_reports import ReportMirror
 from numakube.apps.unusable_objects import UnusableObjects
-from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCE_CLAIMS, RESOURCES
+from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCE_CLAIMS, RESOURCES, located
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -272,12 +273,18 @@ class Mirror:
             elif kind.event is EventKind.POD_GROUP_CHANGED:
                 metadata = change.object.metadata
                 group = resource.group, metadata.namespace, metadata.name
-                self._tell(kind.event, pod_group=group)
+                if _asks_for_another_gang(change):
+                    self._tell(kind.event, pod_group=group)
             elif kind.event is not None:
                 claim = key if resource is CLAIMS else ""
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
-        reflector: Reflector[Any] = Reflector(self._client, resource, optional=kind.optional)
+        reflector: Reflector[Any] = Reflector(
+            self._client,
+            resource,
+            optional=kind.optional,
+            locate=partial(located, self._client, resource) if kind.versions else None,
+        )
         reflector.store.subscribe(self.unusable.guarding(resource.kind, on_change))
         self.stores[kind.field] = reflector.store
         self._others.append(reflector)
@@ -371,3 +378,14 @@ def _matters(before: Pod, after: Pod) -> bool:
     if old.labels != new.labels or before.spec != after.spec:
         return True
     return any(old.annotations.get(key) != new.annotations.get(key) for key in POD_HOLDING)
+
+
+def _asks_for_another_gang(change: Change[Any]) -> bool:
+    """Tell whether a group has changed in more than its status.
+
+    The status is written after each attempt: to try again for that would never end.
+    """
+    if not isinstance(change, Updated):
+        return True
+    old, new = change.old, change.object
+    return bool(old.spec != new.spec or old.metadata.annotations != new.metadata.annotations)

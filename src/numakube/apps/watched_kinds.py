@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from numakube.api.workloads import Namespace
 from numakube.kube.resource_types import Resource
+from numakube.kube.served_versions import served
 from numakube.scheduling.framework.object_kinds import (
     OBJECT_KINDS,
     POD_GROUP_KINDS,
@@ -13,8 +14,12 @@ from numakube.scheduling.framework.object_kinds import (
 )
 
 if TYPE_CHECKING:
+    from numakube.api.pod_groups import PodGroup
     from numakube.api.resource_claims import ResourceClaim
     from numakube.api.storage_objects import PersistentVolume, PersistentVolumeClaim
+    from numakube.kube.client import Client
+
+T = TypeVar("T")
 
 
 def _resource(kind: ObjectKind) -> Resource[Any]:
@@ -31,8 +36,26 @@ def _resource(kind: ObjectKind) -> Resource[Any]:
 RESOURCES: Final = {kind.field: _resource(kind) for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)}
 """By the field of `ClusterObjects` that holds the objects."""
 
+_VERSIONS: Final = {
+    (kind.group, kind.plural): kind.versions
+    for kind in (*OBJECT_KINDS, *POD_GROUP_KINDS)
+    if kind.versions
+}
+
+
+async def located(client: Client, resource: Resource[T]) -> Resource[T]:
+    """Return *resource* in a version that the server has.
+
+    Raises:
+        NotFound: the server has none of those that are read.
+    """
+    versions = _VERSIONS.get((resource.group, resource.plural))
+    return resource if versions is None else await served(client, resource, versions)
+
+
 CLAIMS: Final[Resource[PersistentVolumeClaim]] = RESOURCES["claims"]
 VOLUMES: Final[Resource[PersistentVolume]] = RESOURCES["volumes"]
+POD_GROUPS: Final[Resource[PodGroup]] = RESOURCES["pod_groups"]
 RESOURCE_CLAIMS: Final[Resource[ResourceClaim]] = RESOURCES["resource_claims"]
 DEVICES: Final = RESOURCES["devices"]
 NAMESPACES: Final = Resource(

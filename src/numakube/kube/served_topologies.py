@@ -19,17 +19,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from numakube.api.interning import shared_nrt
 from numakube.api.nrt import GROUP, PLURAL, NodeResourceTopology, by_node
-from numakube.api.wire import Wire
 from numakube.errors import Forbidden, MalformedObject, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
-from numakube.kube.connection.transport import Request
-from numakube.kube.decode import UNREADABLE
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming
+from numakube.kube.served_versions import served_in
 from numakube.kube.store import Store
 from numakube.topology.report_update import updated, with_unreadable_update
 
@@ -50,15 +46,6 @@ _IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
 _NOT_FOUND: Final = 404
 
 
-class _Served(Wire, frozen=True):
-    name: str = ""
-    namespaced: bool = False
-
-
-class _ServedList(Wire, frozen=True):
-    resources: tuple[_Served, ...] | None = None
-
-
 async def served_topologies(client: Client) -> Resource[NodeResourceTopology]:
     """Return the best of the versions that are served, and whether its objects have namespaces.
 
@@ -67,7 +54,7 @@ async def served_topologies(client: Client) -> Resource[NodeResourceTopology]:
     """
     for version in READABLE:
         try:
-            found = await _served_in(client, version)
+            found = await served_in(client, GROUP, version, PLURAL)
         except NotFound:
             continue
         except Forbidden:
@@ -76,16 +63,6 @@ async def served_topologies(client: Client) -> Resource[NodeResourceTopology]:
         if found is not None:
             return replace(NODE_RESOURCE_TOPOLOGIES, version=version, namespaced=found.namespaced)
     raise NotFound(NOT_SERVED, code=_NOT_FOUND, reason="NotFound")
-
-
-async def _served_in(client: Client, version: str) -> _Served | None:
-    request = Request(method="GET", path=f"/apis/{GROUP}/{version}")
-    response = await client.request(request)
-    try:
-        listed = msgspec.json.decode(response.body, type=_ServedList).resources or ()
-    except UNREADABLE as error:
-        raise MalformedObject(str(request), f"not readable: {error}") from None
-    return next((one for one in listed if one.name == PLURAL), None)
 
 
 async def read_topology(client: Client, node: str) -> NodeResourceTopology | None:

@@ -207,6 +207,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], ["patch"]),
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
         *(rule(group, ["podgroups"], READ) for group in _POD_GROUP_APIS),
+        rule("scheduling.k8s.io", ["podgroups/status"], ["patch"]),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),

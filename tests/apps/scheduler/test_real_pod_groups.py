@@ -14,6 +14,8 @@ from tests.real.api_server import RealServer, assets
 from tests.real.marks import needs_assets
 from tests.sites.real_site import real_site
 
+from numakube.api.pod_groups import INITIALLY_SCHEDULED
+from numakube.apps.watched_kinds import POD_GROUPS
 from numakube.testing import pod_document
 from numakube_lab.testing import lab_cluster
 
@@ -52,7 +54,7 @@ def member(name: str) -> dict[str, Any]:
 
 
 async def test_a_group_of_kubernetes_runs_and_goes_as_a_whole(tmp_path: Path) -> None:
-    """Its pods wait for it, run together, and are evicted together for one urgent pod."""
+    """Its pods wait for it, run together as it says, and go together for one urgent pod."""
     server = WithGroups(tmp_path, gates=GATES)
     await asyncio.to_thread(server.__enter__)
     try:
@@ -67,6 +69,12 @@ async def test_a_group_of_kubernetes_runs_and_goes_as_a_whole(tmp_path: Path) ->
             await create_group(world, GROUP, "v1beta1", "team", spec)
             await world.runs("a", "b")
 
+            async def says_so() -> bool:
+                group = await world.client.get(POD_GROUPS, "team", namespace="default")
+                condition = group.condition(INITIALLY_SCHEDULED)
+                return condition is not None and condition.status == "True"
+
+            await world.until(says_so)
             await world.create(pod_document("first", ALMOST_A_NODE, priorityClassName="urgent"))
 
             await world.runs("first")

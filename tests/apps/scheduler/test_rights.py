@@ -62,7 +62,9 @@ class Right(NamedTuple):
 UNUSED = {
     Right("", "events", "patch"): "a repeated event raises a count; this run repeats none",
     Right("nodeinfo.volcano.sh", "numatopologies", "watch"): "the kind is not served here",
+    Right("scheduling.k8s.io", "podgroups", "list"): "the kind is not served here",
     Right("scheduling.k8s.io", "podgroups", "watch"): "the kind is not served here",
+    Right("scheduling.k8s.io", "podgroups/status", "patch"): "the kind is not served here",
     Right("scheduling.x-k8s.io", "podgroups", "watch"): "the kind is not served here",
     Right("scheduling.volcano.sh", "podgroups", "watch"): "the kind is not served here",
     Right("resource.k8s.io", "resourceclaims", "create"): "extended resources served by devices",

@@ -18,6 +18,7 @@ from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.apps.debug_client import reach_schedulers
 from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
+from numakube.apps.watched_kinds import located
 from numakube.errors import (
     ApiError,
     ClusterUnreachable,
@@ -200,6 +201,8 @@ class _Gathering:
             try:
                 if resource == NODE_RESOURCE_TOPOLOGIES:
                     resource = await served_topologies(self._client)
+                else:
+                    resource = await located(self._client, resource)
                 self.files[list_file(name)] = await list_raw(self._client, resource)
             except _REFUSALS as error:
                 if resource.plural in NEEDED:

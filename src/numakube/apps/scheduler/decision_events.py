@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
+from numakube.apps.scheduler.group_conditions import GroupConditions
 from numakube.errors import ApiError, NotFound, NumakubeError
 from numakube.kube.backoff import TokenBucket
 from numakube.kube.catalog import PODS
@@ -23,6 +24,7 @@ from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
+    from numakube.api.pod_groups import PodGroup
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.plugins.node_shards import NodeShards
@@ -69,6 +71,7 @@ class Outcomes:
         self._changed = asyncio.Event()
         self._rewrites: dict[str, _Refusal] = {}
         self._rewritten = asyncio.Event()
+        self._groups = GroupConditions(client)
         self._budget = TokenBucket(
             rate=REWRITES_PER_SECOND, burst=REWRITES_AT_ONCE, clock=client.clock
         )
@@ -124,6 +127,10 @@ class Outcomes:
         """Say on which node room is being made; the empty name takes it back."""
         self._want(pod).status["nominatedNodeName"] = node or None
 
+    def group_decided(self, group: PodGroup, reason: str, message: str) -> None:
+        """Let Kubernetes' own *group* say what came of the last attempt to place its pods."""
+        self._groups.decided(group, reason, message)
+
     def gang_released(self, pod: PodInfo, gang: str, needed: int) -> None:
         """Say that *pod* is evicted because too few of its gang run."""
         text = f"Fewer than {needed} pods of gang {gang} have been running for too long"
@@ -154,6 +161,7 @@ class Outcomes:
             for _ in range(WRITERS):
                 group.create_task(self._write_all())
             group.create_task(self._bring_up_to_date())
+            group.create_task(self._groups.run())
 
     async def _bring_up_to_date(self) -> None:
         """Tell pods again, the one that has waited longest first."""

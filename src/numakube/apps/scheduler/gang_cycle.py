@@ -17,6 +17,7 @@ import structlog
 
 from numakube.apps.scheduler.attempt_results import surviving
 from numakube.apps.scheduler.binding_cycle import Placement
+from numakube.apps.scheduler.group_conditions import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE
 from numakube.apps.scheduler.preemption_actions import evict
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
@@ -29,7 +30,7 @@ from numakube.scheduling.gang_planning import (
     gang_arguments,
 )
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling, gang_to_plan
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key, pod_group_of
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.values.safe_text import reason_of
 
@@ -147,10 +148,12 @@ class GangCycle:
         try:
             self._attempt(entries, gang, members, tasks, started)
         except Exception as error:
+            message = f"internal error: {reason_of(error)}"
+            self._tell_group(first.pod, SCHEDULER_ERROR, message)
             # The first one is put back by the caller that catches this.
             for entry in entries[1:]:
                 if entry.uid not in self._bindings:
-                    self._results.failed(entry, f"internal error: {reason_of(error)}", started)
+                    self._results.failed(entry, message, started)
             raise
 
     def _attempt(
@@ -214,7 +217,16 @@ class GangCycle:
         for pod in running:
             self._results.outcomes.gang_released(pod, gang.name, gang.min_count)
 
+    def _tell_group(self, member: PodInfo, reason: str, message: str) -> None:
+        """Let the gang's object say what came of an attempt, if it is one of Kubernetes' own."""
+        group = pod_group_of(member, self._engine.cluster.objects)
+        if group is not None:
+            self._results.outcomes.group_decided(group, reason, message)
+
     def _carry_out(self, attempt: _Attempt, plan: GangPlan, tasks: asyncio.TaskGroup) -> None:
+        placed = len(plan.placements)
+        message = f"{placed} of {len(attempt.entries)} waiting pods have a place"
+        self._tell_group(attempt.request.pods[0], SCHEDULED, message)
         for pod, chosen in plan.placements:
             placement = attempt.placement(pod, chosen)
             self._results.decided(placement.entry, chosen, attempt.started)
@@ -236,6 +248,7 @@ class GangCycle:
         name = attempt.request.gang.name
         message = f"gang {name}: waiting for {len(awaited)} evicted pods to leave"
         decision = self._nothing_tried(message)
+        self._tell_group(attempt.request.pods[0], UNSCHEDULABLE, message)
         for entry in attempt.entries.values():
             # What makes room in another way, or frees what a victim had, may come first.
             self._put_back(attempt, entry, decision, message, plan.refused_by)
@@ -247,6 +260,8 @@ class GangCycle:
         told = plan.refused[-1 if plan.is_costly else 0 :]
         decision = told[0][1] if told else self._nothing_tried(message)
         waits = any(map(self._preemptions.awaits_victims, attempt.request.pods))
+        reason = SCHEDULER_ERROR if isinstance(decision, Failed) else UNSCHEDULABLE
+        self._tell_group(attempt.request.pods[0], reason, message)
         for entry in attempt.entries.values():
             if not waits:
                 self._preemptions.give_up(entry.pod)

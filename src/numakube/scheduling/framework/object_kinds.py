@@ -47,6 +47,8 @@ class ObjectKind:
         optional: whether decisions are made without it where the server does not have the kind, or
             where we may not read it.
         of_node: whether each object is about the node with its name.
+        versions: those in which servers have it, the first that is served is read; just *version*
+            if there are none.
     """
 
     plural: str
@@ -59,6 +61,7 @@ class ObjectKind:
     event: EventKind | None = None
     optional: bool = False
     of_node: bool = False
+    versions: tuple[str, ...] = ()
 
 
 def _storage(plural: str, field: str, type_: type[Any], *, namespaced: bool = False) -> ObjectKind:
@@ -137,10 +140,13 @@ OBJECT_KINDS: Final = (
 )
 
 
-def _groups(group: str, version: str, field: str, type_: type[Any]) -> ObjectKind:
+def _groups(
+    group: str, version: str, field: str, type_: type[Any], versions: tuple[str, ...] = ()
+) -> ObjectKind:
     return ObjectKind(
         group=group,
         version=version,
+        versions=versions,
         kind="PodGroup",
         plural="podgroups",
         field=field,
@@ -152,7 +158,8 @@ def _groups(group: str, version: str, field: str, type_: type[Any]) -> ObjectKin
 
 
 POD_GROUP_KINDS: Final = (
-    _groups("scheduling.k8s.io", "v1beta1", "pod_groups", PodGroup),
+    # Beta in 1.37; stable in 1.38 by the milestone of KEP-4671, and a server then has v1 alone.
+    _groups("scheduling.k8s.io", "v1beta1", "pod_groups", PodGroup, ("v1beta1", "v1")),
     _groups("scheduling.x-k8s.io", "v1alpha1", "coscheduling_groups", MemberGroup),
     _groups("scheduling.volcano.sh", "v1beta1", "volcano_groups", MemberGroup),
 )

@@ -90,6 +90,14 @@ def group_named_by(pod: Pod) -> tuple[str, str, str] | None:
     return None
 
 
+def pod_group_of(pod: PodInfo, objects: ClusterObjects) -> PodGroup | None:
+    """Return Kubernetes' own group of *pod*, if that is what it belongs to."""
+    key = gang_key(pod)
+    if key is None or key[0] != _KUBERNETES:
+        return None
+    return objects.pod_groups.get(f"{key[1]}/{key[2]}")
+
+
 def gang_of(pod: PodInfo, objects: ClusterObjects) -> Gang | MissingGang | None:
     """Return the gang that *pod* belongs to; nothing for a pod on its own."""
     key = gang_key(pod)
