@@ -90,3 +90,22 @@ def test_devices_that_consume_counters_need_their_feature(partitionable: bool) -
     assert found is not None
     names = [each.device for each in found[0].devices.results]
     assert names == (["part"] if partitionable else ["plain"])
+
+
+@pytest.mark.parametrize("shareable", [True, False])
+def test_who_administers_a_shareable_device_may_ask_for_it_twice(shareable: bool) -> None:
+    """Of one that is not shared, a claim gets each device once, administered or not."""
+    device = {"name": "a", "allowMultipleAllocations": shareable}
+    admin = {"deviceClassName": "gpu", "adminAccess": True}
+    tree = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": name, "exactly": {**admin, "count": 1}} for name in ("r", "s")
+                ]
+            }
+        },
+    }
+    found = allocated(slice_of([device]), convert(ResourceClaim, tree), Features())
+    assert found == (["a", "a"] if shareable else None)

@@ -276,10 +276,7 @@ class _Attempt:
         return features.consumable_capacity and bool(device.allow_multiple_allocations)
 
     def _is_free(self) -> bool:
-        checks, wanted = self._checks, self._wanted
-        if wanted.admin and self._shareable:
-            return True
-        return not checks.is_in_use(wanted, self._candidate, self._claim)
+        return not self._checks.is_in_use(self._wanted, self._candidate, self._claim)
 
     def _operations_allowed(self) -> bool:
         features = self._checks.features

@@ -5,14 +5,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.apps.scheduler.parts import Parts
 
 from numakube.apps.scheduler.attempt_results import Results
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.scheduling.queue.queued_pod import QueuedPod
+from numakube.scheduling.cycle import Refused
+from numakube.scheduling.framework.diagnosis import Diagnosis
+from numakube.scheduling.framework.status import TOO_COSTLY, unschedulable
+from numakube.scheduling.numa.caches.cache_contract import Changes, Fact, FactKind
+from numakube.scheduling.queue.queued_pod import Place, QueuedPod
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import ManualClock, pod
+from numakube.testing import ManualClock, World, pod
 
 
 class Notes:
@@ -82,3 +88,75 @@ def test_a_bound_pod_is_announced_recorded_and_counted(attempts: int, label: str
     outcome = {"result": "scheduled", "profile": entry.pod.scheduler_name}
     assert value("schedule_attempts_total", **outcome) == 1.0
     assert value("scheduling_attempt_duration_seconds_sum", **outcome) == 0.5
+
+
+def refused_by(plugin: str, detail: object = None) -> Diagnosis:
+    """Return why a pod does not fit one node."""
+    status = unschedulable("no room", detail=detail).by(plugin)
+    return Diagnosis(names=("n0",), total=1, excluded=[(np.array([0]), status)])
+
+
+@pytest.mark.parametrize(
+    ("decision", "place", "seconds"),
+    [
+        (Refused(refused_by("DynamicResources")), Place.UNSCHEDULABLE, 1.0),
+        (Refused(refused_by("DynamicResources"), unfinished=True), Place.BACKOFF, 1.0),
+        (Refused(refused_by("DynamicResources", TOO_COSTLY)), Place.BACKOFF, 10.0),
+        (
+            Refused(refused_by("DynamicResources", TOO_COSTLY), unfinished=True),
+            Place.BACKOFF,
+            10.0,
+        ),
+    ],
+)
+def test_a_pod_that_fits_nowhere_waits_for_what_may_help_it(
+    decision: Refused, place: Place, seconds: float
+) -> None:
+    """For an event, if all was tried; for a while, or for longer if trying took all the time."""
+    parts = Parts(World())
+    entry = parts.taken(pod("a"))
+    parts.results.put_back(entry, decision, "no room", -0.5, frozenset({"Gang"}))
+    assert (entry.place, entry.message, entry.retry_at) == (place, "no room", seconds)
+    if place is Place.UNSCHEDULABLE:
+        assert entry.refused_by == {"DynamicResources", "Gang"}
+
+    def value(name: str, **labels: str) -> float | None:
+        return parts.registry.get_sample_value(name, labels)
+
+    outcome = {"result": "unschedulable", "profile": entry.pod.scheduler_name}
+    assert value("scheduler_schedule_attempts_total", **outcome) == 1.0
+    assert value("scheduler_scheduling_attempt_duration_seconds_sum", **outcome) == 0.5
+    reason = "too_costly" if decision.diagnosis.is_costly else "other"
+    assert value("numakube_claim_refusals_total", reason=reason) == 1.0
+
+
+@pytest.mark.parametrize("how", ["tell_refused", "failed"])
+def test_users_are_told_when_there_is_something_new_to_say(how: str) -> None:
+    """The first time at once, later when there is time, and not at all if it is gone."""
+    parts = Parts(World())
+    entry = parts.taken(pod("a"))
+    for message in ("no room", "no room", "less room"):
+        if how == "failed":
+            parts.results.failed(entry, message, 0.0)
+        else:
+            decision = Refused(refused_by("Fit"))
+            parts.results.tell_refused(entry, decision, message, 0.0)
+            parts.results.put_back(entry, decision, message, 0.0)
+    told = [(one[1], one[-1]) for one in parts.told.of("refused")]
+    assert told == [("no room", False), ("less room", True)]
+    if how == "failed":
+        parts.queue.remove("a")
+        parts.results.failed(entry, "nobody there", 0.0)
+        assert len(parts.told.of("refused")) == 2
+        labels = {"result": "error", "profile": entry.pod.scheduler_name}
+        attempts = parts.registry.get_sample_value("scheduler_schedule_attempts_total", labels)
+        assert attempts == 4.0
+
+
+def test_what_the_cache_finds_is_counted() -> None:
+    """By what it is."""
+    parts = Parts(World())
+    facts = (Fact(FactKind.OLD_REPORT, "n0", "text"), Fact(FactKind.OLD_REPORT, "n1", "text"))
+    parts.results.cache_changed(Changes(facts=facts))
+    labels = {"kind": FactKind.OLD_REPORT.value}
+    assert parts.registry.get_sample_value("numakube_cache_facts_total", labels) == 2.0

@@ -18,6 +18,12 @@ from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 
 NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+NEAR_TOO = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "back"}}}
+ANYWHERE = {
+    "topologyKey": "zone",
+    "labelSelector": {"matchLabels": {"app": "db"}},
+    "namespaceSelector": {"matchLabels": {"team": "a"}},
+}
 
 
 def pod(name: str = "new", *, labels: dict[str, str] | None = None, **spec: Any) -> PodInfo:
@@ -45,9 +51,10 @@ def with_port(number: int, name: str = "new") -> PodInfo:
     return pod(name, containers=[{"name": "c", "ports": ports}])
 
 
-def affine(kind: str) -> PodInfo:
-    """A pod that wants to be near to, or far from, the database."""
-    return pod(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
+def affine(kind: str, *more: dict[str, Any], name: str = "new") -> PodInfo:
+    """A pod that wants to be near to, or far from, the database and what *more* terms say."""
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR, *more]}
+    return pod(name, affinity={kind: terms})
 
 
 def added(info: NodeInfo) -> ClusterEvent:
@@ -81,6 +88,7 @@ def claimed(key: str) -> ClusterEvent:
 
 
 DB = pod("db", labels={"app": "db"})
+BACK_DB = pod("back", labels={"app": "db", "tier": "back"})
 WEB = pod("web", labels={"app": "web"})
 TAINT = {"key": "x", "effect": "NoSchedule"}
 DATA = pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
@@ -130,6 +138,15 @@ CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("InterPodAffinity", affine("podAffinity"), added(node()), False),
     ("InterPodAffinity", affine("podAntiAffinity"), deleted(DB), True),
     ("InterPodAffinity", affine("podAntiAffinity"), deleted(WEB), False),
+    ("InterPodAffinity", affine("podAntiAffinity", NEAR_TOO), deleted(DB), True),
+    ("InterPodAffinity", affine("podAntiAffinity", ANYWHERE), deleted(WEB), True),
+    ("InterPodAffinity", affine("podAffinity", NEAR_TOO), bound(DB), False),
+    ("InterPodAffinity", affine("podAffinity", NEAR_TOO), bound(BACK_DB), True),
+    ("InterPodAffinity", affine("podAffinity", NEAR_TOO), added(node({"rack": "a"})), True),
+    ("InterPodAffinity", affine("podAffinity", ANYWHERE), bound(WEB), True),
+    ("InterPodAffinity", pod(), deleted(WEB), False),
+    ("InterPodAffinity", pod(), deleted(affine("podAntiAffinity", name="apart")), True),
+    ("InterPodAffinity", affine("podAffinity"), changed(node()), True),
     ("InterPodAffinity", pod(), added(node()), True),
     ("InterPodAffinity", pod(), relabelled(pod()), True),
     ("PodTopologySpread", SPREAD, bound(DB), True),

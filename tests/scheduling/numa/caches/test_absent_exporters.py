@@ -197,3 +197,23 @@ def test_an_exporter_that_writes_is_there_ready_or_not(site: ReportedNode, cache
     assert FactKind.EXPORTER_GONE in [
         fact.kind for step in range(30, 90, 10) for fact in cache.resync(2e6 + 100 + step).facts
     ]
+
+
+@pytest.mark.parametrize(
+    ("looks", "gone"),
+    [
+        ((0, 10, 20, 29.9), False),
+        ((0, 10, 20, 30), True),
+        ((0, 15, 30), True),
+        ((0, 30), False),
+        ((0, 1, 2, 3, 4, 30), False),
+    ],
+)
+def test_an_exporter_is_gone_after_half_a_minute_and_three_looks(
+    cache: Predict, looks: tuple[float, ...], gone: bool
+) -> None:
+    """Looks that follow each other too closely are none."""
+    cache.pod_gone(EXPORTER)
+    facts = [fact.kind for at in looks for fact in cache.resync(1e6 + at).facts]
+    assert (FactKind.EXPORTER_GONE in facts) is gone
+    assert bool(orphaned(cache)) is gone
