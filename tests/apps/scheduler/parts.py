@@ -172,7 +172,7 @@ class Parts:
             shards=engine.shards,
         )
         self.holds = Holds(engine, self.preemptions, clock)
-        recorder = EventRecorder(client, component="test", instance="i")
+        self.recorder = recorder = EventRecorder(client, component="test", instance="i")
         self.claims = ApiClaimActions(client, recorder)
         rejections = Rejections(
             engine.guard,

@@ -10,10 +10,14 @@ import msgspec
 import pytest
 from tests.apps.scheduler.parts import Parts
 
+from numakube.api.meta import OwnerReference
+from numakube.api.pod import Pod
 from numakube.apps.scheduler.metrics import SAMPLED_ATTEMPTS
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, OWNER_SECONDS
 from numakube.scheduling.queue.queued_pod import Place
-from numakube.testing import World, pod, turns
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World, pod, rejected, running, turns
 
 TURN = 16
 """Pods that are decided on before others have their turn."""
@@ -102,3 +106,54 @@ async def test_it_is_busy_while_pods_wait_to_be_decided_on(parts: Parts) -> None
     async with scheduling(parts):
         assert not parts.scheduler.is_busy
     assert seen == [False] * TURN + [True]
+
+
+def owned(name: str) -> Pod:
+    """Return a pod of a Job."""
+    one = pod(name)
+    owner = OwnerReference(
+        api_version="batch/v1", kind="Job", name="job", uid="job", controller=True
+    )
+    meta = msgspec.structs.replace(one.metadata, owner_references=(owner,))
+    return msgspec.structs.replace(one, metadata=meta)
+
+
+async def test_pods_of_a_workload_that_kubelets_reject_are_tried_when_their_time_has_come(
+    parts: Parts,
+) -> None:
+    """Nothing else need happen: the loop rests until then, and no longer."""
+    for number in range(OWNER_LIMIT):
+        one = rejected(owned(f"rejected-{number}"), "elsewhere", "TopologyAffinityError")
+        parts.listener.pod_ended(PodInfo(one))
+    parts.waits(owned("next"))
+    assert parts.place_of("next") is Place.GATED
+    async with scheduling(parts):
+        await parts.clock.advance(OWNER_SECONDS - 0.1)
+        assert parts.gate.bound == []
+        await parts.clock.advance(0.2)
+        await turns(20)
+        assert parts.gate.bound == [("next", "n0")]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_workload_is_told_that_its_pods_are_held_back(parts: Parts, leads: bool) -> None:
+    """Once, by the scheduler that leads; rejections are counted by all."""
+    parts.queue.leads = leads
+    for number in range(OWNER_LIMIT + 1):
+        one = rejected(owned(f"rejected-{number}"), "n0", "TopologyAffinityError")
+        parts.listener.pod_ended(PodInfo(one))
+    parts.listener.pod_ended(PodInfo(running(owned("fine"), "n0")))
+
+    def value(name: str, **labels: str) -> float | None:
+        return parts.registry.get_sample_value(name, labels)
+
+    count = value("numakube_kubelet_rejections_total", reason="TopologyAffinityError")
+    assert count == OWNER_LIMIT + 1
+    assert value("numakube_runaway_workloads") == 1.0
+    task = asyncio.create_task(parts.recorder.run())
+    await parts.clock.advance(5.0)
+    events = [one for one in parts.wire.received if one.path.endswith("/events")]
+    told = [msgspec.json.decode(one.body or b"{}") for one in events]
+    assert [one["reason"] for one in told] == ["PodsRejectedByKubelet"] * leads
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
