@@ -440,3 +440,16 @@ PROXIES = [
 def test_the_environment_may_name_a_proxy(env: dict[str, str], server: str, proxy: str) -> None:
     """Proxies and their exceptions are understood as by other tools."""
     assert proxy_from_environment(env, server) == proxy
+
+
+def test_files_that_say_nothing_do_not_hide_the_service_account(tmp_path: Path) -> None:
+    """Tools leave empty files behind; a file that was named must say something."""
+    service_account(tmp_path)
+    path = tmp_path / "config"
+    path.write_text("kind: Config\n")
+    env = {**IN_POD, "KUBECONFIG": str(path)}
+    assert load_config(env=env, root=tmp_path).server == "https://10.0.0.1:443"
+    with pytest.raises(ConfigError):
+        load_config(kubeconfig=path, env=IN_POD, root=tmp_path)
+    with pytest.raises(ConfigError):
+        load_config(context="another", env=env, root=tmp_path)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
 
 from numakube.api.pod import Pod
 from numakube.errors import (
@@ -18,7 +19,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connection.transport import Request, Response, Stream
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
-from numakube.kube.scripted_server import ScriptedServer
+from numakube.kube.scripted_server import ScriptedServer, dropped
 from numakube.kube.store import Change, Removed
 
 if TYPE_CHECKING:
@@ -437,3 +438,27 @@ async def test_last_error_says_why_there_is_no_watch(
         await server.stop()
         await until(lambda: reflector.last_error is not None)
         assert isinstance(reflector.last_error, ClusterUnreachable)
+
+
+async def test_a_question_for_the_latest_version_without_an_answer_ends_no_watch(
+    client: Client, server: ScriptedServer, pods: Collection
+) -> None:
+    """The watch itself tells whether the server is there; the next one is checked again."""
+    serve = server.otherwise
+    unanswered = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal unanswered
+        if request.query.get("limit") == "1":
+            unanswered += 1
+            return await dropped(request)
+        return await serve(request)
+
+    server.otherwise = answer
+    reflector = Reflector(client, PODS)
+    mirror = Mirror(reflector)
+    async with reflecting(reflector):
+        await until(lambda: unanswered > 0)
+        await equal(pods, reflector, mirror)
+        assert len(pods.watches) == 1
+        assert reflector.last_error is None

@@ -211,3 +211,14 @@ def test_one_of_which_nothing_is_known_is_given_what_is_beside_a_free_device() -
     found = chooser.among(Wish(list(cards), (), 1), Surroundings(machine.tree, cards, free=free))
 
     assert found == ["hostdev-2"]
+
+
+def test_beside_one_of_several_free_devices_is_near_enough() -> None:
+    """No card is beside all GPUs."""
+    machine = from_shape("dgx-h100")
+    gpus, cards = machine.devices["nvidia.com/gpu"], machine.devices["nvidia.com/hostdev"]
+    free = frozenset({gpus[2].pci, gpus[3].pci})
+    functions = {one.id: one.pci for one in cards}
+    around = Surroundings(machine.tree, functions, free=free)
+    near = [one.id for one in cards if around.rank(member(one.id, 0, one.pci), ()) == 0]
+    assert near == ["hostdev-2", "hostdev-3"]

@@ -199,3 +199,13 @@ def test_versions_that_are_not_modelled_are_refused(version: str) -> None:
 def test_a_patch_release_is_its_minor_version() -> None:
     """Git suffixes of vendors are ignored."""
     assert behaviour_of("v1.36.4-eks-3af4770") == behaviour_of("1.36")
+
+
+@pytest.mark.parametrize("text", ["1_6", " 16", "16 ", "\uff11\uff16", "0x10", ""])
+def test_numbers_are_written_as_go_reads_them(text: str) -> None:
+    """Python would take most of these for sixteen."""
+    wide = KubeletSettings(
+        topology_policy="restricted", topology_options={"max-allowable-numa-nodes": text}
+    )
+    with pytest.raises(KubeletStartError, match="invalid syntax"):
+        start(dual_socket_ht(), wide)

@@ -98,3 +98,15 @@ def test_pod_scope_has_one_step_for_the_whole_pod() -> None:
     (step,) = trace.alignments
     assert step.container is None
     assert step.resources[0].wanted == 4
+
+
+def test_a_resource_without_any_preferred_place_is_crowded() -> None:
+    """Four CPUs would fit a NUMA node, if other pods had left more than three free."""
+    node = start(dual_socket_ht(), static_settings("single-numa-node"))
+    admit(node, pod(guaranteed("c", "2"), uid="one"))
+    admit(node, pod(guaranteed("c", "4"), uid="other"))
+    trace = AdmissionTrace()
+    reject(node, pod(guaranteed("c", "4")), trace)
+    step = trace.alignments[-1]
+    assert step.resources[0].preferred_masks == ()
+    assert step.why == "cpu: 4 wanted, the best NUMA node (0) has 3 free"

@@ -7,9 +7,11 @@ from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
+from numakube.api.wire import ResourceList
 from numakube.topology.fingerprint import has_exclusive_resources
 
 GPU = "vendor.example/gpu"
+WHOLE: ResourceList = {"cpu": "2", "memory": "1Gi"}
 
 
 def burstable(**requests: str) -> Pod:
@@ -29,6 +31,12 @@ def burstable(**requests: str) -> Pod:
         # The plugin does not look at how many devices are asked for.
         (burstable(gpu="0"), (GPU,), True),
         (pod(container("c")), (GPU,), False),
+        # Resources of the whole pod make it guaranteed; what counts is those of its containers.
+        (pod(container("c", memory="0", huge="0"), level=WHOLE), (), False),
+        (pod(container("c", cpu="0", memory="1"), level=WHOLE), (), True),
+        (pod(container("c", cpu="0"), level=WHOLE), (), False),
+        (pod(container("c", cpu="1500m"), level=WHOLE), (), False),
+        (pod(container("c", cpu="1"), level=WHOLE), (), True),
     ],
 )
 def test_exclusive_is_what_the_plugin_calls_so(

@@ -124,3 +124,15 @@ def test_any_tree_reads_back_as_it_was(tree: DeviceTree) -> None:
     """Whatever is connected to what."""
     report = replace(connected(), tree=tree, devices={})
     assert decode_report(encode_report(report)) == report
+
+
+@pytest.mark.parametrize(("node", "known"), [(63, True), (64, False)])
+def test_numa_nodes_of_paths_have_ids_that_there_are(node: int, *, known: bool) -> None:
+    """A tree is read alone, without the machine that it belongs to."""
+    wire = json.loads(encode_report(connected()))
+    first, *others = wire["tree"]["pci"]
+    wire["tree"]["pci"] = [first.replace("@0", f"@{node}"), *others]
+    answer = decode_report(json.dumps(wire))
+    assert isinstance(answer, ExactReport) == known
+    if isinstance(answer, BadReport):
+        assert "63 is the highest id of a NUMA node" in answer.reason

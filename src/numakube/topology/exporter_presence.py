@@ -76,7 +76,7 @@ def is_exporter(pod: Pod, exporter: str) -> bool:
 
 def is_named_like(pod: Pod, exporter: str) -> bool:
     """Tell whether *pod* has the name of *exporter*, or of a pod of the same DaemonSet."""
-    return pod.metadata.key == exporter or _workload(pod.metadata.key) == _workload(exporter)
+    return _workload(pod.metadata.key) == _workload(exporter)
 
 
 def is_ready(pod: Pod) -> bool:

@@ -243,3 +243,17 @@ def test_memory_that_a_pod_holds_as_a_whole_counts_without_cpus_of_its_own() -> 
     read = inputs(two_zones(8 * GIB), whole, cpus=range(24), memory=memory)
     found = zones(read)["node-0"]
     assert (found["cpu"][2], found["memory"][2]) == (10, 5 * GIB)
+
+
+def test_rte_knows_the_hardware_of_two_page_sizes_only() -> None:
+    """Of others the capacity is what the kubelet gives out."""
+    kinds = ("hugepages-64Ki", "hugepages-2Mi", "hugepages-1Gi")
+    has = dict.fromkeys(kinds, 3 * GIB)
+    hardware = Hardware(zones=(zone(0, "0-1", hugepages=has), zone(1, "2-3", hugepages=has)))
+    read = inputs(hardware, memory=[Memory(kind, 2 * GIB, (0,)) for kind in kinds])
+    ours, rte = (
+        {name: amounts[0] // GIB for name, amounts in zones(read, how)["node-0"].items()}
+        for how in (ReportOptions(), AS_RTE)
+    )
+    assert ours == dict.fromkeys(kinds, 3)
+    assert rte == {**ours, "hugepages-64Ki": 2}

@@ -21,6 +21,7 @@ from numakube.apps.exporter.static_pod_uids import held_uids, with_api_uids
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
+from numakube.testing import turns
 from numakube.values.cpuset import CpuSet
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
@@ -178,3 +179,19 @@ async def test_static_pods_have_the_uid_of_their_image_in_the_api(node: Node) ->
     for alone in (*files, Checkpoints(devices=state.devices)):
         assert held_uids(with_api_uids(alone, aliases)) == {uid}
     assert with_api_uids(state, {"other": "x"}) is state
+
+
+async def test_all_pods_are_known_only_after_the_first_list() -> None:
+    """Until then nobody can say which pods the kubelet has to list."""
+    async with ApiServer() as server:
+        node = Node(Client(InProcess(server), rate=0), ManualClock())
+        uid = await node.create("a")
+        known = asyncio.create_task(node.book.known())
+        await turns(10)
+        assert not known.done()
+        assert node.book.expected([]) is None
+        watching = asyncio.create_task(node.book.run())
+        await known
+        assert [pod.metadata.uid for pod in node.book.objects()] == [uid]
+        assert node.book.expected([]) is not None
+        watching.cancel()

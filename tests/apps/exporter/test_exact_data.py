@@ -32,6 +32,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.state_files import save
+from numakube.node.device_plugin.device_choices import PluginChoice
 from numakube.node.pci.device_links import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.model_from_report import report_of
@@ -388,3 +389,11 @@ def test_every_container_of_a_pod_must_have_the_memory_that_the_state_file_says(
     other = replace(read, pods=(replace(listed, containers=tuple(containers)),))
     assert isinstance(exact_report(read), ExactReport)
     assert "memory_manager_state that agrees with the listed pods" in reason(other)
+
+
+def test_how_a_plugin_chooses_is_told_with_the_state_files() -> None:
+    """Nothing of it if no plugin told."""
+    node, _ = busy_node()
+    choice = PluginChoice(resource=GPU, policy="packed", groups=(("g0", "g1"),))
+    assert read_checkpoints(save(node), {GPU: choice}).choices == {GPU: choice}
+    assert read_checkpoints(save(node)).choices == {}

@@ -13,7 +13,7 @@ from tests.apps.exporter.build import inputs_of
 from tests.kubelet.build import admit, guaranteed, pod, start
 from tests.kubelet.conftest import dual_socket_ht
 
-from numakube.apps.exporter.export_loop import Exporter
+from numakube.apps.exporter.export_loop import SECOND_LOOKS_SECONDS, Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
@@ -257,3 +257,23 @@ async def test_a_mark_that_could_not_be_set_is_set_later(scene: Scene) -> None:
     scene.board.trouble = None
     await scene.pass_time(11)
     assert len(scene.board.marks) == 1
+
+
+async def test_a_kubelet_that_contradicts_itself_for_long_is_looked_at_once_a_time(
+    scene: Scene,
+) -> None:
+    """Further looks were in vain the last time; they are worth it again after one that was not."""
+    model = start(dual_socket_ht())
+    before = inputs_of(model, {})
+    one = pod(guaranteed("main"))
+    admit(model, one)
+    scene.node.inputs = inputs_of(model, {"uid": one})
+    scene.node.busy = replace(scene.node.inputs, checkpoints=before.checkpoints)
+    reads = []
+    for busy_reads in (99, 99, 0, 99):
+        scene.node.busy_reads, scene.node.reads = busy_reads, 0
+        scene.exporter.wakeups.note(Trigger.STATE)
+        await scene.pass_time(3, step=0.05)
+        reads.append(scene.node.reads)
+    looks = len(SECOND_LOOKS_SECONDS) + 1
+    assert reads == [looks, 1, 1, looks]
