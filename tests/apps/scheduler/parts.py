@@ -29,6 +29,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.kube.event_recorder import EventRecorder
+from numakube.scheduling.arrays import Rows
 from numakube.scheduling.assembly import (
     DEFAULT_BINDER,
     all_plugins,
@@ -37,7 +38,7 @@ from numakube.scheduling.assembly import (
 )
 from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.plugins import Bind, Permit, Plugin, Reserve
+from numakube.scheduling.framework.plugins import Bind, Permit, Plugin, PreScore, Reserve
 from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.framework.status import SUCCESS, Status
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
@@ -45,6 +46,7 @@ from numakube.scheduling.queue.queued_pod import Place, QueuedPod
 from numakube.scheduling.queue.queueing_hints import ProfileHints
 from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
 from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World
@@ -79,10 +81,11 @@ class Told:
         return [one[1:] for one in self.all if one[0] == what]
 
 
-class Gatekeeper(Reserve, Permit, Bind):
+class Gatekeeper(PreScore, Reserve, Permit, Bind):
     """Reserves, permits and binds as a test says: at once, when the test lets it, or not at all.
 
     Attributes:
+        opinion: what it says before nodes are rated.
         stumbles_over: names of pods for which reserving ends in an exception.
         bound: the pods that were bound, and where to.
     """
@@ -90,6 +93,7 @@ class Gatekeeper(Reserve, Permit, Bind):
     name = DEFAULT_BINDER
 
     def __init__(self) -> None:
+        self.opinion: Status = SUCCESS
         self.permission: tuple[Status, float] = (SUCCESS, 0.0)
         self.answer: Status = SUCCESS
         self.open = asyncio.Event()
@@ -101,6 +105,11 @@ class Gatekeeper(Reserve, Permit, Bind):
         """Return the plugin itself."""
         del args, handle
         return self
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Say what the test wants it to."""
+        del state, pod, snapshot, rows
+        return self.opinion
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Stumble over some."""

@@ -13,6 +13,7 @@ from tests.apps.scheduler.parts import Parts
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import Pod
 from numakube.apps.scheduler.metrics import SAMPLED_ATTEMPTS
+from numakube.scheduling.framework.status import failure
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, OWNER_SECONDS
 from numakube.scheduling.queue.queued_pod import Place
@@ -56,6 +57,20 @@ async def test_a_plugins_mistake_costs_the_pod_alone(parts: Parts) -> None:
     async with scheduling(parts):
         assert messages(parts) == {"a": (Place.BACKOFF, "internal error: LookupError: a")}
         assert parts.gate.bound == [("b", "n0")]
+
+
+async def test_a_plugin_that_cannot_tell_has_the_pod_tried_again() -> None:
+    """In the words of the plugin."""
+    world = World()
+    for name in ("n0", "n1"):
+        world.add_node(name)
+    parts = Parts(world)
+    parts.gate.opinion = failure("no answer")
+    parts.waits(pod("a"))
+    async with scheduling(parts):
+        assert messages(parts) == {"a": (Place.BACKOFF, "DefaultBinder: no answer")}
+        ((name, message, *_),) = parts.told.of("refused")
+        assert (name, message) == ("a", "DefaultBinder: no answer")
 
 
 async def test_a_plugins_mistake_puts_every_member_of_a_gang_back(parts: Parts) -> None:

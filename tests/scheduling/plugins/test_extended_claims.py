@@ -7,10 +7,12 @@ from tests.scheduling.plugins.mixed_pods import SHAPE, decide, device, names, of
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.resource_slices import DeviceClass, DeviceClassSpec
+from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.numa.topology_match import make_plugin
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 
 NAMED = "vendor.example/gpu"
@@ -73,3 +75,22 @@ def test_upstream_mode_refuses_what_no_device_plugin_offers(without_plugin: Worl
         }
     )
     assert "cannot align container" in scheduler.reasons(pod("p", "4", also={IMPLICIT: "1"}))
+
+
+def test_a_device_that_was_reserved_in_vain_goes_to_the_next_pod() -> None:
+    """There is one device: while it is in flight nobody else gets it."""
+    world = World()
+    world.add_node("n", "single-numa-node", machine=SHAPE)
+    offer(world, "n", device("only", 0))
+    scheduler = world.scheduler()
+    first, second = (pod(name, "1", also={IMPLICIT: "1"}) for name in ("first", "second"))
+    decision = scheduler.decide(first)
+    assert isinstance(decision, Chosen)
+    node = scheduler.engine.cluster.node("n")
+    assert node is not None
+    assert scheduler.runtime.reserve(decision.state, PodInfo(first), node).ok
+    scheduler.engine.cluster.place(PodInfo(first), "n")
+    assert isinstance(scheduler.decide(second), Refused)
+    scheduler.runtime.unreserve(decision.state, PodInfo(first), "n")
+    scheduler.engine.cluster.remove_pod("first")
+    assert isinstance(scheduler.decide(second), Chosen)
