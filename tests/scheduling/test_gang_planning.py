@@ -155,6 +155,35 @@ def test_others_are_evicted_for_all_members_or_for_none(
     assert plan.fitting == fitting
 
 
+@pytest.mark.parametrize("before", [None, "n0", "n1"])
+def test_room_that_would_be_made_in_vain_is_not_kept(before: str | None) -> None:
+    """Two can have room by evictions, three are needed; what was kept before the plan stays."""
+    cluster = world("r1", "r1")
+    for name in ("n0", "n1"):
+        cluster.run(full(f"on-{name}")[0], name)
+    planning = Planning(cluster)
+    nominations = planning.engine.nominations
+    urgent = full("a", "b", "c", priority=10)
+    if before is not None:
+        nominations.nominate(PodInfo(urgent[0]), before)
+    assert planning.plan(*urgent).fitting < 3
+    assert {uid: nominations.node_of(uid) for uid in "abc"} == {"a": before, "b": None, "c": None}
+
+
+def test_each_member_has_room_made_for_it_on_a_node_of_its_own() -> None:
+    """Those that come next do not count on the room of those before."""
+    cluster = world("r1", "r1")
+    for name in ("n0", "n1"):
+        cluster.run(full(f"on-{name}")[0], name)
+    planning = Planning(cluster)
+    plan = planning.plan(*full("a", "b", priority=10))
+    assert {one.node for _, one in plan.nominations} == {"n0", "n1"}
+    nominations = planning.engine.nominations
+    assert {nominations.node_of(uid) for uid in "ab"} == {"n0", "n1"}
+    planning.planner.undo(plan)
+    assert len(nominations) == 0
+
+
 def test_a_gang_is_woken_by_what_helps_in_any_domain() -> None:
     """Not only in that which came closest."""
     cluster = world("r1")
