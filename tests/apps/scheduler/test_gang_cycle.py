@@ -63,10 +63,10 @@ async def test_a_gang_that_does_not_fit_gives_up_the_room_that_was_kept_for_it()
         one = parts.waits(member(name, 2))
         parts.engine.nominations.nominate(one, "n0")
     async with scheduling(parts):
-        assert {one.place for one in parts.scheduler.queue} == {Place.UNSCHEDULABLE}
-        for one in parts.scheduler.queue:
-            assert one.message.startswith("gang default/g: 1 of 2 needed pods fit; ")
-            assert "GangScheduling" in one.refused_by
+        assert {entry.place for entry in parts.scheduler.queue} == {Place.UNSCHEDULABLE}
+        for entry in parts.scheduler.queue:
+            assert entry.message.startswith("gang default/g: 1 of 2 needed pods fit; ")
+            assert "GangScheduling" in entry.refused_by
         assert len(parts.engine.nominations) == 0
         assert attempts(parts, "unschedulable") >= 1.0
         node = parts.engine.cluster.node("n0")

@@ -363,3 +363,27 @@ def test_pods_that_are_taken_to_be_tried_with_another_are_counted_as_tried(
         ("active", 1, in_flight),
     ]
     assert queue.pop(400) is None
+
+
+def test_what_is_left_over_is_swept_out_and_nobody_who_waits(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """A pod that fails time and again leaves places behind; another one has its own."""
+    queue.add(make_pod("waits"), 0)
+    entry = queue.pop(0)
+    assert entry is not None
+    queue.failed(entry, 0)
+    queue.add(make_pod("busy"), 0)
+    for _ in range(3000):
+        busy = queue.pop(0)
+        assert busy is not None
+        queue.failed(busy, 0)
+        queue.activate(["busy"], 0)
+    assert queue.next_wakeup() == 1.0
+    busy = queue.pop(0)
+    assert busy is not None
+    queue.failed(busy, 0)
+    assert names(queue, 0.9) == []
+    assert names(queue, 1.0) == ["waits"]
+    assert names(queue, 9.9) == []
+    assert names(queue, 10.0) == ["busy"]
