@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, permutations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kubelet.build import pod, start, static_settings
+from tests.kubelet.build import admit, pod, start, static_settings
 from tests.kubelet.connected import GPU, NIC, asks, gpu_server
 
 from numakube.api.containers import Container
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath, tree_of
-from numakube.kubelet.device_pairs import Prospect, foresee, pairing
+from numakube.kubelet.device_pairs import Prospect, certain_functions, foresee, pairing
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.machine import Machine
+from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.preferred_allocation import Preference, chooser_of
 
 
@@ -174,3 +175,31 @@ def test_chances_are_those_of_all_choices(switches: list[str], gpus: int, nics: 
 
 def _near(numa_nodes: tuple[int, ...], mask: int | None) -> bool:
     return mask is not None and any(mask >> node & 1 for node in numa_nodes)
+
+
+def test_a_card_alone_is_taken_from_beside_a_free_gpu() -> None:
+    """Where a pod may come that wants both; devices without a PCI function are beside nothing."""
+    machine = gpu_server()
+    plain = {"vendor.example/fpga": (Device("f0", (0,)),)}
+    node = start(machine, static_settings(), devices={**machine.devices, **plain})
+    cards = machine.devices[NIC]
+    places = {one.id: one.numa_nodes for one in cards}
+    near = chooser_of(Preference.MOST_FREE, [[one.id] for one in cards], places, near=True)
+    node.register_devices(NIC, cards, preferred=near)
+    assert admit(node, pod(asks(1, 0), uid="gpu")).containers["main"].devices[GPU] == ("g0",)
+    assert admit(node, pod(asks(0, 1), uid="card")).containers["main"].devices[NIC] == ("n1",)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_resource_with_a_device_of_an_unknown_function_is_left_out(*, known: bool) -> None:
+    """What is certain of the others does not tell how close that one is."""
+    machine = gpu_server(("gn", "gn"))
+    first, second = machine.devices[GPU]
+    gpus = (first, second if known else replace(second, pci=""))
+    node = start(machine, static_settings("none"), devices={**machine.devices, GPU: gpus})
+    demand = node.demand_of(pod(asks(2, 2)))
+    outcome = node.clone().admit(demand)
+    assert isinstance(outcome, Admitted)
+    cards = tuple(one.pci for one in machine.devices[NIC])
+    both = tuple(one.pci for one in gpus)
+    assert set(certain_functions(node, demand, outcome)) == ({both, cards} if known else {cards})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 
@@ -110,3 +111,24 @@ def test_a_resource_without_any_preferred_place_is_crowded() -> None:
     step = trace.alignments[-1]
     assert step.resources[0].preferred_masks == ()
     assert step.why == "cpu: 4 wanted, the best NUMA node (0) has 3 free"
+
+
+@pytest.mark.parametrize(("scope", "wanted"), [("container", [1, 2]), ("pod", [3])])
+def test_memory_is_asked_for_by_container_or_by_pod(scope: str, wanted: list[int]) -> None:
+    """As the scope says."""
+    settings = static_settings(
+        "restricted",
+        topology_scope=scope,
+        memory_policy="Static",
+        reserved_memory={0: {"memory": GIB}},
+    )
+    trace = AdmissionTrace()
+    whole = pod(guaranteed("a", "1", "1Gi"), guaranteed("b", "1", "2Gi"))
+    admit(start(dual_socket_ht(), settings), whole, trace)
+    asked = [
+        one.wanted // GIB
+        for step in trace.alignments
+        for one in step.resources
+        if one.resource == "memory"
+    ]
+    assert asked == wanted

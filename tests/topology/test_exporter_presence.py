@@ -43,6 +43,7 @@ def exporter(name: str = "exporter-x7k2p", *, ready: str = "True", since: float 
         pytest.param([ended(exporter())], "is gone", id="ended"),
         pytest.param([exporter(ready="False")], "exporter-x7k2p, is not ready", id="not ready"),
         pytest.param([exporter(ready="False", since=GRACE_SECONDS - 1)], "", id="just now"),
+        pytest.param([exporter(ready="False", since=GRACE_SECONDS)], "is not ready", id="overdue"),
         pytest.param([exporter("exporter-abcde")], "", id="replaced"),
         pytest.param([exporter("exporter-abcde", ready="False")], "abcde, is not", id="in vain"),
         pytest.param(
@@ -57,6 +58,13 @@ def test_the_pod_of_an_exporter_tells_whether_a_report_is_kept(
     found = trouble_with(EXPORTER, pods, now=NOW)
     assert trouble in found
     assert bool(trouble) == bool(found)
+
+
+def test_without_a_clock_no_pod_is_young() -> None:
+    """Whoever reads a dump does not know when it was made."""
+    fresh = exporter(ready="False", since=1)
+    assert not trouble_with(EXPORTER, [fresh], now=NOW)
+    assert trouble_with(EXPORTER, [fresh], now=None).endswith("is not ready")
 
 
 def test_nothing_is_said_of_exporters_that_do_not_tell_their_pod() -> None:

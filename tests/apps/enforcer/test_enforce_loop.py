@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.apps.enforcer.single import Node
+from tests.apps.enforcer.single import PARENT, Node
 
 from numakube.apps.enforcer.enforce_loop import SETTLE_SECONDS
 from numakube.kube.clock import ManualClock
@@ -41,3 +41,14 @@ async def test_a_pass_follows_news_and_the_period_and_nothing_else(tmp_path: Pat
     enforcer.wake()
     await running
     await passed(3)
+
+
+async def test_without_a_group_of_pods_nothing_is_done_and_that_is_told(tmp_path: Path) -> None:
+    """The kubelet makes it when it starts; until then there is nothing to confine."""
+    node = Node(tmp_path)
+    node.groups.remove(PARENT)
+    outcome = await node.enforcer.step()
+    assert outcome.trouble == "there is no group kubepods of pods yet"
+    assert (outcome.changes, outcome.failed) == ([], False)
+    node.groups.add(PARENT)
+    assert (await node.enforcer.step()).trouble == ""

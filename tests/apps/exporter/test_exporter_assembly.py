@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from numakube.apps.exporter.api_pods import NoPods
 from numakube.apps.exporter.exporter_assembly import (
     make_checkpoints,
     make_config_source,
@@ -15,6 +16,7 @@ from numakube.apps.exporter.exporter_assembly import (
     make_kubelet,
     make_own_pod,
     make_publisher,
+    make_reader,
     make_silence,
     make_wakeups,
 )
@@ -23,6 +25,7 @@ from numakube.apps.exporter.kubelet_checkpoints import StateFolder
 from numakube.apps.exporter.kubelet_config_sources import (
     ApiConfigz,
     ConfigFile,
+    FirstOf,
     KubeletConfigz,
     NodeConfigz,
 )
@@ -178,3 +181,23 @@ def test_a_file_with_data_is_not_taken_for_notifications(
         make_file_watch(settings(notify_file="/folder"), around, wakeups)
     with pytest.raises(ConfigError, match="cannot use the notification file"):
         make_file_watch(settings(notify_file="/data/below"), around, wakeups)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_is_said_by_hand_reaches_the_reader(
+    around: Surroundings, bare: Client, *, told: bool
+) -> None:
+    """And nothing is made up where nothing is said."""
+    flags: dict[str, Any] = {"policy": "restricted", "scope": "pod"} if told else {}
+    options = read_options(
+        {**flags, "no_kubelet": not told, "exact": told, "state_dir": ""}, env={}, host="node-0"
+    )
+    node = NodeObject(bare, "node-0") if told else None
+    reader = make_reader(options, around, node=node)
+    assert (reader.policy, reader.scope) == (("restricted", "pod") if told else (None, None))
+    assert (reader.kubelet is not None) == told
+    assert isinstance(reader.config, FirstOf) == told
+    assert (reader.version is not None) == told
+    assert (reader.connections is not None) == told
+    assert isinstance(reader.pods, NoPods)
+    assert reader.koordinator is None

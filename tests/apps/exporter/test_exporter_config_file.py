@@ -197,3 +197,21 @@ def test_wrong_values_of_flags_are_wrong_usage(root: Path) -> None:
 def test_a_star_means_all_namespaces(root: Path, text: str) -> None:
     """As with one of the agents; the other takes nothing for all."""
     assert options(root, "--watch-namespace", text).report_options().watch_namespace == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("{}", "info"),
+        ("{debug: true}", "debug"),
+        ("{debug: false}", "info"),
+        ("{verbose: 5}", "debug"),
+        ("{verbose: 2}", "info"),
+        ("{debug: true, verbose: 2}", "debug"),
+        ("{debug: true, logLevel: warning}", "warning"),
+    ],
+)
+def test_rtes_words_for_how_much_is_logged_are_known(root: Path, words: str, level: str) -> None:
+    """Ours wins over both."""
+    write(root / "etc/rte/daemon/config.yaml", f"global: {words}")
+    assert options(root).settings.logs.log_level == level

@@ -215,6 +215,8 @@ def test_files_that_keep_a_kubelet_from_starting_are_told_in_its_words() -> None
         'current set of available CPUs "0-11" doesn\'t match with CPUs in state "0,3-11"'
     )
     assert start_trouble(replace(facts, config=None), node.machine, save(node)) == ""
+    assert start_trouble(replace(facts, version=None), node.machine, save(node)) == ""
+    assert start_trouble(facts, None, save(node)) == ""
 
 
 def test_an_option_of_a_newer_kubelet_is_no_trouble() -> None:

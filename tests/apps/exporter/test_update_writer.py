@@ -249,3 +249,17 @@ async def test_without_the_kind_the_whole_report_is_written(
         assert after != before
         assert after.zones == site.node.report().zones
     assert created == []
+
+
+async def test_another_configuration_makes_a_whole_report(site: Site) -> None:
+    """An update has no place for it."""
+    await site.publish()
+    before = await site.report()
+    site.node.admit(pod("p0", cpus=1))
+    await site.publish()
+    assert await site.report() == before
+    site.node = ReportedNode.make(NODE, policy="restricted")
+    assert await site.publish() is Operation.UPDATE
+    after = await site.report()
+    assert attribute_value(after.attributes, nrt_names.TOPOLOGY_POLICY) == "restricted"
+    assert await site.says_the_truth()

@@ -252,6 +252,7 @@ def test_a_preset_can_be_changed() -> None:
         ("8 cores, 1Gi, ids 1,2", "column 15: 'ids 1 2': 2 ids for 1 NUMA nodes"),
         ("2 numa, 8 cores, 1Gi, ids 1,1", "an id appears twice"),
         ("2 numa, 8 cores, 1Gi, ids 1,99", "99 is above 63"),
+        ("2 numa, 8 cores, 1Gi, ids 1,64", "64 is above 63"),
         ("2 numa, 8 cores, 1Gi, ids a", "'a' is not a node id"),
         ("8 cores, 1Gi, distances 1 2 3 4 5", "write one to four numbers, or a matrix"),
         ("8 cores, 1Gi, distances 10 20 / 20 10", "the matrix must be 1 by 1"),
@@ -340,7 +341,8 @@ def test_hugepage_sizes_in_contradicting_orders_are_refused() -> None:
 
 
 def test_a_machine_has_at_most_64_numa_nodes() -> None:
-    """All but one of them may be memory behind a switch."""
+    """All but one of them may be memory behind a switch; 63 is the highest id."""
+    assert [node.id for node in from_shape("2 numa, 1 core, 1Gi, ids 0 63").nodes] == [0, 63]
     machine = from_shape("1 core, 1Gi, 63 cxl 1Gi")
     assert len(machine.nodes) == 64
     assert from_shape(to_shape(machine)) == machine
@@ -355,3 +357,4 @@ def test_numa_nodes_that_span_sockets_are_counted_in_total(sockets: int) -> None
     written = to_shape(machine)
     assert from_shape(written) == machine
     assert ("2 numa total" in written) == (sockets > 2)
+    assert [node.distances for node in machine.nodes] == [(10, 20), (20, 10)]

@@ -124,10 +124,7 @@ def splits_a_group(books: MemoryBooks, nodes: tuple[int, ...]) -> bool:
     """Tell whether a group of several nodes has a member in use alone or in another group."""
     if len(nodes) == 1:
         return False
-    return any(
-        books[node].assignments > 0 and (len(books[node].cells) == 1 or books[node].cells != nodes)
-        for node in nodes
-    )
+    return any(books[node].assignments > 0 and books[node].cells != nodes for node in nodes)
 
 
 def best_hint(hints: list[Hint] | WideHints, within: NumaMask) -> Hint | None:
