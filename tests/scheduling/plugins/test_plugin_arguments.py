@@ -159,3 +159,102 @@ def test_every_plugin_has_the_name_it_is_known_by() -> None:
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("points", "problem"),
+    [
+        ([(0, 0), (100, 10)], ""),
+        ([(50, 5)], ""),
+        ([(10, 0), (10, 5)], "shape[1].utilization: Invalid value: 10: values must be sorted"),
+        ([(10, 0), (9, 5)], "shape[1].utilization: Invalid value: 9: values must be sorted"),
+        ([(0, 0), (20, 1), (10, 5)], "shape[2].utilization: Invalid value: 10: values must be"),
+        ([(-1, 0)], "shape[0].utilization: Invalid value: -1: not in valid range [0, 100]"),
+        ([(101, 0)], "shape[0].utilization: Invalid value: 101: not in valid range [0, 100]"),
+        ([(0, -1)], "shape[0].score: Invalid value: -1: not in valid range [0, 10]"),
+        ([(0, 0), (1, 11)], "shape[1].score: Invalid value: 11: not in valid range [0, 10]"),
+    ],
+)
+def test_the_points_of_a_line_rise_within_their_range(
+    points: list[tuple[int, int]], problem: str
+) -> None:
+    """Two points at one place would make two lines."""
+    shape = [{"utilization": at, "score": score} for at, score in points]
+    if problem:
+        with pytest.raises(ConfigError) as raised:
+            DEFAULT_PLUGINS["VolumeBinding"].make({"shape": shape}, Handle())
+        assert problem in str(raised.value)
+    else:
+        DEFAULT_PLUGINS["VolumeBinding"].make({"shape": shape}, Handle())
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [
+        ("InterPodAffinity", {"hardPodAffinityWeight": 0}),
+        ("InterPodAffinity", {"hardPodAffinityWeight": 100}),
+        ("VolumeBinding", {"bindTimeoutSeconds": 0}),
+        (
+            "NodeResourcesFit",
+            {
+                "scoringStrategy": {
+                    "type": "LeastAllocated",
+                    "resources": [{"name": "cpu", "weight": 100}],
+                }
+            },
+        ),
+    ],
+)
+def test_the_ends_of_a_range_are_in_it(plugin: str, args: dict[str, Any]) -> None:
+    """What is written as valid can be used."""
+    DEFAULT_PLUGINS[plugin].make(args, Handle())
+
+
+@pytest.mark.parametrize(
+    ("resources", "problem"),
+    [
+        (["cpu", "cpu"], 'resources[1].name: Duplicate value: "cpu"'),
+        (["cpu", "memory"], ""),
+    ],
+)
+def test_a_resource_is_balanced_once(resources: list[str], problem: str) -> None:
+    """Named twice, it would count twice."""
+    args = {"resources": [{"name": name, "weight": 1} for name in resources]}
+    make = DEFAULT_PLUGINS["NodeResourcesBalancedAllocation"].make
+    if problem:
+        with pytest.raises(ConfigError) as raised:
+            make(args, Handle())
+        assert problem in str(raised.value)
+    else:
+        make(args, Handle())
+
+
+@pytest.mark.parametrize(
+    ("constraint", "problem"),
+    [
+        ({}, ""),
+        ({"maxSkew": 0}, "maxSkew: Invalid value: 0: not in valid range (0, inf)"),
+        ({"topologyKey": ""}, "topologyKey: Required value: can not be empty"),
+        ({"topologyKey": "a b"}, 'topologyKey: Invalid value: "a b"'),
+        ({"whenUnsatisfiable": ""}, "whenUnsatisfiable: Required value: can not be empty"),
+        ({"labelSelector": {}}, "labelSelector: Forbidden: constraint must not define a selector"),
+    ],
+)
+def test_default_constraints_say_how_pods_are_spread_and_over_what(
+    constraint: dict[str, Any], problem: str
+) -> None:
+    """Which pods those are follows from each pod."""
+    plain = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    args = {"defaultingType": "List", "defaultConstraints": [{**plain, **constraint}]}
+    make = DEFAULT_PLUGINS["PodTopologySpread"].make
+    if not problem:
+        make(args, Handle())
+        twice = {**args, "defaultConstraints": [plain, {**plain, "maxSkew": 2}]}
+        with pytest.raises(ConfigError, match=r"defaultConstraints\[1\]: Duplicate value"):
+            make(twice, Handle())
+        other = {**plain, "whenUnsatisfiable": "ScheduleAnyway"}
+        make({**args, "defaultConstraints": [plain, other]}, Handle())
+        return
+    with pytest.raises(ConfigError) as raised:
+        make(args, Handle())
+    assert f"defaultConstraints[0].{problem}" in str(raised.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
 import msgspec
@@ -14,7 +15,7 @@ from numakube.api.selectors import Selector, selector_of
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.host_ports import HostPort
 from numakube.scheduling.snapshot.node_columns import MAX_COLUMNS
-from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodQuery, PodSet
+from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodCounts, PodQuery, PodSet
 from numakube.scheduling.snapshot.pod_indexes import VolumeSlots
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.scheduling.snapshot.term_counts import TermKind
@@ -154,3 +155,21 @@ def sorted_zones(cluster: Cluster) -> list[str]:
 def test_nodes_without_pods_have_no_volumes_however_many_nodes_there_are() -> None:
     """Room for counts is made when pods come."""
     assert not any(map(VolumeSlots().at, range(1000)))
+
+
+def test_pods_that_are_gone_leave_nothing_behind() -> None:
+    """Groups of pods with labels of their own come and go for months."""
+    counts = PodCounts()
+    asked = PodQuery((PodSet(None, Selector()),))
+    one = PodInfo(pod(Random(1), "p"))
+    before = sys.getrefcount(one.labels)
+    for row in (1, 2):
+        counts.add(one, row)
+        counts.add(one, row)
+    assert counts.counts(asked)[1:3].tolist() == [2, 2]
+    for row in (1, 2):
+        counts.remove(one, row)
+        counts.remove(one, row)
+    assert not counts.counts(asked).any()
+    after = sys.getrefcount(one.labels)
+    assert after == before
