@@ -18,7 +18,7 @@ from numakube.kubelet.machine import Machine
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.numa.native.device_closeness import Worths
+from numakube.scheduling.numa.native.device_closeness import DeviceForecasts, Worths
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -147,3 +147,27 @@ def test_the_best_nodes_are_asked_first_and_again_only_when_they_change() -> Non
     change[7] = 2
     worths.of(rows, scores, change, ask)
     assert asked[300:] == [7]
+
+
+def test_a_node_that_does_not_tell_how_devices_are_connected_is_refused_by_counts_alone() -> None:
+    """There is nothing that the model could add; one that does not ask does not mind."""
+    engine = NativeEngine()
+    assert not engine.filter(CycleState(), asking("same-switch"), node(UNKNOWN)).ok
+    assert engine.filter(CycleState(), asking("same-switch"), node(TOGETHER)).ok
+    assert engine.filter(CycleState(), asking(), node(UNKNOWN)).ok
+
+
+def test_what_was_foreseen_of_devices_holds_until_the_node_changes() -> None:
+    """And so many pods and nodes are remembered as was said."""
+    forecasts, one = DeviceForecasts(remembered=1), asking("same-switch")
+    there, changed = node(TOGETHER), node(APART)
+    near = forecasts.of(one, there)
+    assert near is not None
+    assert forecasts.of(one, there) is near
+    there.numa = changed.numa
+    far = forecasts.of(one, there)
+    assert far is not None
+    assert far != near
+    assert forecasts.of(one, there) is far
+    forecasts.of(asking("same-switch", container=asks(1, 1)), there)
+    assert forecasts.of(one, there) is not far
