@@ -282,3 +282,14 @@ async def test_a_connection_with_credentials_that_were_replaced_meanwhile_is_not
         assert (await asking).status == 201
         await until(peer.writers[0].is_closing)
         kept.close()
+
+
+async def test_what_nobody_asked_for_ends_a_connection() -> None:
+    """It would be taken for the answer to the next request."""
+    peer = Peer(LENGTH)
+    async with talking(peer) as client:
+        await client.request(WRITE)
+        peer.writers[0].write(LENGTH.replace(b"201", b"500"))
+        await until(lambda: peer.writers[0].is_closing())
+        assert (await client.request(WRITE)).status == 201
+    assert len(peer.writers) == 2

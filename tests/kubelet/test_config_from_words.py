@@ -88,8 +88,11 @@ def test_a_configuration_reserves_what_the_settings_keep(
         memory_policy="Static",
         reserved_memory={0: {"memory": 1, "hugepages-1Gi": 4}, 1: {"memory": 2}},
         memory_reservation=kept,
+        reserved_cpu_milli=1500,
     )
     config = configuration_of(settings)
     again = settings_of(config, from_shape("2 sockets, 4 cores, 8Gi"))
     assert dict(again.memory_reservation or {}).get("memory", 0) == expected
     assert again.reserved_memory == settings.reserved_memory
+    assert again.reserved_cpu_milli == 1500
+    assert "cpu" not in configuration_of(KubeletSettings()).kube_reserved

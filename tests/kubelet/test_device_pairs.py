@@ -203,3 +203,15 @@ def test_a_resource_with_a_device_of_an_unknown_function_is_left_out(*, known: b
     cards = tuple(one.pci for one in machine.devices[NIC])
     both = tuple(one.pci for one in gpus)
     assert set(certain_functions(node, demand, outcome)) == ({both, cards} if known else {cards})
+
+
+def test_a_card_for_a_gpu_is_taken_from_beside_it() -> None:
+    """The GPU that the container has just been given; what an init container had is not known."""
+    machine = gpu_server()
+    node = start(machine, static_settings(), devices=machine.devices)
+    cards = machine.devices[NIC]
+    places = {one.id: one.numa_nodes for one in cards}
+    near = chooser_of(Preference.MOST_FREE, [[one.id] for one in cards], places, near=True)
+    node.register_devices(NIC, cards, preferred=near)
+    given = admit(node, pod(asks(1, 1))).containers["main"].devices
+    assert (given[GPU], given[NIC]) == (("g0",), ("n0",))

@@ -289,3 +289,15 @@ def test_a_pod_without_an_answer_leaves_nothing_behind() -> None:
     assert isinstance(node.admit(pod(guaranteed("app", "2"))), Rejected)
     node.collect_garbage()
     assert (node.shared_cpus, list(node.pods)) == (before, [])
+
+
+def test_a_resource_that_fits_nowhere_spoils_what_others_prefer() -> None:
+    """Whether it comes first or last."""
+    numa = numa_of(*range(10))
+    wide = WideHints(
+        numa.nodes, (), smallest=1, open=mask_of(numa.nodes), least=1, listed=frozenset()
+    )
+    spoiled = Hint(numa.everywhere, preferred=False)
+    assert merge_wide([wide, []], numa) == spoiled
+    assert merge_wide([[], wide], numa) == spoiled
+    assert merge_wide([wide], numa) == Hint(1, preferred=True)

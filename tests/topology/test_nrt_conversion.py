@@ -352,3 +352,19 @@ def test_fields_of_pods_are_attributes_for_readers_of_v1alpha2() -> None:
         names = (nrt_names.FINGERPRINT, nrt_names.FINGERPRINT_METHOD)
         found = [one["value"] for one in told if one["name"] in names]
         assert found == list(pods.values())
+
+
+def test_policies_of_v1alpha1_are_attributes_in_v1alpha2() -> None:
+    """Where writers look for them; without a policy there are none."""
+    old = {
+        "apiVersion": V1ALPHA1,
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "worker-0"},
+        "topologyPolicies": ["RestrictedPodLevel"],
+        "zones": [],
+    }
+    assert convert_version(old, V1ALPHA2)["attributes"] == [
+        {"name": nrt_names.TOPOLOGY_POLICY, "value": "restricted"},
+        {"name": nrt_names.TOPOLOGY_SCOPE, "value": "pod"},
+    ]
+    assert "attributes" not in convert_version({**old, "topologyPolicies": []}, V1ALPHA2)

@@ -14,6 +14,9 @@ from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.scenarios import workloads
 
+from numakube.api.checkpoints import write_allocated_pods
+from numakube.api.checkpoints.allocated_pods_state import entry_of
+from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
 from numakube.apps.exporter.exact_data import Inexact, exact_report
@@ -31,7 +34,7 @@ from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.state_files import save
+from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.device_plugin.device_choices import PluginChoice
 from numakube.node.pci.device_links import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
@@ -397,3 +400,44 @@ def test_how_a_plugin_chooses_is_told_with_the_state_files() -> None:
     choice = PluginChoice(resource=GPU, policy="packed", groups=(("g0", "g1"),))
     assert read_checkpoints(save(node), {GPU: choice}).choices == {GPU: choice}
     assert read_checkpoints(save(node)).choices == {}
+
+
+def test_devices_that_others_hold_are_kept_when_a_pod_has_lost_its_own() -> None:
+    """The file has an entry for each container."""
+    gpus = {GPU: (Device("g0", (0,)), Device("g1", (1,)))}
+    node = start(machine(), static_settings(), devices=gpus)
+    pods = {uid: pod(guaranteed("main", gpu="1"), uid=uid) for uid in ("lost", "keeps")}
+    for one in pods.values():
+        admit(node, one)
+    read = inputs_of(node, pods)
+    listed = dict(zip(pods, read.pods, strict=True))
+    bare = replace(
+        listed["lost"],
+        containers=tuple(replace(one, devices=()) for one in listed["lost"].containers),
+    )
+    left = without_dropped_devices(read.checkpoints, {**listed, "lost": bare}).devices
+    assert left is not None
+    assert [one.pod_uid for one in left.pod_device_entries or ()] == ["keeps"]
+    assert without_dropped_devices(Checkpoints(), listed) == Checkpoints()
+
+
+def test_pods_that_the_kubelet_has_noted_are_read() -> None:
+    """A file that is damaged notes none, and is a problem."""
+    one = pod(guaranteed("c", "2"), uid="u-1")
+    noted = write_allocated_pods({"u-1": entry_of(one)})
+    assert read_checkpoints(StateFiles(allocated=noted)).allocated == {"u-1"}
+    damaged = read_checkpoints(StateFiles(allocated=b"{"))
+    assert damaged.allocated == frozenset()
+    assert len(damaged.problems) == 1
+    assert read_checkpoints(StateFiles()).problems == ()
+
+
+def test_the_policy_in_force_is_that_of_the_state_file() -> None:
+    """The configuration may be of the next start; without a file it is all that is known."""
+    config = KubeletConfiguration(cpu_manager_policy="static", memory_manager_policy="Static")
+    told = KubeletFacts(config=config)
+    assert (told.running_cpu_policy, told.running_memory_policy) == ("static", "Static")
+    running = replace(told, cpu_policy="none", memory_policy="None")
+    assert (running.running_cpu_policy, running.running_memory_policy) == ("none", "None")
+    nothing = KubeletFacts()
+    assert (nothing.running_cpu_policy, nothing.running_memory_policy) == (None, None)

@@ -62,12 +62,14 @@ class Board:
     causes: list[str] = field(default_factory=list)
     exact: list[bool] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
+    slept: list[float | None] = field(default_factory=list)
 
     async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
         """Take note."""
         if self.trouble is not None:
             raise self.trouble
         self.causes.append(cause)
+        self.slept.append(slept)
         self.exact.append(report.exact is not None)
         return Written(Operation.UPDATE, 10, 100)
 
@@ -277,3 +279,15 @@ async def test_a_kubelet_that_contradicts_itself_for_long_is_looked_at_once_a_ti
         reads.append(scene.node.reads)
     looks = len(SECOND_LOOKS_SECONDS) + 1
     assert reads == [looks, 1, 1, looks]
+
+
+async def test_publishers_hear_how_long_the_exporter_has_slept(scene: Scene) -> None:
+    """Since the last look, whatever that was for; nothing before the first one."""
+    await scene.pass_time(60)
+    await scene.pass_time(7)
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(1)
+    first, period, change = scene.board.slept
+    assert (first, period) == (None, 60)
+    assert change is not None
+    assert 7 <= change < 8

@@ -141,6 +141,7 @@ def test_exclusions_come_from_files_of_both_agents(root: Path) -> None:
         ("resourceExclude: [cpu]", "must map node names"),
         ("resourceExclude: {a: cpu}", "resourceExclude.a: must be a list"),
         ("excludeList: {a: [1]}", "excludeList.a: must be a list"),
+        ("excludeList: {a: [cpu, 1]}", "excludeList.a: must be a list"),
         ("podExclude: {a: b}", "podExclude: must be a list"),
         ("podExclude: [{namePattern: x}]", r"podExclude\[0\]: must have"),
         ("topologyExporter: {sleepInterval: soon}", "topologyExporter.sleepInterval"),

@@ -18,7 +18,7 @@ from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.shape_build import build
-from numakube.kubelet.machines.shape_parse import parse
+from numakube.kubelet.machines.shape_parse import is_short_name, parse
 from numakube.kubelet.machines.shape_text import from_shape, print_shape, to_shape
 
 if TYPE_CHECKING:
@@ -358,3 +358,15 @@ def test_numa_nodes_that_span_sockets_are_counted_in_total(sockets: int) -> None
     assert from_shape(written) == machine
     assert ("2 numa total" in written) == (sockets > 2)
     assert [node.distances for node in machine.nodes] == [(10, 20), (20, 10)]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("gpu", True), ("nic", True), ("9x", False), ("vendor.example/gpu", False),
+        ("cores", False), ("core", False), ("smtt", False), ("hugepages-1Gi", False),
+    ],
+)  # fmt: skip
+def test_a_bare_name_of_a_device_is_no_other_word(name: str, *, short: bool) -> None:
+    """Nor one letter away from it, which would be read as a slip."""
+    assert is_short_name(name) == short
