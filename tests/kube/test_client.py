@@ -114,7 +114,10 @@ async def test_an_error_lists_the_single_faults(client: Client, server: Scripted
 
 
 async def test_an_answer_of_a_proxy_is_quoted(client: Client, server: ScriptedServer) -> None:
-    """A text as it is, of a web page the title only."""
+    """A text as it is, of a web page the title only; that there is none is said."""
+    server.reply(b"", status=418)
+    with pytest.raises(errors.ApiError, match="the answer has no body"):
+        await client.get(NODES, "a")
     server.reply(b"I am a teapot", status=418)
     server.reply(b"<!DOCTYPE html>\n<html><title>Teapot</title><p>short and stout", status=418)
 

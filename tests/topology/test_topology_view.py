@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -33,6 +35,7 @@ from numakube.topology.topology_view import (
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 GI = 2**30
+MOST = str((2**63 - 1) // 1000)
 
 
 def resource(name: str, capacity: str, allocatable: str, available: str) -> ZoneResource:
@@ -204,6 +207,9 @@ def test_our_own_attributes_tell_every_manager() -> None:
     assert view.cpu_manager_options == {"full-pcpus-only": "true"}
     assert view.stale
     assert view.stale_reason == "kubelet away since 12:00"
+    assert view.why_old == "kubelet away since 12:00"
+    assert replace(view, stale_reason=None, orphaned="it is gone").why_old == "it is gone"
+    assert replace(view, stale_reason=None).why_old == ""
 
 
 def test_missing_attributes_have_the_kubelet_s_defaults() -> None:
@@ -359,6 +365,12 @@ def test_an_object_without_numa_nodes_is_unusable() -> None:
         (("4", "4", "-1"), (4, 4, 0), "available is negative, read as 0"),
         (("4", "3", "4"), (4, 3, 3), "more available than allocatable, read as allocatable"),
         (("4", "4", "1e30"), (0, 0, 0), "read as none: quantity '1e30': too large"),
+        ((MOST, MOST, MOST), (int(MOST), int(MOST), int(MOST)), None),
+        (
+            ("4", "4", f"{int(MOST) + 1}"),
+            (0, 0, 0),
+            f"read as none: quantity '{int(MOST) + 1}': too large",
+        ),
         (("4", "4", "1500m"), (4, 4, 1), None),
         (("4", "4", "0"), (4, 4, 0), None),
     ],
