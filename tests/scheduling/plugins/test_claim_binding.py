@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.resource_claims import AllocationResult, ResourceClaim
+from numakube.api.resource_claims import FINALIZER, AllocationResult, ResourceClaim
 from numakube.dra.extended_resources import IN_MEMORY_NAME, requests_and_mappings, with_requests
 from numakube.errors import InvalidValue
 from numakube.scheduling.dra_replay_api import ReplayedApi, finished
-from numakube.scheduling.plugins.dynamic_resources.claim_binding import write_claims
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
+    ClaimNotWritten,
+    write_claim,
+    write_claims,
+)
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims, NodeAllocation
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.testing import pod
@@ -96,3 +103,88 @@ def test_a_pod_that_needs_no_extended_resources_there_gets_no_claim_for_them() -
     known = CycleClaims(objects, [], [in_memory()], extended=0)
     assert write(known, api) == []
     assert (api.claims, api.pod_status) == ({}, {})
+
+
+class Contested(ReplayedApi):
+    """A server on which others change the claim just before us, so many times."""
+
+    def __init__(self, objects: ClusterObjects, times: int) -> None:
+        super().__init__(objects)
+        self.times = times
+        self.attempts = 0
+
+    async def set_status(self, claim: ResourceClaim, *, allocation: bool) -> ResourceClaim:
+        """Conflict, or write."""
+        self.attempts += 1
+        if self.attempts <= self.times:
+            self._stored(self._current(claim))
+        return await super().set_status(claim, allocation=allocation)
+
+
+@pytest.mark.parametrize("times", [0, 1, 4, 5])
+def test_a_claim_that_others_change_is_read_again_a_few_times(times: int) -> None:
+    """Then the pod is tried again as a whole."""
+    objects = ClusterObjects()
+    api = Contested(objects, times)
+    meta = {"name": "c", "namespace": "default", "uid": "c", "finalizers": [FINALIZER]}
+    claim = convert(ResourceClaim, {"metadata": meta})
+    objects.resource_claims["default/c"] = claim
+    writing = write_claim(api, claim, allocation(), POD, timestamps=False)
+    if times < 5:
+        assert finished(writing).status.allocation == allocation()
+        assert api.attempts == times + 1
+    else:
+        with pytest.raises(ClaimConflict):
+            finished(writing)
+        assert api.attempts == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"uid": "another"}, "claim default/c got deleted in the meantime"),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "claim default/c got deleted"),
+    ],
+)
+def test_a_claim_that_is_another_one_by_now_is_not_written(
+    change: dict[str, str], problem: str
+) -> None:
+    """It may belong to somebody else."""
+    objects = ClusterObjects()
+    meta = {"name": "c", "namespace": "default", "uid": "c", "finalizers": [FINALIZER]}
+    claim = convert(ResourceClaim, {"metadata": meta})
+    now = convert(ResourceClaim, {"metadata": {**meta, **change, "resourceVersion": "9"}})
+    objects.resource_claims["default/c"] = now
+    with pytest.raises(ClaimNotWritten, match=problem):
+        finished(write_claim(ReplayedApi(objects), claim, allocation(), POD, timestamps=False))
+
+
+def test_a_claim_that_was_allocated_meanwhile_is_left_alone() -> None:
+    """With a reservation alone, it may be what we need."""
+    objects = ClusterObjects()
+    api = ReplayedApi(objects)
+    meta = {"name": "c", "namespace": "default", "uid": "c", "finalizers": [FINALIZER]}
+    status: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
+    claim = convert(ResourceClaim, {"metadata": meta, "status": status})
+    objects.resource_claims["default/c"] = claim
+    with pytest.raises(ClaimNotWritten, match="got allocated elsewhere"):
+        finished(write_claim(api, claim, allocation(), POD, timestamps=False))
+    written = finished(write_claim(api, claim, None, POD, timestamps=False))
+    assert written.status.allocation == claim.status.allocation
+    assert [one.uid for one in written.status.reserved_for] == ["p"]
+
+
+def test_a_claim_is_protected_before_it_is_allocated() -> None:
+    """Once; the time of the allocation is written if that is asked for."""
+    objects = ClusterObjects()
+    api = ReplayedApi(objects)
+    claim = convert(ResourceClaim, {"metadata": {"name": "c", "namespace": "default", "uid": "c"}})
+    objects.resource_claims["default/c"] = claim
+    written = finished(write_claim(api, claim, allocation(), POD, timestamps=True))
+    assert written.metadata.finalizers == (FINALIZER,)
+    assert written.status.allocation.allocation_timestamp is not None
+    other = pod("q")
+    again = finished(write_claim(api, written, None, other, timestamps=True))
+    assert again.metadata.finalizers == (FINALIZER,)
+    assert again.status.allocation == written.status.allocation
+    assert [one.uid for one in again.status.reserved_for] == ["p", "q"]

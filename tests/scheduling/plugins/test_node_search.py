@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from tests.scheduling.plugins.mixed_pods import SHAPE, claiming, decide, device, offer
+from tests.scheduling.plugins.mixed_pods import claim as claim_for
 
+from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.resource_claims import ResourceClaim
@@ -16,13 +20,14 @@ from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.allocator import Allocator
 from numakube.dra.features import Features
 from numakube.dra.pools import Inventory
+from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
 from numakube.scheduling.plugins.dynamic_resources.node_search import ELSEWHERE, NodeSearch
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import pod
+from numakube.testing import World, pod
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TIMEOUT = 600.0
@@ -212,3 +217,23 @@ def test_a_resource_that_neither_a_class_nor_the_node_has_does_not_fit() -> None
     known = CycleClaims(ClusterObjects(), [], [convert(ResourceClaim, left)], extended=0)
     status = search(known, Features(), NOW, classes=("gpu",)).judge(one, node())
     assert status.message == "cannot schedule extended resource claim"
+
+
+def test_a_pod_with_a_claim_that_has_devices_goes_to_them_with_all_its_claims() -> None:
+    """Though another node has as many devices for the claim that has none yet."""
+    world = World()
+    for name in ("m", "n"):
+        world.add_node(name, machine=SHAPE)
+        offer(world, name, device("a", 0), device("b", 0))
+    claim_for(world, "new")
+    claim_for(world, "held", devices=("a",))
+    held = world.objects.resource_claims["default/held"]
+    assert held.status.allocation is not None
+    here = convert(NodeSelector, on("n"))
+    allocation = msgspec.structs.replace(held.status.allocation, node_selector=here)
+    status = msgspec.structs.replace(held.status, allocation=allocation)
+    world.objects.resource_claims["default/held"] = msgspec.structs.replace(held, status=status)
+    for claims in (("new", "held"), ("held", "new"), ("held",)):
+        decision = decide(world, claiming("p", *claims, cpu="1"))
+        assert isinstance(decision, Chosen)
+        assert (decision.node, decision.feasible) == ("n", 1)

@@ -115,6 +115,28 @@ def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
     assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}
 
 
+def test_a_driver_without_a_limit_is_not_kept_to_that_of_another() -> None:
+    """A pod with volumes of both is."""
+    made = cluster("a")
+    drivers = [
+        {"name": "limited", "nodeID": "x", "allocatable": {"count": 1}},
+        {"name": "free", "nodeID": "x"},
+    ]
+    tree = {"metadata": {"name": "a"}, "spec": {"drivers": drivers}}
+    made.objects.csi_nodes["a"] = convert(CSINode, tree)
+    for name in ("limited-0", "limited-1", "free-0", "free-1"):
+        csi = {"driver": name.partition("-")[0], "volumeHandle": name}
+        volume(made.objects, name, csi=csi)
+        claim(made.objects, name, volumeName=name, annotations=BOUND)
+    full = (Code.UNSCHEDULABLE, "node(s) exceed max volume count")
+    plugin = NodeVolumeLimits()
+    assert verdicts(plugin, made, pod("limited-0", "free-0", "free-1")) == {"a": FITS}
+    assert verdicts(plugin, made, pod("limited-0", "limited-1", "free-0")) == {"a": full}
+    made.place(pod("limited-0", name="holder"), "a")
+    assert verdicts(plugin, made, pod("free-0", "free-1")) == {"a": FITS}
+    assert verdicts(plugin, made, pod("limited-1", "free-0")) == {"a": full}
+
+
 @pytest.mark.parametrize("taken", range(4))
 def test_limits_are_the_same_for_all_nodes_at_once(taken: int) -> None:
     """Only nodes that are close to their limit are counted exactly."""
