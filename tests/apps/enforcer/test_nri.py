@@ -598,3 +598,25 @@ async def test_it_is_told_which_way_is_in_use(tmp_path: Path) -> None:
     async with joined(node):
         assert node.shown(name) == [f"{name} 1.0"]
     assert node.shown(name) == [f"{name} 0.0"]
+
+
+async def test_memory_that_an_earlier_process_gave_is_taken_back_from_the_runtime_too(
+    tmp_path: Path,
+) -> None:
+    """Also of a container that had no CPUs of its own."""
+    one = container_of("a")
+    given = {"numaNodeResources": [{"node": 0, "resources": {"memory": "1Gi"}}]}
+    node = Node(
+        tmp_path,
+        known={"a": pod_of("a", given, app=one.id)},
+        shape="2 sockets, 2 cores, 4Gi",
+    )
+    node.groups.add(group_of("a", one.id))
+    node.groups.busy.add(group_of("a", one.id))
+    await node.enforcer.step()
+    assert node.groups.read(group_of("a", one.id), MEMS) == "0"
+    async with joined(node, enforcer=node.enforcing()) as world:
+        node.known["a"] = pod_of("a", app=one.id)
+        running = replace(one, cpu=Cpu(mems="0"))
+        (told,) = await world.plugin.synchronized([sandbox_of("a")], [running])
+        assert (told.container_id, told.cpu.mems) == (one.id, "0-1")

@@ -13,12 +13,20 @@ from tests.kubelet.build import (
     start,
     static_settings,
 )
-from tests.kubelet.conftest import dual_socket_ht, quad_numa, single_socket_ht
+from tests.kubelet.conftest import (
+    dual_socket_ht,
+    quad_numa,
+    quad_numa_interleaved,
+    single_socket_ht,
+)
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
+from numakube.kubelet.admission_outcome import Admitted, Rejected
+from numakube.kubelet.cpus.cpu_distribution import DistributedOrder, take_distributed
 from numakube.kubelet.manager_settings import KubeletSettings
+from numakube.kubelet.state_files import restore, save
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
@@ -224,3 +232,39 @@ def test_cpus_of_a_bubble_that_cannot_be_parted_are_lost() -> None:
     assert "requested=4, available=2" in refused.message
     node.collect_garbage()
     assert len(node.shared_cpus) == 10
+
+
+@pytest.mark.parametrize("kubernetes", ["1.36", "1.37"])
+def test_distribution_looks_at_sockets_since_1_37(kubernetes: str) -> None:
+    """Before, align-by-socket has no say in it."""
+    options = {"distribute-cpus-across-numa": "true", "align-by-socket": "true"}
+    node = start(
+        quad_numa_interleaved(), static_settings(cpu_options=options), kubernetes=kubernetes
+    )
+    assert node.cpus is not None
+    free = CpuSet.parse("1-9,12-13,16-17").mask
+    across = take_distributed(node.cpus.topology, free, 6, DistributedOrder())
+    inside = CpuSet.parse("1,3,5,7,9,13").mask
+    assert across != inside
+    assert node.cpus.take(free, 6) == (inside if kubernetes == "1.37" else across)
+
+
+@pytest.mark.parametrize(("kubernetes", "admitted"), [("1.36", False), ("1.37", True)])
+def test_a_pod_that_runs_on_odd_cpus_outlives_a_restart_with_whole_cores_since_1_37(
+    kubernetes: str, *, admitted: bool
+) -> None:
+    """Before, its CPUs are not looked for until their number is found to be wrong."""
+    machine = dual_socket_ht()
+    before = start(machine, static_settings(), kubernetes=kubernetes)
+    odd = pod(guaranteed("c", "3"))
+    held = admit(before, odd).containers["c"].cpus
+    whole = static_settings(cpu_options={"full-pcpus-only": "true"})
+    after = start(machine, whole, kubernetes=kubernetes)
+    restore(after, save(before))
+    after.await_pods({("uid", "c")})
+    outcome = after.admit(odd)
+    assert isinstance(outcome, Admitted) == admitted
+    if isinstance(outcome, Rejected):
+        assert outcome.reason == "SMTAlignmentError"
+    else:
+        assert outcome.containers["c"].cpus == held

@@ -207,3 +207,9 @@ def test_the_kubelets_overwritten_combinations_are_reproduced_and_can_be_switche
     assert nodes_used(machine, distributed(machine, "", count, DistributedOrder())) == defective
     fixed = DistributedOrder(aliasing=False)
     assert nodes_used(machine, distributed(machine, "", count, fixed)) == intended
+
+
+def test_single_cpus_of_a_core_do_not_make_whole_cores() -> None:
+    """Fourteen CPUs are free, but seven cores on no set of NUMA nodes: they are taken as packed."""
+    free = "1,7,19,21,31,33,35,41,45-46,56,66,74,77"
+    assert distributed(quad_numa(), free, 14, DistributedOrder(group_size=2)) == free

@@ -253,3 +253,26 @@ def test_a_node_without_a_page_size_has_nothing_of_it() -> None:
         2 * GIB,
     )
     assert (books[0].free("memory"), books[0].allocatable("memory")) == (5 * GIB, 5 * GIB)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_pod_with_other_containers_has_given_back_what_the_old_ones_held(*, whole: bool) -> None:
+    """As a static pod whose file was changed; also what it held as a whole."""
+    level: ResourceList | None = {"cpu": "2", "memory": "3Gi"} if whole else None
+
+    def booted() -> KubeletNode:
+        return memory_node(scope="pod", kubernetes="1.36", gates={"PodLevelResourceManagers": True})
+
+    node, fresh, empty = booted(), booted(), booted()
+    admit(node, pod(guaranteed("old", "1", "2Gi"), level=level))
+    changed = pod(guaranteed("new", "1", "1Gi"), uid="uid", level=level)
+    admit(node, changed)
+    admit(fresh, changed)
+    assert node.memory is not None
+    assert fresh.memory is not None
+    assert empty.memory is not None
+    assert node.memory.books == fresh.memory.books
+    assert node.memory.bubbles == fresh.memory.bubbles
+    node.remove("uid")
+    node.collect_garbage()
+    assert node.memory.books == empty.memory.books
