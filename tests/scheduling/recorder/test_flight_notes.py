@@ -35,6 +35,11 @@ def candidates(nodes: int) -> notes.Candidates:
         (lambda n: notes.NotBound(1.0, "x" * n), 1),
         (lambda n: notes.Tried(at=1.0, seconds=0.1, message="x" * n), 1),
         (lambda n: notes.Tried(at=1.0, seconds=0.1, groups=(group(),) * n), group().size),
+        (lambda n: notes.Ended(1.0, "x" * n), 1),
+        (lambda n: notes.Told(1.0, "x" * n, {}), 1),
+        (lambda n: notes.Told(1.0, "", {"k": "x" * n}), 1),
+        (lambda n: notes.Rejected(1.0, "n1", "x" * n, ""), 1),
+        (lambda n: notes.Queued(1.0, "x" * n), 1),
         (candidates, 24),
     ],
 )
