@@ -10,7 +10,7 @@ WORKERS ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak vm lint fmt bench docs dist clean
+.PHONY: help venv demo test worlds soak vm lint fmt bench docs dist clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ demo: venv  ## Show what numakube does
 
 test: venv lint  ## Run every check
 	$(BIN)/pytest -n $(WORKERS) -q -rs
+
+worlds: venv  ## Clusters drawn from all features, in virtual time: make worlds N=1000 SEED=7
+	$(BIN)/python -m tests.worlds --count $(or $(N),200) --seed $(or $(SEED),1)
 
 soak: venv  ## Minutes of faults, and of churn beside ten thousand pods that fit nowhere
 	$(BIN)/pytest -q -m soak

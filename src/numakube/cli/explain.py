@@ -126,7 +126,6 @@ def pod(
     from numakube.insight.collected import DEPLOYMENTS, LEASES, SCHEDULER_CONFIG
     from numakube.insight.explain import Subject
     from numakube.insight.explain.pod_explanation import Options
-    from numakube.insight.scheduler_engine import engine_of
 
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
@@ -142,7 +141,7 @@ def pod(
         raise ConfigError(f"there is no node {node}")
     options = Options(node=node, changes=changes)
     found = [
-        _explained(facts, engine_of(facts, config, one.scheduler), one, options)
+        _explained(facts, config, one, options)
         if isinstance(one, Subject)
         else explained_workload(facts, one, config, options)
         for one in _subjects(facts, name, filename, space)
@@ -152,12 +151,20 @@ def pod(
 
 
 def _explained(
-    facts: ClusterFacts, engine: Engine, subject: Subject, options: Options
+    facts: ClusterFacts,
+    config: KubeSchedulerConfiguration | None,
+    subject: Subject,
+    options: Options,
 ) -> Explanation:
     from numakube.insight.defrag.opened_room import with_moves
-    from numakube.insight.explain import explain
+    from numakube.insight.explain import explain, in_its_gang
+    from numakube.insight.scheduler_engine import engine_of
 
-    found = explain(facts, engine, subject, options)
+    def make(known: ClusterFacts) -> Engine:
+        return engine_of(known, config, subject.scheduler)
+
+    engine = make(facts)
+    found = in_its_gang(explain(facts, engine, subject, options), facts, make, subject)
     return with_moves(found, engine, subject) if options.changes else found
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+UNEXPECTED: Final = "UnexpectedAdmissionError"
 NO_ANSWER: Final = "NoAnswer"
 """The reason of a rejection that no kubelet gives: it would be busy for minutes, or for ever."""
 
@@ -81,6 +82,4 @@ class Failure:
 
 def unexpected(text: str) -> Failure:
     """Wrap a manager's error as admission does for errors that have no type of their own."""
-    return Failure(
-        "UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected"
-    )
+    return Failure(UNEXPECTED, f"Allocate failed due to {text}, which is unexpected")

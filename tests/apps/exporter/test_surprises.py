@@ -6,6 +6,7 @@ import pytest
 from tests.apps.exporter.surprise_world import SILENCE, Walk
 
 from numakube.apps.exporter.exporter_config_file import read_options
+from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.surprises import WAIT_SECONDS
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.model_belief import annotations_for
@@ -108,3 +109,23 @@ def test_an_end_that_the_api_is_about_to_tell_is_waited_for() -> None:
     walk.site.remove(uid)
     walk.look()
     assert (walk.writes, walk.silence.waits) == (before + 1, False)
+
+
+def test_what_is_deleted_while_it_is_being_written_is_written_again() -> None:
+    """The answer to the write comes after the news that its object is gone."""
+    walk = Walk(1)
+    walk.settle()
+    walk.silence.end()
+    wrote = walk.silence.wrote
+
+    def lost_meanwhile(report: Report) -> None:
+        walk.silence.end()
+        wrote(report)
+
+    walk.silence.wrote = lost_meanwhile  # type: ignore[method-assign]
+    before = walk.writes
+    walk.look()
+    walk.silence.wrote = wrote  # type: ignore[method-assign]
+    walk.look()
+    walk.look()
+    assert walk.writes == before + 2

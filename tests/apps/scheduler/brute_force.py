@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from numakube.api.containers import Container
+from numakube.api.containers import ResourceRequirements
 from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.values.quantity import milli_value, value
@@ -17,19 +17,28 @@ from numakube_lab.testing import LabCluster
 
 
 def requests_of(pod: Pod) -> Counter[str]:
-    """Return the sum over containers, or what the largest init container needs if that is more."""
+    """Return the sum over containers, or what the largest init container needs if that is more.
+
+    Sidecars run beside all that starts after them. What the pod says of itself as a whole counts
+    in the place of what its containers say.
+    """
     running: Counter[str] = Counter()
     for container in pod.spec.containers:
-        running += amounts_of(container)
+        running += amounts_of(container.resources)
+    beside: Counter[str] = Counter()
+    starting: Counter[str] = Counter()
     for container in pod.spec.init_containers:
-        for resource, amount in amounts_of(container).items():
-            running[resource] = max(running[resource], amount)
-    return running
+        needed = amounts_of(container.resources)
+        if container.restart_policy == "Always":
+            beside += needed
+        else:
+            starting |= beside + needed
+    return Counter({**((running + beside) | starting), **amounts_of(pod.spec.resources)})
 
 
-def amounts_of(container: Container) -> Counter[str]:
-    """Return a container's requests as numbers: CPU in thousandths."""
-    requests = container.resources.requests if container.resources is not None else {}
+def amounts_of(resources: ResourceRequirements | None) -> Counter[str]:
+    """Return requests as numbers: CPU in thousandths."""
+    requests = resources.requests if resources is not None else {}
     return Counter(
         {
             name: milli_value(text) if name == "cpu" else value(text)

@@ -16,7 +16,7 @@ from tests.insight.explain.test_properties import random_case
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.pod import Pod
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
-from numakube.insight.explain import explain_workload, render_workload
+from numakube.insight.explain import explain_workload, in_its_gang, pod_subject, render_workload
 from numakube.insight.explain.empty_node import with_nodes_like
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import WorkloadExplanation
@@ -189,6 +189,33 @@ def test_a_job_that_is_a_gang_is_explained_as_its_group_is(kind: str) -> None:
         " The gang needs 2, so those that fit are bound."
     )
     assert [one.text for one in found.changes] == ["Add a node like b: all of them then fit."]
+
+
+@pytest.mark.parametrize(
+    ("least", "verdict", "words"),
+    [
+        pytest.param(2, "fits", "It fits on 3 of 3 nodes", id="gang fits"),
+        pytest.param(
+            3,
+            "refused",
+            "It fits on 3 of 3 nodes; best is a, but it waits for its gang default/train. 2 of the 3"
+            " pods fit: 1 on b, 1 on c. Number 3 does not. The gang needs 3 at a time, so none is"
+            " bound.",
+            id="gang does not fit",
+        ),
+    ],
+)
+def test_a_pod_fits_only_if_its_gang_does(least: int, verdict: str, words: str) -> None:
+    """Although there is room for it alone."""
+    made = racks(a="r1", b="r2", c="r2")
+    made.pods += [member(f"train-{number}", least=least) for number in range(least)]
+    facts = made.facts()
+    subject = pod_subject(made.pods[0])
+    alone = explain(facts, engine_of(facts), subject)
+    assert alone.verdict == "fits"
+    found = in_its_gang(alone, facts, engine_of, subject)
+    assert found.verdict == verdict
+    assert found.summary.startswith(words)
 
 
 def test_a_job_that_is_a_part_of_a_gang_is_explained_with_the_rest_of_it() -> None:

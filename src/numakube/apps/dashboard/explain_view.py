@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.page_source import Source
     from numakube.insight.explain import Explanation
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
     from numakube.values.resources import Amounts
 
 UNASKED_NODES: Final = 100
@@ -140,12 +141,16 @@ def explained(
 ) -> Explanation:
     """Return why *pod* is where it is, or nowhere; *changes* are what would help."""
     # The engine brings all plugins with it; most dashboards are never asked.
-    from numakube.insight.explain import explain, pod_subject
+    from numakube.insight.explain import explain, in_its_gang, pod_subject
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.scheduler_engine import engine_of
 
-    options = Options(changes=changes)
-    return explain(facts, engine_of(facts, config), pod_subject(pod), options)
+    def make(known: ClusterFacts) -> Engine:
+        return engine_of(known, config)
+
+    subject = pod_subject(pod)
+    found = explain(facts, make(facts), subject, Options(changes=changes))
+    return in_its_gang(found, facts, make, subject)
 
 
 def _room_in(

@@ -68,6 +68,8 @@ class Silence:
         self._waits_since: float | None = None
         # Deletions of pods that had not ended: how many there were, and how many are written.
         self._deletions = self._judged = self._told = 0
+        # How often what readers have was lost, and how often it was when a report was judged last.
+        self._losses = self._losses_judged = 0
 
     def note(self, change: Change[Pod]) -> None:
         """Take note of what became of a pod."""
@@ -89,7 +91,7 @@ class Silence:
 
     def covers(self, report: Report) -> bool:
         """Tell whether readers know all of *report* already."""
-        self._judged = self._deletions
+        self._judged, self._losses_judged = self._deletions, self._losses
         written = self._written
         if written is None or self.is_over or self._deletions != self._told:
             return False
@@ -98,14 +100,20 @@ class Silence:
         return _fixed(written) == _fixed(report) and self._foreseen(written.exact, report.exact)
 
     def wrote(self, report: Report) -> None:
-        """Take note that *report*, which was judged last, is what readers have."""
-        self._written, self._told, self._waits_since = report, self._judged, None
+        """Take note that *report*, which was judged last, is what readers have.
+
+        Unless that was lost while it was being written: the object may be gone by now.
+        """
+        lost = self._losses != self._losses_judged
+        self._written = None if lost else report
+        self._told, self._waits_since = self._judged, None
         self._due = self._clock.monotonic() + spread(self.seconds, self._random)
         self._ended &= report.exact.pods.keys() if report.exact is not None else set()
 
     def end(self) -> None:
         """Have the next report written: what readers have is not known, or something else."""
         self._written = None
+        self._losses += 1
 
     def _foreseen(self, written: ExactReport, now: ExactReport) -> bool:
         gone = written.pods.keys() - now.pods.keys()

@@ -19,6 +19,7 @@ from numakube.insight.explain.workload_explanation import (
     render_workload,
     workload_lines,
 )
+from numakube.insight.explain.workload_pods import in_its_gang
 
 __all__ = [
     "Explanation",
@@ -26,6 +27,7 @@ __all__ = [
     "Workload",
     "explain",
     "explain_workload",
+    "in_its_gang",
     "lines_of",
     "manifest_subject",
     "pod_subject",

@@ -10,15 +10,18 @@ import msgspec
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import has_ended
 from numakube.insight.explain.explained_pod import Subject, manifest_subject
-from numakube.insight.explain.workload_explanation import Workload
+from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.workload_explanation import Workload, explain_workload
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numakube.api.pod import Pod
+    from numakube.insight.explain.explanation_document import Explanation
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
 
 
 def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload | None:
@@ -80,6 +83,31 @@ def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
         gang=gang,
         running_on=tuple(one.node_name for one in there if one.node_name),
     )
+
+
+def in_its_gang(
+    found: Explanation,
+    facts: ClusterFacts,
+    make: Callable[[ClusterFacts], Engine],
+    subject: Subject,
+) -> Explanation:
+    """Return *found*, what there is to say of a pod alone, as it is for a pod of a gang.
+
+    A pod that waits for the others of its gang fits only if so many of them fit as it needs.
+    """
+    key = gang_key(PodInfo(subject.pod))
+    if found.verdict != "fits" or subject.state != "waiting" or key is None:
+        return found
+    workload = gang_in(facts, *key[1:])
+    if workload is None or workload.gang is None or workload.placed >= workload.gang.min_count:
+        return found
+    told = explain_workload(facts, make, workload, Options(changes=False))
+    if told.verdict == "fits":
+        return found
+    _, namespace, name = key
+    alone = found.summary.partition(". ")[0].removesuffix(".")
+    summary = f"{alone}, but it waits for its gang {namespace}/{name}. {told.summary}"
+    return msgspec.structs.replace(found, verdict=told.verdict, summary=summary)
 
 
 def planned_workload(

@@ -37,7 +37,7 @@ from numakube_lab.nodes.lab_kubelet import KubeletState
 from numakube_lab.nodes.node_pool import NODE_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
@@ -80,8 +80,11 @@ class ExporterPool(Lifetime):
         period: float = PERIOD_SECONDS,
         stale_after: float = STALE_AFTER_SECONDS,
         max_silence: float = 0.0,
+        serves: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """Prepare exporters for those nodes that *serves* says; have it asked again by `review`."""
         self._client = client
+        self._serves = serves
         self._nodes = nodes
         self._period = period
         self._stale_after = stale_after
@@ -103,11 +106,9 @@ class ExporterPool(Lifetime):
         self._running = True
         self._nodes.observe(self._on_node)
         self._objects.store.subscribe(self._on_object)
-        if self._max_silence:
-            self._nodes.pods.subscribe(self._on_pod)
+        self._nodes.pods.subscribe(self._on_pod)
         self._watching = asyncio.create_task(self._objects.run(), name="lab-reports")
-        for name in self._nodes.kubelets:
-            self._on_node(name)
+        self.review()
         try:
             yield
         finally:
@@ -121,6 +122,11 @@ class ExporterPool(Lifetime):
             self._watching.cancel()
             self._ended.append(self._watching)
         await asyncio.gather(*self._ended, return_exceptions=True)
+
+    def review(self) -> None:
+        """Begin with nodes that are served from now on, and end with those that are not."""
+        for name in self._nodes.kubelets:
+            self._on_node(name)
 
     async def reported(self, *names: str) -> None:
         """Return as soon as every one of these nodes has been reported once."""
@@ -176,7 +182,7 @@ class ExporterPool(Lifetime):
         kubelet = self._nodes.kubelets.get(name)
         if not self._running:
             return
-        if kubelet is None:
+        if kubelet is None or not self._serves(name):
             self._dismiss(name)
             return
         seat = self._seats.get(name) or self._employ(name)
@@ -196,10 +202,18 @@ class ExporterPool(Lifetime):
             seat.exporter.wakeups.note(Trigger.OBJECT)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        """Have an exporter know what became of a pod, and look."""
-        seat = self._seats.get(change.object.spec.node_name)
-        if seat is not None and seat.exporter.silence is not None:
-            seat.exporter.silence.note(change)
+        """Have an exporter know what became of a pod, and look.
+
+        Old kubelets do not note which pods they have admitted: the status of the pod tells alone.
+        """
+        name = change.object.spec.node_name
+        seat = self._seats.get(name)
+        if seat is None:
+            return
+        silence = seat.exporter.silence
+        if silence is not None:
+            silence.note(change)
+        if silence is not None or not self._nodes.kubelet(name).notes_admissions:
             seat.exporter.wakeups.note(Trigger.POD)
 
     def _silence(self, name: str) -> Silence | None:

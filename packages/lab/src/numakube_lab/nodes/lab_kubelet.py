@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from numakube.api.checkpoints.allocated_pods_state import SINCE
 from numakube.kube.object_keys import key_of
 from numakube.node.podresources_client import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
@@ -166,6 +167,11 @@ class LabKubelet:
     def is_up(self) -> bool:
         """Whether it has registered and knows all its pods."""
         return self.state is KubeletState.RUNNING and not self._starting
+
+    @property
+    def notes_admissions(self) -> bool:
+        """Whether it writes down which pods it has admitted."""
+        return self.admission is None or self.admission.model.behaviour.version >= SINCE
 
     def start(self) -> None:
         """Start the process: managers from their files, then every pod is admitted again.

@@ -23,6 +23,7 @@ from numakube.api.containers import (
 )
 from numakube.api.pod import ENDED_PHASES, HostIP, PodCondition, PodIP, PodStatus
 from numakube.api.pod_resources import RESIZE_PENDING, is_sidecar, pending_resize, qos_class
+from numakube.kubelet.admission_outcome import NO_ANSWER, UNEXPECTED
 from numakube.values.durations import format_duration
 from numakube.values.gotext import go_quote
 from numakube.values.times import format_time
@@ -58,11 +59,15 @@ class PodPlace:
 
 
 def rejected_status(pod: Pod, rejected: Rejected, *, now: datetime) -> PodStatus:
-    """Return the status of a pod that the kubelet refuses to run."""
+    """Return the status of a pod that the kubelet refuses to run.
+
+    A kubelet that would not come to an end in time rejects the pod for a reason that schedulers
+    know, or they would bind the next pod of its owner there, and so on for ever.
+    """
     old = pod.status or PodStatus()
     return PodStatus(
         phase=FAILED,
-        reason=rejected.reason,
+        reason=UNEXPECTED if rejected.reason == NO_ANSWER else rejected.reason,
         message=f"Pod was rejected: {rejected.message}",
         qos_class=qos_class(pod),
         start_time=old.start_time or format_time(now),

@@ -1,0 +1,127 @@
+"""Runs worlds: ``make worlds N=1000 SEED=7``.
+
+Every world is made from a row of the covering array, again and again with other choices. A world
+in which something does not hold is made smaller and printed as a scenario; then the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Final
+
+import click
+from tests.worlds.covering import Row, covered, covering_array, wanted
+from tests.worlds.features import FEATURES
+from tests.worlds.generate import world
+from tests.worlds.oracles import Finding
+from tests.worlds.play import Play
+from tests.worlds.script import Command, listed
+from tests.worlds.shrinking import shrunk
+from tests.worlds.virtual_lab import virtual_lab
+
+LIMIT_SECONDS: Final = 300.0
+"""After this time, a world will never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a world.
+
+    Attributes:
+        pods: how many pods there were.
+        script: the smallest world in which the first finding is still found.
+    """
+
+    number: int
+    pods: int = 0
+    findings: tuple[Finding, ...] = ()
+    script: str = ""
+
+
+@cache
+def rows(seed: int) -> list[Row]:
+    """Return the rows of the covering array."""
+    return list(covering_array(FEATURES, Random(seed)))
+
+
+def commands_of(number: int, seed: int) -> list[Command]:
+    """Return the commands of one world."""
+    all_rows = rows(seed)
+    return world(all_rows[number % len(all_rows)], Random(f"{seed}/{number}"))
+
+
+def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
+    """Play a world."""
+    commands = commands_of(number, seed)
+    try:
+        pods, findings = asyncio.run(_played(commands, number))
+    except Exception as error:
+        return Outcome(number, 0, (Finding("a_world_ends", repr(error)),), listed(commands))
+    if not findings:
+        return Outcome(number, pods)
+    smaller = shrunk(commands, number, findings[0].oracle) if shrink else commands
+    return Outcome(number, pods, tuple(findings), listed(smaller))
+
+
+async def _played(commands: list[Command], seed: object) -> tuple[int, list[Finding]]:
+    async with asyncio.timeout(LIMIT_SECONDS), virtual_lab(seed) as lab:
+        play = Play(lab)
+        for command in commands:
+            await play.do(command)
+            if play.findings:
+                break
+        return len(lab.seen.ever), play.findings
+
+
+@click.command()
+@click.option("-n", "--count", default=200, show_default=True, help="How many worlds.")
+@click.option("--seed", default=1, show_default=True, help="Others make other worlds.")
+@click.option("--first", default=0, show_default=True, help="The number of the first world.")
+@click.option("--workers", default=os.cpu_count() or 1, help="How many at the same time.")
+@click.option("--shrink/--no-shrink", default=True, help="Whether to make findings smaller.")
+def main(*, count: int, seed: int, first: int, workers: int, shrink: bool) -> None:
+    """Play many worlds and print what does not hold."""
+    began = time.monotonic()
+    found: Counter[str] = Counter()
+    pods = 0
+    for one in _outcomes(range(first, first + count), seed, workers, shrink=shrink):
+        pods += one.pods
+        if one.findings:
+            found[one.findings[0].oracle] += 1
+            click.echo(f"\n# world {one.number} of seed {seed}")
+            click.echo(f"{one.script}\n----\n" + "\n".join(map(str, one.findings)))
+    seconds = time.monotonic() - began
+    met = {each for row in rows(seed)[first : first + count] for each in covered(row)}
+    all_wanted = wanted(FEATURES)
+    click.echo(
+        f"{count} worlds with {pods} pods in {seconds:.0f} s,"
+        f" {3600 * count / seconds:.0f} an hour;"
+        f" {len(all_wanted & met)} of {len(all_wanted)} combinations met"
+    )
+    for oracle, times in found.most_common():
+        click.echo(f"{times} times: {oracle.replace('_', ' ')}")
+    click.echo(f"{count - found.total()} passed, {found.total()} failed")
+    sys.exit(1 if found else 0)
+
+
+def _outcomes(numbers: range, seed: int, workers: int, *, shrink: bool) -> Iterator[Outcome]:
+    if workers == 1:
+        yield from (outcome(number, seed, shrink=shrink) for number in numbers)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        waiting = [pool.submit(outcome, number, seed, shrink=shrink) for number in numbers]
+        for one in waiting:
+            yield one.result()
+
+
+if __name__ == "__main__":
+    main()

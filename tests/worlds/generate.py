@@ -1,0 +1,288 @@
+"""Worlds from rows of the covering array: the commands that a row stands for.
+
+    commands = world(row, Random(7))
+
+A world has a few nodes, schedulers, and pods of several kinds. Then something happens and something
+breaks, more pods come, and a tool is asked for a promise that is tried at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Final
+
+from tests.worlds.covering import Row
+from tests.worlds.features import BY_NAME, MACHINES
+from tests.worlds.manifests import RACK
+from tests.worlds.script import Command
+from tests.worlds.virtual_lab import PRODUCERS
+
+from numakube.kubelet.config_from_words import UNALIGNED
+
+NODES: Final = 3
+HOST: Final = "kubernetes.io/hostname"
+_POLICIES: Final = BY_NAME["policy"].values[:-1]
+_VERSIONS: Final = BY_NAME["kubelet"].values[:-1]
+
+
+def world(row: Row, rng: Random) -> list[Command]:
+    """Return the commands of a world."""
+    return list(_World(row, rng).commands())
+
+
+class _World:
+    """A world in the making."""
+
+    def __init__(self, row: Row, rng: Random) -> None:
+        self.row = row
+        self.rng = rng
+        self.names: list[str] = []
+
+    def commands(self) -> Iterator[Command]:
+        """Yield everything that happens, in order."""
+        for number in range(NODES):
+            yield self._node(number)
+        yield from self._schedulers()
+        yield from self._first_pods()
+        yield Command.of("wait")
+        yield from self._event()
+        yield from self._fault()
+        yield from self._more_pods("late", self.rng.randint(1, 4))
+        yield Command.of("wait")
+        yield from self._probe()
+
+    def _node(self, number: int) -> Command:
+        rng, row = self.rng, self.row
+        machine = row["machine"]
+        if machine == "mixed":
+            machine = rng.choice(list(MACHINES))
+        producer = row["producer"]
+        if producer == "mixed":
+            producer = rng.choice(PRODUCERS)
+        version = row["kubelet"]
+        # No kubelet comes to an end with all sets of so many NUMA nodes.
+        words = UNALIGNED if machine == "superchip" else self._kubelet(number)
+        return Command.of(
+            "node",
+            f"n{number}",
+            machine=MACHINES[machine],
+            kubelet=words,
+            version=rng.choice(_VERSIONS) if version == "mixed" else version,
+            rack=f"r{number % 2}",
+            claims="gpu" if row["devices"] == "claims" else "",
+            producer=producer,
+        )
+
+    def _kubelet(self, number: int) -> str:
+        """Return the words of a kubelet; one of them aligns nothing if a scheduler is to."""
+        row = self.row
+        if row["aligned-by"] != "kubelet" and number != 0:
+            return UNALIGNED
+        policy = row["policy"]
+        if policy == "mixed":
+            policy = self.rng.choice(_POLICIES)
+        words = [f"policy={policy}", f"scope={row['scope']}", row["option"]]
+        return ",".join(filter(None, words))
+
+    def _schedulers(self) -> Iterator[Command]:
+        match self.row["schedulers"]:
+            case "two":
+                yield Command.of("scheduler", "start", "one")
+                yield Command.of("scheduler", "start", "two")
+            case "shards":
+                yield Command.of("scheduler", "start", "a", shard="a")
+                yield Command.of("scheduler", "start", "b", shard="b")
+            case _:
+                yield Command.of("scheduler", "start", "one")
+
+    def _first_pods(self) -> Iterator[Command]:
+        row, rng = self.row, self.rng
+        yield from self._more_pods("p", rng.randint(2, 5))
+        if row["claims"] != "none":
+            yield from self._claims()
+        if row["gang"] != "none":
+            yield self._gang("gang")
+        if row["owner"] != "none":
+            yield Command.of("create", row["owner"], "app", pods=rng.randint(1, 4), **self._sizes())
+        if row["constraint"] != "none":
+            for number in range(rng.randint(1, 3)):
+                yield Command.of(
+                    "create", "pod", f"tied-{number}", **self._sizes(), **self._constraint(number)
+                )
+        if row["aligned-by"] != "kubelet":
+            scope = "/container" if row["aligned-by"] == "annotation-by-container" else ""
+            policies = ("SingleNUMANode", "Restricted", "BestEffort")
+            for number in range(rng.randint(1, 3)):
+                align = f"{rng.choice(policies)}{scope}"
+                yield Command.of(
+                    "create", "pod", f"wish-{number}", align=align, cpu=rng.randint(1, 4)
+                )
+
+    def _more_pods(self, prefix: str, count: int) -> Iterator[Command]:
+        row, rng = self.row, self.rng
+        for number in range(count):
+            options = {**self._sizes(), **self._kind()}
+            if row["priority"] == "low" and rng.random() < 0.5:
+                options["priority"] = "low"
+            if row["priority"] == "preempting" and prefix == "late":
+                options["priority"] = "high"
+            if row["schedulers"] == "beside-default" and rng.random() < 0.3:
+                options["scheduler"] = "default-scheduler"
+            name = f"{prefix}-{number}"
+            self.names.append(name)
+            yield Command.of("create", "pod", name, **options)
+
+    def _sizes(self) -> dict[str, str]:
+        rng = self.rng
+        sizes = {"cpu": rng.choice(("1", "1", "2", "2", "3", "4", "6", "500m"))}
+        sizes["memory"] = rng.choice(("256Mi", "512Mi", "1Gi", "3Gi"))
+        if self.row["devices"] == "plugin" and rng.random() < 0.25:
+            sizes["gpu"] = rng.choice(("1", "1", "2"))
+        return sizes
+
+    def _kind(self) -> dict[str, str]:
+        rng = self.rng
+        match self.row["pods"]:
+            case "burstable" | "besteffort" as qos if rng.random() < 0.6:
+                return {"qos": qos}
+            case "containers":
+                return {"containers": rng.choice("123")}
+            case "init":
+                return {"init": rng.choice("1246")}
+            case "sidecar":
+                return {"sidecar": rng.choice("12")}
+            case "pod-level" if rng.random() < 0.6:
+                return {"level": "pod"}
+            case "hugepages" if rng.random() < 0.6:
+                return {"hugepages-2Mi": rng.choice(("64Mi", "128Mi", "512Mi"))}
+            case _:
+                return {}
+
+    def _claims(self) -> Iterator[Command]:
+        rng = self.rng
+        match self.row["claims"]:
+            case "template":
+                for number in range(rng.randint(1, 3)):
+                    yield Command.of(
+                        "create",
+                        "pod",
+                        f"dra-{number}",
+                        cpu=rng.randint(1, 3),
+                        claim="template",
+                        near=rng.choice(("", "Required", "Preferred")),
+                        devices=rng.choice("112"),
+                    )
+            case "shared":
+                yield Command.of("create", "claim", "shared", devices=rng.choice("12"))
+                for number in range(rng.randint(1, 3)):
+                    yield Command.of("create", "pod", f"dra-{number}", cpu=1, claim="shared")
+            case _:
+                for number in range(rng.randint(1, 3)):
+                    yield Command.of("create", "pod", f"dra-{number}", cpu=rng.randint(1, 3), gpu=1)
+
+    def _gang(self, name: str) -> Command:
+        row, rng = self.row, self.rng
+        size = rng.choice((2, 3, 4, 8))
+        options: dict[str, object] = {"pods": size, "cpu": rng.choice("112")}
+        match row["gang"]:
+            case "coscheduling" | "volcano" as api:
+                options["api"] = api
+            case "elastic":
+                options["least"] = rng.randint(1, size)
+            case "required-rack":
+                options["required"] = RACK
+            case "preferred-rack":
+                options["preferred"] = RACK
+            case _:
+                pass
+        if row["gang-claims"] == "yes":
+            options["claim"] = "template"
+        return Command.of("create", "gang", name, **options)
+
+    def _constraint(self, number: int) -> Mapping[str, str]:
+        match self.row["constraint"]:
+            case "spread":
+                return {"spread": self.rng.choice((HOST, RACK))}
+            case "apart":
+                return {"apart": HOST}
+            case "together":
+                return {"together": RACK}
+            case "selector":
+                return {"selector": f"{RACK}=r{number % 2}"}
+            case _:
+                return {"gate": "example.com/later"}
+
+    def _event(self) -> Iterator[Command]:
+        rng, node = self.rng, f"n{self.rng.randrange(NODES)}"
+        some = rng.sample(self.names, min(len(self.names), 2))
+        match self.row["event"]:
+            case "pods-end":
+                yield from (Command.of("delete", "pod", name) for name in some)
+            case "force-delete":
+                yield from (Command.of("delete", "pod", name, force="yes") for name in some)
+            case "drain":
+                yield Command.of("drain", node)
+                yield Command.of("pass", str(rng.randint(1, 20)))
+                yield Command.of("uncordon", node)
+            case "cordon":
+                yield Command.of("cordon", node)
+            case "node-joins":
+                yield self._node(NODES)
+            case "node-leaves":
+                yield Command.of("remove", node)
+            case "scale" if self.row["owner"] in ("deployment", "statefulset"):
+                yield Command.of("scale", self.row["owner"], "app", pods=rng.randint(1, 6))
+            case "ungate":
+                yield from (Command.of("ungate", f"tied-{number}") for number in range(3))
+            case _:
+                pass
+
+    def _fault(self) -> Iterator[Command]:
+        rng, node = self.rng, f"n{self.rng.randrange(NODES)}"
+        first = "a" if self.row["schedulers"] == "shards" else "one"
+        shard = "a" if first == "a" else ""
+        match self.row["fault"]:
+            case "kubelet-restart":
+                yield Command.of("kubelet", "restart", node)
+            case "kubelet-pause":
+                yield Command.of("kubelet", "pause", node)
+                yield Command.of("pass", str(rng.choice((5, 20, 60))))
+                yield Command.of("kubelet", "resume", node)
+            case "reconfigure":
+                yield Command.of("drain", node)
+                yield Command.of("pass", "15")
+                words = f"policy={rng.choice(_POLICIES)}"
+                if self.row["machine"] in ("superchip", "mixed"):
+                    words = UNALIGNED
+                yield Command.of("kubelet", "configure", node, kubelet=words)
+                yield Command.of("uncordon", node)
+            case "exporter-dies":
+                yield Command.of("producer", node, "none")
+            case "takeover":
+                yield Command.of("producer", node, rng.choice(PRODUCERS[:-1]))
+            case "scheduler-killed" | "scheduler-stopped" as how:
+                yield Command.of("scheduler", how.removeprefix("scheduler-")[:4], first)
+                yield Command.of("pass", str(rng.choice((0, 3, 30))))
+                yield Command.of("scheduler", "start", first, shard=shard)
+            case "watches-dropped":
+                yield Command.of("watches", "drop")
+            case "history-expired":
+                yield Command.of("watches", "expire")
+            case _:
+                pass
+
+    def _probe(self) -> Iterator[Command]:
+        options = {key: text for key, text in self._sizes().items() if key != "gpu"}
+        match self.row["probe"]:
+            case "fits":
+                yield Command.of("probe", "fits", **options)
+            case "explain":
+                yield Command.of("probe", "explain", **options, **self._kind())
+            case "explain-device":
+                if self.row["devices"] == "claims":
+                    yield Command.of("probe", "explain", **options, claim="template")
+                else:
+                    yield Command.of("probe", "explain", **options, gpu="1")
+            case _:
+                pass

@@ -1,0 +1,297 @@
+"""Objects from the words of a command: pods, what owns them, and what they need.
+
+create pod web cpu=2 memory=1Gi gpu=1 qos=guaranteed containers=2
+create gang train pods=8 least=6 api=coscheduling cpu=2 claim=template
+create deployment web pods=3 cpu=1
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from numakube.api.koordinator import keys
+from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    STATEFUL_SETS,
+)
+from numakube.kube.resource_types import Resource
+from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+    COSCHEDULING_LABEL,
+    MIN_LABEL,
+    NAME_LABEL,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    VOLCANO_ANNOTATION,
+)
+from numakube.testing.pods import GPU, IMAGE
+from numakube_lab.nodes.dra_driver import driver_of
+
+Document = dict[str, Any]
+Objects = Iterator[tuple[Resource[Any], Document]]
+"""What to create, in this order."""
+
+RACK: Final = "example.com/rack"
+APP: Final = "app"
+"""The label with the name of what a pod belongs to."""
+GROUPS: Final = {
+    "coscheduling": ("scheduling.x-k8s.io", "v1alpha1"),
+    "volcano": ("scheduling.volcano.sh", "v1beta1"),
+}
+PRIORITIES: Final = {"high": 1000, "low": -10}
+_SHORT: Final = {"gpu": GPU}
+
+
+def _pod_groups(group: str, version: str) -> Resource[Any]:
+    return Resource(
+        group=group,
+        version=version,
+        plural="podgroups",
+        kind="PodGroup",
+        namespaced=True,
+        object_type=dict[str, Any],
+    )
+
+
+KINDS: Final[Mapping[str, Resource[Any]]] = {
+    "pod": PODS.raw,
+    "deployment": DEPLOYMENTS.raw,
+    "statefulset": STATEFUL_SETS.raw,
+    "daemonset": DAEMON_SETS.raw,
+    "job": JOBS.raw,
+    "claim": RESOURCE_CLAIMS.raw,
+}
+
+
+def fixtures() -> Objects:
+    """Return what every cluster has from the start: kinds of gangs, and priorities."""
+    for group, version in GROUPS.values():
+        yield CUSTOM_RESOURCE_DEFINITIONS.raw, _group_definition(group, version)
+    for name, value in PRIORITIES.items():
+        yield PRIORITY_CLASSES.raw, {"metadata": {"name": name}, "value": value}
+    never = {"metadata": {"name": "never"}, "value": 0, "preemptionPolicy": "Never"}
+    yield PRIORITY_CLASSES.raw, never
+
+
+def objects(kind: str, name: str, options: Mapping[str, str]) -> Objects:
+    """Return the objects that ``create KIND NAME`` makes."""
+    if options.get("claim") == "template":
+        yield (
+            RESOURCE_CLAIM_TEMPLATES.raw,
+            {"metadata": {"name": name}, "spec": {"spec": _claim(options)}},
+        )
+    yield from _MAKERS[kind](name, options)
+
+
+def _pod(name: str, options: Mapping[str, str]) -> Objects:
+    yield PODS.raw, pod_document(name, options)
+
+
+def _shared_claim(name: str, options: Mapping[str, str]) -> Objects:
+    yield RESOURCE_CLAIMS.raw, {"metadata": {"name": name}, "spec": _claim(options)}
+
+
+def _gang(name: str, options: Mapping[str, str]) -> Objects:
+    size = int(options.get("pods", "2"))
+    least, api = int(options.get("least", size)), options.get("api", "labels")
+    labels, annotations, wishes = {APP: name}, dict[str, str](), dict[str, str]()
+    for key, option in ((REQUIRED_TOPOLOGY, "required"), (PREFERRED_TOPOLOGY, "preferred")):
+        wishes |= {key: options[option]} if option in options else {}
+    if api == "labels":
+        labels |= {NAME_LABEL: name, MIN_LABEL: str(least)}
+        annotations |= wishes
+    else:
+        group, version = GROUPS[api]
+        yield (
+            _pod_groups(group, version),
+            {"metadata": {"name": name, "annotations": wishes}, "spec": {"minMember": least}},
+        )
+        if api == "coscheduling":
+            labels |= {COSCHEDULING_LABEL: name}
+        else:
+            annotations |= {VOLCANO_ANNOTATION: name}
+    for number in range(size):
+        yield PODS.raw, pod_document(f"{name}-{number}", options, labels, annotations, of=name)
+
+
+def _replicated(name: str, options: Mapping[str, str], kind: str) -> Objects:
+    template = pod_document(name, options, {APP: name})
+    template["metadata"].pop("name")
+    spec: Document = {"selector": {"matchLabels": {APP: name}}, "template": template}
+    if kind != "daemonset":
+        spec |= {"replicas": int(options.get("pods", "2"))}
+    yield KINDS[kind], {"metadata": {"name": name}, "spec": spec}
+
+
+def _job(name: str, options: Mapping[str, str]) -> Objects:
+    template = pod_document(name, options, {APP: name})
+    template["metadata"].pop("name")
+    template["spec"]["restartPolicy"] = "Never"
+    count = int(options.get("pods", "2"))
+    spec = {"template": template, "parallelism": count, "completions": count, "backoffLimit": 50}
+    yield JOBS.raw, {"metadata": {"name": name}, "spec": spec}
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, Mapping[str, str]], Objects]]] = {
+    "pod": _pod,
+    "claim": _shared_claim,
+    "gang": _gang,
+    "job": _job,
+    "deployment": lambda name, options: _replicated(name, options, "deployment"),
+    "statefulset": lambda name, options: _replicated(name, options, "statefulset"),
+    "daemonset": lambda name, options: _replicated(name, options, "daemonset"),
+}
+
+
+def pod_document(
+    name: str,
+    options: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    *,
+    of: str = "",
+) -> Document:
+    """Return a pod; *of* is the name of what it belongs to, its own if not given."""
+    told = {APP: of or name, **(labels or {})}
+    said = dict(annotations or {})
+    spec: Document = {
+        "schedulerName": options.get("scheduler", SCHEDULER_NAME),
+        "containers": list(_containers(options)),
+        "terminationGracePeriodSeconds": 5,
+    }
+    if "init" in options:
+        spec["initContainers"] = [
+            _container("init", {"cpu": options["init"], "memory": "64Mi"}, options)
+        ]
+    if "sidecar" in options:
+        amounts = {"cpu": options["sidecar"], "memory": "64Mi"}
+        sidecar = {**_container("sidecar", amounts, options), "restartPolicy": "Always"}
+        spec["initContainers"] = [*spec.get("initContainers", []), sidecar]
+    if options.get("level") == "pod":
+        wanted = _amounts(options)
+        spec["resources"] = {"requests": wanted, "limits": wanted}
+    _add_claims(spec, options, of or name)
+    _add_constraints(spec, options, told[APP])
+    if "align" in options:
+        policy, _, scope = options["align"].partition("/")
+        wish = {"numaTopologyPolicy": policy} | ({"numaTopologyScope": scope} if scope else {})
+        said[keys.NUMA_TOPOLOGY_SPEC] = json.dumps(wish)
+        told |= {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}
+    if "near" in options:
+        said["numakube.dev/claim-alignment"] = options["near"]
+    if "seconds" in options:
+        said["lab.numakube.dev/run-seconds"] = options["seconds"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": told, "annotations": said},
+        "spec": spec,
+    }
+
+
+def _add_claims(spec: Document, options: Mapping[str, str], of: str) -> None:
+    claim = options.get("claim", "")
+    if not claim:
+        return
+    source = (
+        {"resourceClaimTemplateName": of} if claim == "template" else {"resourceClaimName": claim}
+    )
+    spec["resourceClaims"] = [{"name": "device", **source}]
+    for container in spec["containers"]:
+        container["resources"]["claims"] = [{"name": "device"}]
+
+
+def _add_constraints(spec: Document, options: Mapping[str, str], app: str) -> None:
+    selector = {"matchLabels": {APP: app}}
+    if "priority" in options:
+        spec["priorityClassName"] = options["priority"]
+    if "selector" in options:
+        key, _, value = options["selector"].partition("=")
+        spec["nodeSelector"] = {key: value}
+    if "spread" in options:
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": options["spread"],
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }
+        ]
+    for option, field in (("apart", "podAntiAffinity"), ("together", "podAffinity")):
+        if option in options:
+            term = {"topologyKey": options[option], "labelSelector": selector}
+            affinity = {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            spec["affinity"] = {**spec.get("affinity", {}), **affinity}
+    if "gate" in options:
+        spec["schedulingGates"] = [{"name": options["gate"]}]
+    if "tolerates" in options:
+        spec["tolerations"] = [{"key": options["tolerates"], "operator": "Exists"}]
+
+
+def _amounts(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what a container, or the pod, asks for."""
+    wanted = {"cpu": options.get("cpu", "1"), "memory": options.get("memory", "256Mi")}
+    for name, text in options.items():
+        pod_level = options.get("level") == "pod"
+        if (name in _SHORT and not pod_level) or name.startswith("hugepages-"):
+            wanted[_SHORT.get(name, name)] = text
+    return wanted
+
+
+def _containers(options: Mapping[str, str]) -> Iterator[Document]:
+    for number in range(int(options.get("containers", "1"))):
+        if options.get("level") == "pod":
+            devices = {_SHORT[one]: options[one] for one in _SHORT if one in options}
+            resources = {"requests": devices, "limits": devices}
+            yield {"name": f"c{number}", "image": IMAGE, "resources": resources}
+        else:
+            yield _container(f"c{number}", _amounts(options), options)
+
+
+def _container(name: str, wanted: dict[str, str], options: Mapping[str, str]) -> Document:
+    exact = {key: text for key, text in wanted.items() if "/" in key or key.startswith("huge")}
+    resources: Document = {"requests": wanted, "limits": wanted}
+    match options.get("qos", "guaranteed"):
+        case "burstable":
+            resources = {"requests": wanted, "limits": exact}
+        case "besteffort":
+            resources = {"requests": exact, "limits": exact}
+        case _:
+            pass
+    return {"name": name, "image": IMAGE, "resources": resources}
+
+
+def _claim(options: Mapping[str, str]) -> Document:
+    exactly = {
+        "deviceClassName": driver_of(GPU),
+        "allocationMode": "ExactCount",
+        "count": int(options.get("devices", "1")),
+    }
+    return {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
+
+
+def _group_definition(group: str, version: str) -> Document:
+    """Return a definition that takes every PodGroup."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True}
+    return {
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }

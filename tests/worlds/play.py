@@ -1,0 +1,261 @@
+"""Plays a scenario: does what its commands say in a virtual lab, and returns what they print.
+
+Every ``wait`` lets the cluster come to rest and then asks all oracles. What they find is printed,
+so a scenario that prints nothing for it is one in which everything holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.worlds.manifests import KINDS, objects, pod_document
+from tests.worlds.oracles import ORACLES, Finding
+from tests.worlds.script import Block, Command, Scenario
+from tests.worlds.virtual_lab import VirtualLab, virtual_lab
+
+from numakube.api.codec import convert
+from numakube.api.pod import Pod
+from numakube.errors import ApiError, NotFound
+from numakube.insight.explain import explain, in_its_gang, manifest_subject, pod_subject
+from numakube.insight.explain.fits_answer import how_many_more
+from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.scheduler_engine import engine_of
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.patches import merge_patch
+from numakube.kube.subresources import evict_pod
+
+QUIET_SECONDS: Final = 60
+"""In which everything that can start has started: longer than any back-off, shorter than the five
+minutes after which a scheduler tries every pod again."""
+_SPACE: Final = "default"
+_MOST_PROBES: Final = 60
+
+
+@dataclass
+class Play:
+    """A scenario being played.
+
+    Attributes:
+        findings: what oracles have found so far.
+    """
+
+    lab: VirtualLab
+    findings: list[Finding] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
+
+    async def do(self, command: Command) -> list[str]:
+        """Do what a command says; return what it prints."""
+        verb, *words = command.words
+        act: Callable[..., Awaitable[list[str] | None]] = getattr(self, f"_{verb}")
+        return await act(*words, **command.options) or []
+
+    async def _node(self, name: str, machine: str, claims: str = "", **more: str) -> None:
+        await self.lab.add_node(name, machine, claims=bool(claims), **more)
+
+    async def _remove(self, name: str) -> None:
+        await self.lab.through(self.lab.pool.remove(name))
+
+    async def _producer(self, node: str, name: str) -> None:
+        self.lab.produce(node, name)
+
+    async def _scheduler(self, act: str, name: str = "one", shard: str = "") -> None:
+        match act:
+            case "start" if name not in self.lab.schedulers:
+                await self.lab.start_scheduler(name, shard=shard)
+            case "stop" if name in self.lab.schedulers:
+                await self.lab.stop_scheduler(name)
+            case "kill" if name in self.lab.schedulers:
+                await self.lab.kill_scheduler(name)
+            case _:
+                pass
+
+    async def _create(self, kind: str, name: str, **options: str) -> None:
+        self.made[name] = kind
+        for resource, document in objects(kind, name, options):
+            await self.lab.client.create(resource, document, namespace=_SPACE)
+
+    async def _delete(self, kind: str, name: str, force: str = "") -> None:
+        with suppress(NotFound):
+            grace = 0 if force else None
+            await self.lab.client.delete(KINDS[kind], name, namespace=_SPACE, grace_seconds=grace)
+
+    async def _scale(self, kind: str, name: str, pods: str) -> None:
+        change = merge_patch({"spec": {"replicas": int(pods)}})
+        with suppress(NotFound):
+            await self.lab.client.patch(KINDS[kind], name, change, namespace=_SPACE)
+
+    async def _ungate(self, name: str) -> None:
+        with suppress(NotFound):
+            change = merge_patch({"spec": {"schedulingGates": None}})
+            await self.lab.client.patch(PODS, name, change, namespace=_SPACE)
+
+    async def _cordon(self, node: str) -> None:
+        await self._change_node(node, {"spec": {"unschedulable": True}})
+
+    async def _uncordon(self, node: str) -> None:
+        await self._change_node(node, {"spec": {"unschedulable": None}})
+
+    async def _label(self, node: str, **labels: str) -> None:
+        await self._change_node(
+            node, {"metadata": {"labels": {k: v or None for k, v in labels.items()}}}
+        )
+
+    async def _change_node(self, node: str, change: dict[str, object]) -> None:
+        with suppress(NotFound):
+            await self.lab.client.patch(NODES, node, merge_patch(change))
+
+    async def _drain(self, node: str) -> None:
+        """Cordon a node and evict its pods, as kubectl does; those of DaemonSets stay."""
+        await self._cordon(node)
+        for pod in self.lab.pods:
+            owners = {one.kind for one in pod.metadata.owner_references}
+            if pod.spec.node_name == node and "DaemonSet" not in owners:
+                with suppress(ApiError):
+                    await evict_pod(self.lab.client, ObjectKey(_SPACE, pod.metadata.name))
+
+    async def _kubelet(self, act: str, node: str, kubelet: str = "") -> None:
+        if node not in self.lab.pool.kubelets:
+            return
+        match act:
+            case "restart":
+                await self.lab.through(self.lab.pool.restart(node))
+            case "pause":
+                self.lab.pool.pause(node)
+            case "resume":
+                self.lab.pool.resume(node)
+            case _:
+                await self.lab.reconfigure(node, kubelet)
+
+    async def _watches(self, act: str) -> None:
+        """Have watches broken off, or the past forgotten as well."""
+        if act == "expire":
+            self.lab.server.state.store.compact()
+        self.lab.server.state.feeds.end()
+
+    async def _pass(self, seconds: str) -> None:
+        await self.lab.pass_time(float(seconds))
+
+    async def _wait(self) -> list[str]:
+        await self.lab.pass_time(QUIET_SECONDS)
+        found = [one async for one in asked(self.lab)]
+        self.findings += found
+        return [str(one) for one in found]
+
+    async def _probe(self, tool: str, **options: str) -> list[str]:
+        """Ask a tool for a promise about pods that are not there yet, and create them."""
+        if not self.lab.served or self.lab.unsettled:
+            return []
+        facts = await self.lab.facts()
+        options |= {"priority": "never"}
+        for resource, document in objects("pod", "probe", options):
+            if resource.plural != PODS.plural:
+                await self.lab.client.create(resource, document, namespace=_SPACE)
+        if options.get("claim") == "template":
+            facts = await self.lab.facts()
+        pod = convert(Pod, pod_document("probe", options), "pod")
+        subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
+        if tool == "fits":
+            answer = how_many_more(facts, engine_of, subject)
+            promised, unknown = answer.fits, answer.unknown
+        else:
+            said = explain(facts, engine_of(facts), subject, Options(changes=False))
+            promised, unknown = int(said.verdict == "fits"), int(said.verdict == "unknown")
+        if promised + unknown > _MOST_PROBES:
+            return []
+        count = promised + unknown + (tool == "fits") or 1
+        names = [f"probe-{number}" for number in range(count)]
+        for name in names:
+            document = pod_document(name, options, of="probe")
+            await self.lab.client.create(PODS.raw, document, namespace=_SPACE)
+        await self.lab.pass_time(QUIET_SECONDS)
+        run = sum(one.metadata.name in names and bool(one.spec.node_name) for one in self.lab.pods)
+        found = [one async for one in asked(self.lab)]
+        most = promised + unknown if self.lab.all_exact else count
+        if not promised <= run <= most:
+            text = f"{promised} of {count} pods with {options} fit (and {unknown} may), {run} run"
+            found.append(Finding(f"{tool}_is_true", text))
+        self.findings += found
+        for name in names:
+            await self._delete("pod", name)
+        await self.lab.pass_time(10)
+        return [str(one) for one in found]
+
+    async def _get(self, what: str) -> list[str]:
+        assert what == "pods", what
+        rows = [_row(pod) for pod in self.lab.pods]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
+    async def _count(self, what: str) -> list[str]:
+        """Say how many pods there ever were, and how many of them run."""
+        assert what == "pods", what
+        run = sum(one.status is not None and one.status.phase == "Running" for one in self.lab.pods)
+        return [f"{len(self.lab.seen.ever)} pods were created, {run} run"]
+
+    async def _explain(self, kind: str, name: str, **options: str) -> list[str]:
+        """Say what explain says of a pod, or of one that is not created yet."""
+        facts = await self.lab.facts()
+        found = facts.pod(_SPACE, name)
+        if found is not None and not options:
+            subject = pod_subject(found)
+        else:
+            pod = convert(Pod, pod_document(name, options), "pod")
+            subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
+        told = explain(facts, engine_of(facts), subject, Options(changes=False))
+        return [in_its_gang(told, facts, engine_of, subject).summary]
+
+    async def _fits(self, **options: str) -> list[str]:
+        facts = await self.lab.facts()
+        pod = convert(Pod, pod_document("more", options), "pod")
+        subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
+        answer = how_many_more(facts, engine_of, subject)
+        return [f"{answer.fits} more, {answer.unknown} unknown"]
+
+
+def _row(pod: Pod) -> tuple[str, str, str]:
+    status = pod.status
+    phase = status.phase if status is not None else ""
+    return (
+        pod.metadata.name,
+        status.reason if status and status.reason else phase,
+        pod.spec.node_name or "-",
+    )
+
+
+async def asked(lab: VirtualLab) -> AsyncIterator[Finding]:
+    """Ask all oracles."""
+    for oracle in ORACLES:
+        async for text in oracle(lab):
+            yield Finding(oracle.__name__, text)
+
+
+async def played(commands: Iterable[Command], *, seed: object = 0) -> list[Finding]:
+    """Play commands in a lab of their own, up to the first that finds something."""
+    async with virtual_lab(seed) as lab:
+        play = Play(lab)
+        for command in commands:
+            await play.do(command)
+            if play.findings:
+                break
+        return play.findings
+
+
+async def told(scenario: Scenario) -> Scenario:
+    """Play a scenario; return it with what was really printed."""
+    async with virtual_lab() as lab:
+        play = Play(lab)
+        blocks = [
+            Block(
+                block.commands,
+                tuple([line for one in block.commands for line in await play.do(one)]),
+            )
+            for block in scenario.blocks
+        ]
+        return Scenario(scenario.title, tuple(blocks))

@@ -1,0 +1,383 @@
+"""A whole lab in virtual time: API server, kubelets, controllers, producers and schedulers.
+
+All parts are the real ones of the lab and of the product. They reach the API server without sockets
+and share a clock that only moves when it is told to, so that minutes of a cluster take a fraction
+of a second and a world is the same every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+from tests.worlds.manifests import RACK, fixtures
+from tests.worlds.producers import ForeignProducer
+
+from numakube.api.pod import Pod, has_ended
+from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
+from numakube.apps.gathering import EVERYTHING, gather
+from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.insight.collected import CONFIGZ, SCHEDULER
+from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.kube.catalog import PODS
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.kube.reflector import Reflector
+from numakube.kube.store import Change, Removed
+from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.testing import turns
+from numakube.testing.pods import GPU
+from numakube.values.times import parse_time
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.controllers.all_controllers import ALL, Controllers
+from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.inprocess_transport import InProcess
+from numakube_lab.lifetime import Lifetime
+from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_pool import NodePool
+from numakube_lab.testing import without_election
+
+T = TypeVar("T")
+PRODUCERS: Final = ("ours", "surprises", "rte", "nfd", "none")
+SILENCE_SECONDS: Final = 300.0
+REPORT_SECONDS: Final = 5.0
+"""Within which a node that joins is reported; until then nothing is known of its zones."""
+MOMENT_SECONDS: Final = 1.0
+"""Within which a scheduler may not know yet what another one has bound."""
+MOST_ZONES: Final = 8
+"""With more, a kubelet may not come to an end, which amounts do not tell."""
+_ROUNDS: Final = 20
+_TICK_SECONDS: Final = 0.05
+
+
+@dataclass(slots=True)
+class Seen:
+    """Everything that was ever seen of pods, by uid.
+
+    Attributes:
+        pods: those that there are.
+        ever: all that there ever were; `ours` are those of our schedulers.
+        bound_at: when each pod was first seen on a node.
+        nodes: the nodes that each pod was seen on.
+        rejected: pods of ours that kubelets rejected, as they were then.
+        changes: how many changes there were.
+    """
+
+    clock: ManualClock
+    pods: dict[str, Pod] = field(default_factory=dict)
+    ever: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)
+    bound_at: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, set[str]] = field(default_factory=dict)
+    rejected: dict[str, Pod] = field(default_factory=dict)
+    changes: int = 0
+
+    def note(self, change: Change[Pod]) -> None:
+        """Write down a change."""
+        pod = change.object
+        uid, status = pod.metadata.uid, pod.status
+        self.changes += 1
+        if isinstance(change, Removed):
+            self.pods.pop(uid, None)
+            return
+        self.pods[uid] = pod
+        self.ever.add(uid)
+        if pod.spec.node_name:
+            self.nodes.setdefault(uid, set()).add(pod.spec.node_name)
+            self.bound_at.setdefault(uid, self.clock.monotonic())
+        ours = pod.spec.scheduler_name == SCHEDULER_NAME
+        if ours:
+            self.ours.add(uid)
+        if ours and status is not None and status.phase == "Failed" and status.reason:
+            self.rejected.setdefault(uid, pod)
+
+
+@dataclass(slots=True)
+class RunningScheduler:
+    """A scheduler at work, and what ends it."""
+
+    process: SchedulerProcess
+    task: asyncio.Task[int]
+    stop: asyncio.Event
+    shard: str = ""
+
+
+class VirtualLab(Lifetime):
+    """The lab; use `virtual_lab`.
+
+    Attributes:
+        client: has all rights.
+        pool: the nodes.
+        schedulers: those that run, by name.
+        producers: who writes the report of each node.
+        seen: what was seen of pods.
+        complaints: log lines at level error.
+        excused: uids of pods that a kubelet may have rejected, since it was changed under them.
+        known_since: when the report of each node was there.
+        silent: nodes whose exporter or kubelet was told to hang.
+    """
+
+    def __init__(self, server: ApiServer, clock: ManualClock, rng: Random) -> None:
+        self.server = server
+        self.clock = clock
+        self.rng = rng
+        self.client = self.connect()
+        self.pool = NodePool(self.client)
+        self.schedulers: dict[str, RunningScheduler] = {}
+        self.producers: dict[str, str] = {}
+        self.seen = Seen(clock)
+        self.complaints: list[str] = []
+        self.excused: set[str] = set()
+        self.silent: set[str] = set()
+        self.known_since: dict[str, float] = {}
+        self._exporters = {
+            "ours": ExporterPool(self.client, self.pool, serves=self._served_by("ours")),
+            "surprises": ExporterPool(
+                self.client,
+                self.pool,
+                serves=self._served_by("surprises"),
+                max_silence=SILENCE_SECONDS,
+            ),
+        }
+        self._foreign = {
+            "rte": self._foreign_producer("rte", fingerprint=True),
+            "nfd": self._foreign_producer("nfd", fingerprint=False),
+        }
+
+    def connect(self) -> Client:
+        """Return another client."""
+        return Client(InProcess(self.server), clock=self.clock, rng=self.rng, rate=0)
+
+    def _served_by(self, producer: str) -> Callable[[str], bool]:
+        return lambda name: self.producers.get(name) == producer
+
+    def _foreign_producer(self, name: str, *, fingerprint: bool) -> ForeignProducer:
+        serves = self._served_by(name)
+        return ForeignProducer(self.client, self.pool, serves, fingerprint=fingerprint)
+
+    async def live(self) -> AsyncIterator[None]:
+        """Start everything but nodes and schedulers."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._listening())
+            for resource, document in fixtures():
+                await self.client.create(resource, document)
+            reflector = Reflector(self.client, PODS)
+            reflector.store.subscribe(self.seen.note)
+            jobs = [asyncio.create_task(reflector.run())]
+            await self.through(stack.enter_async_context(self.pool))
+            await self.through(stack.enter_async_context(Controllers(self.client, which=ALL)))
+            for exporters in self._exporters.values():
+                await self.through(stack.enter_async_context(exporters))
+            jobs += [asyncio.create_task(one.run()) for one in self._foreign.values()]
+            try:
+                yield
+            finally:
+                for name in list(self.schedulers):
+                    await self.kill_scheduler(name)
+                for job in jobs:
+                    job.cancel()
+                await asyncio.gather(*jobs, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Keep what is logged at level error, and nothing else."""
+
+        def keep(_: object, method: str, event: MutableMapping[str, Any]) -> Any:
+            if method in ("error", "critical", "exception"):
+                told = {key: value for key, value in event.items() if key != "exc_info"}
+                self.complaints.append(str(told))
+            raise structlog.DropEvent
+
+        before = structlog.get_config()
+        structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
+
+    async def through(self, work: Awaitable[T]) -> T:
+        """Let time pass until *work* is done."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await turns(_ROUNDS)
+            if not task.done():
+                await self.clock.advance(_TICK_SECONDS)
+        return await task
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds)):
+            await self.clock.advance(1.0)
+
+    async def add_node(
+        self,
+        name: str,
+        machine: str,
+        *,
+        kubelet: str = "",
+        version: str = "1.35",
+        rack: str = "",
+        claims: bool = False,
+        producer: str = "ours",
+    ) -> None:
+        """Let a node join."""
+        hardware = from_shape(machine)
+        plan = NodePlan(
+            name=name,
+            machine=hardware,
+            config=lab_configuration(hardware, parse_kubelet_options(kubelet)),
+            kubernetes=version,
+            labels={RACK: rack} if rack else {},
+        )
+        self.producers[name] = producer
+        if claims:
+            plan = plan.with_claimable(GPU)
+        await self._join(plan)
+
+    async def _join(self, plan: NodePlan) -> None:
+        await self.through(self.pool.add(plan))
+        self.known_since[plan.name] = self.clock.monotonic() + REPORT_SECONDS
+
+    async def reconfigure(self, name: str, words: str) -> None:
+        """Restart a kubelet with another configuration, as an administrator does: state removed."""
+        kubelet = self.pool.kubelet(name)
+        await self.through(self.pool.kill(name))
+        machine = kubelet.plan.machine
+        config = lab_configuration(machine, parse_kubelet_options(words))
+        plan, producer = replace(kubelet.plan, config=config), self.producers.pop(name)
+        await self.through(self.pool.remove(name))
+        self.producers[name] = producer
+        await self._join(plan)
+
+    def produce(self, name: str, producer: str) -> None:
+        """Let another producer write the reports of a node from now on."""
+        self.producers[name] = producer
+        for exporters in self._exporters.values():
+            exporters.review()
+        for other in self._foreign.values():
+            other.review()
+
+    async def start_scheduler(self, name: str, *, elect: bool = True, shard: str = "") -> None:
+        """Start a scheduler."""
+        process = SchedulerProcess(_configuration(elect=elect), self.connect(), shard=shard)
+        stop = asyncio.Event()
+        task = asyncio.create_task(process.run(stop))
+        await self.through(process.mirror.synced())
+        await self.pass_time(2)
+        self.schedulers[name] = RunningScheduler(process, task, stop, shard)
+
+    async def stop_scheduler(self, name: str) -> None:
+        """Stop a scheduler as SIGTERM does."""
+        running = self.schedulers.pop(name)
+        running.stop.set()
+        await self.through(running.task)
+
+    async def kill_scheduler(self, name: str) -> None:
+        """End a scheduler without a chance to tidy up."""
+        running = self.schedulers.pop(name)
+        running.task.cancel()
+        await asyncio.gather(running.task, return_exceptions=True)
+
+    @property
+    def served(self) -> bool:
+        """Whether a scheduler runs."""
+        return any(not one.task.done() for one in self.schedulers.values())
+
+    def is_silent(self, name: str) -> bool:
+        """Tell whether the report of a node may be old on purpose."""
+        return name in self.silent
+
+    def could_know(self, pod: Pod) -> bool:
+        """Tell whether schedulers could know that a kubelet would reject a pod.
+
+        Without reports they know nothing, and amounts alone do not tell of options of managers.
+        Nobody knows of a pod that another scheduler binds at the same moment.
+        """
+        node = pod.spec.node_name
+        producer, kubelet = self.producers.get(node), self.pool.kubelets.get(node)
+        bound_at = self.seen.bound_at[pod.metadata.uid]
+        if bound_at < self.known_since.get(node, 0.0) or self._met_others(node, bound_at):
+            return False
+        if producer in ("rte", "nfd") and kubelet is not None:
+            options = kubelet.plan.config.cpu_manager_policy_options
+            return not options and len(kubelet.plan.machine.nodes) <= MOST_ZONES
+        return producer in ("ours", "surprises")
+
+    def _met_others(self, node: str, moment: float) -> bool:
+        """Tell whether another scheduler bound a pod to *node* at that *moment*."""
+        return any(
+            nodes == {node} and abs(self.seen.bound_at[uid] - moment) < MOMENT_SECONDS
+            for uid, nodes in self.seen.nodes.items()
+            if uid not in self.seen.ours
+        )
+
+    @property
+    def all_exact(self) -> bool:
+        """Whether tools know all of every node.
+
+        Amounts alone may promise too little, and so do reports only of surprises, from which a tool
+        cannot tell a pod that has ended from one that was deleted by force.
+        """
+        return all(self.producers[name] == "ours" for name in self.pool.kubelets)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether pods are rejected for what nobody could know, and their owners make new ones."""
+        return any(not self.could_know(one) for one in self.seen.rejected.values())
+
+    def tells_exactly(self, name: str) -> bool:
+        """Tell whether schedulers can know what the kubelet of a node would do."""
+        return self.producers.get(name) in ("ours", "surprises") and name not in self.silent
+
+    async def facts(self) -> ClusterFacts:
+        """Return what the tools know of the cluster."""
+        what = EVERYTHING - {SCHEDULER, CONFIGZ}
+        return facts_of(await self.through(gather(self.client, what=what)))
+
+    @property
+    def pods(self) -> list[Pod]:
+        """All pods that there are, in the order of their names."""
+        return sorted(self.seen.pods.values(), key=lambda one: one.metadata.name)
+
+    def age(self, pod: Pod) -> float:
+        """Return for how many seconds a pod has been there."""
+        created = parse_time(pod.metadata.creation_timestamp or "")
+        return (self.clock.now() - created).total_seconds()
+
+    def waiting(self) -> list[Pod]:
+        """Return the pods of ours that have no node."""
+        return [
+            one
+            for one in self.pods
+            if not one.spec.node_name
+            and one.spec.scheduler_name == SCHEDULER_NAME
+            and one.metadata.deletion_timestamp is None
+            and not has_ended(one)
+        ]
+
+
+def _configuration(*, elect: bool) -> KubeSchedulerConfiguration:
+    config = without_election()
+    if not elect:
+        return config
+    election = msgspec.structs.replace(config.leader_election, leader_elect=True)
+    return msgspec.structs.replace(config, leader_election=election)
+
+
+@contextlib.asynccontextmanager
+async def virtual_lab(seed: object = 0) -> AsyncIterator[VirtualLab]:
+    """Run a lab for the length of a context."""
+    clock, rng = ManualClock(), Random(str(seed))
+    async with (
+        ApiServer(now=clock.now, rng=rng) as server,
+        VirtualLab(server, clock, rng) as lab,
+    ):
+        yield lab
