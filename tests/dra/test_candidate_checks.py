@@ -12,6 +12,7 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.allocator import Allocator
+from numakube.dra.device_ids import AllocationError
 from numakube.dra.features import Features
 from numakube.dra.pools import Inventory
 
@@ -109,3 +110,52 @@ def test_who_administers_a_shareable_device_may_ask_for_it_twice(shareable: bool
     }
     found = allocated(slice_of([device]), convert(ResourceClaim, tree), Features())
     assert found == (["a", "a"] if shareable else None)
+
+
+@pytest.mark.parametrize(("counts", "fits"), [((32,), True), ((16, 16), True), ((20, 13), False)])
+def test_a_claim_has_as_many_devices_as_it_may_and_no_more(
+    counts: tuple[int, ...], fits: bool
+) -> None:
+    """All of its requests together."""
+    requests = [
+        {"name": f"r{number}", "exactly": {"deviceClassName": "gpu", "count": count}}
+        for number, count in enumerate(counts)
+    ]
+    tree = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    devices: list[dict[str, Any]] = [{"name": f"d{number}"} for number in range(40)]
+    claim = convert(ResourceClaim, tree)
+    if fits:
+        found = allocated(slice_of(devices), claim, Features())
+        assert found is not None
+        assert len(set(found)) == sum(counts)
+    else:
+        with pytest.raises(AllocationError, match="exceeds the claim limit of 32"):
+            allocated(slice_of(devices), claim, Features())
+
+
+@pytest.mark.parametrize(("first", "chosen"), [(4, 4), (5, 1)])
+def test_an_alternative_that_makes_a_claim_too_large_is_passed_over(
+    first: int, chosen: int
+) -> None:
+    """The next one is tried; what other requests have taken counts."""
+    requests: list[dict[str, Any]] = [
+        {"name": "many", "exactly": {"deviceClassName": "gpu", "count": 28}},
+        {
+            "name": "some",
+            "firstAvailable": [
+                {"name": "more", "deviceClassName": "gpu", "count": first},
+                {"name": "less", "deviceClassName": "gpu", "count": 1},
+            ],
+        },
+    ]
+    tree = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    devices: list[dict[str, Any]] = [{"name": f"d{number}"} for number in range(40)]
+    found = allocated(slice_of(devices), convert(ResourceClaim, tree), Features())
+    assert found is not None
+    assert len(found) == 28 + chosen

@@ -7,12 +7,16 @@ import gc
 import weakref
 from typing import Any
 
+import msgspec
 import pytest
 
+from numakube.api.codec import convert
+from numakube.api.resource_claims import ResourceClaim
 from numakube.apps.scheduler.claim_writer import ApiClaimActions
 from numakube.errors import ClusterUnreachable
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
+from numakube.kube.connection.transport import Request, Response
 from numakube.testing import turns
 
 
@@ -76,3 +80,39 @@ async def test_work_that_is_done_is_forgotten(actions: ApiClaimActions) -> None:
     await turns(2)
     gc.collect()
     assert task() is None
+
+
+@pytest.mark.parametrize(
+    ("has_device", "allocation", "written"),
+    [
+        (True, True, {"reservedFor", "allocation"}),
+        (True, False, {"reservedFor"}),
+        (False, True, {"reservedFor", "allocation", "devices"}),
+        (False, False, {"reservedFor"}),
+    ],
+)
+async def test_what_drivers_say_of_devices_goes_with_the_allocation(
+    has_device: bool, allocation: bool, written: set[str]
+) -> None:
+    """It is about devices that the claim has no longer; a reservation alone leaves all as it is."""
+    sent: list[dict[str, Any]] = []
+
+    class Server:
+        async def send(self, request: Request) -> Response:
+            sent.append(msgspec.json.decode(request.body or b"{}"))
+            document = {"metadata": {"name": "c", "namespace": "default"}}
+            headers = {"Content-Type": "application/json"}
+            return Response(200, headers, msgspec.json.encode(document))
+
+    wire: Any = Server()
+    nobody: Any = None
+    actions = ApiClaimActions(Client(wire, clock=ManualClock(), rate=0), nobody)
+    status: dict[str, Any] = {"allocation": {"devices": {"results": []}}} if has_device else {}
+    meta = {"name": "c", "namespace": "default", "uid": "u", "resourceVersion": "7"}
+    claim = convert(ResourceClaim, {"metadata": meta, "status": status})
+    await actions.set_status(claim, allocation=allocation)
+    (document,) = sent
+    assert document["metadata"] == {"resourceVersion": "7", "uid": "u"}
+    assert set(document["status"]) == written
+    assert document["status"]["reservedFor"] is None
+    assert document["status"].get("devices") is None

@@ -132,6 +132,18 @@ def test_restricted_refuses_resources_that_need_different_numbers_of_zones() -> 
     assert message == "cannot align container (cpu needs 2 zones, memory 1)"
 
 
+def test_with_align_by_socket_cpus_need_no_certain_number_of_zones() -> None:
+    """They come from any zone of a socket; devices still say how many zones there are."""
+    one = pod(guaranteed("a", "10", gpu="1"))
+    counts = node(8, 8, gpus=(2, 2), policy=RESTRICTED)
+    verdict = judge(wants_of(one), counts)
+    assert isinstance(verdict, Rejection)
+    assert verdict.kind is Kind.SIZES
+    verdict = judge(wants_of(one), node(8, 8, gpus=(2, 2), policy=RESTRICTED, by_socket=True))
+    assert isinstance(verdict, Rejection)
+    assert verdict.kind is Kind.ALIGN
+
+
 def test_best_effort_refuses_only_what_is_nowhere() -> None:
     """It is placed on the fewest zones there are."""
     one = pod(guaranteed("a", "6"))
