@@ -16,7 +16,10 @@ from tests.scheduling.plugins.volume_clusters import (
 )
 
 from numakube.api.codec import convert
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.storage_objects import CSIDriver, CSIStorageCapacity, StorageClass
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
 from numakube.scheduling.plugins.volumes.volume_search import best_volume
@@ -196,3 +199,30 @@ def test_a_class_makes_volumes_for_the_nodes_that_one_of_its_terms_allows(
     found = verdicts(VolumeBinding(), made, pod("data"))
     assert isinstance(found, dict)
     assert (found["a"] == FITS) is fits
+
+
+def test_nodes_that_differ_in_any_label_that_matters_are_judged_apart() -> None:
+    """However many values each label has; some nodes lack one."""
+    made = Cluster()
+    zones, racks = [*"abcd", ""], ["r0", "r1", "r2", ""]
+    for zone in zones:
+        for rack in racks:
+            labels = ({ZONE: zone} if zone else {}) | ({"rack": rack} if rack else {})
+            meta = ObjectMeta(name=f"{zone}-{rack}", labels=labels)
+            made.set_node(Node(metadata=meta))
+    for zone, rack in (("a", "r0"), ("b", "r2"), ("d", "r1")):
+        terms = [{"key": key, "values": [value]} for key, value in ((ZONE, zone), ("rack", rack))]
+        tree = {
+            "metadata": {"name": "late"},
+            "provisioner": "csi.example",
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": [{"matchLabelExpressions": terms}],
+        }
+        made.objects.storage_classes["late"] = convert(StorageClass, tree)
+        claim(made.objects, "data", storageClassName="late")
+        plugin, state, snapshot = VolumeBinding(), CycleState(), made.snapshot()
+        assert plugin.pre_filter(state, pod("data"), snapshot).status.ok
+        together = plugin.filter_all(state, pod("data"), snapshot, snapshot.rows)
+        assert together is not None
+        passed = {snapshot.at(int(row)).name for row in snapshot.rows[together.ok]}
+        assert passed == {f"{zone}-{rack}"}
