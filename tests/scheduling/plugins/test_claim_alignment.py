@@ -347,3 +347,19 @@ def test_what_is_promised_comes_true(
             number for block in outcome.containers["main"].memory for number in block.numa_nodes
         }
         assert {places[int(name[1:])] for name in chosen} <= nodes
+
+
+def test_all_claims_of_a_container_are_near_that_container() -> None:
+    """Not near another one of the pod that the kubelet puts elsewhere."""
+    world = World()
+    world.add_node("n", machine=SHAPE)
+    near = [device(f"d{number}-{numa}", numa) for numa in (0, 1) for number in range(2)]
+    offer(world, "n", *near)
+    for name in ("x", "y"):
+        claim(world, name)
+    one = claiming("p", "x", "y", cpu="6")
+    (user,) = one.spec.containers
+    other = msgspec.structs.replace(pod("p", "6").spec.containers[0], name="first")
+    spec = msgspec.structs.replace(one.spec, containers=(other, user))
+    both = msgspec.structs.replace(one, spec=spec)
+    assert sorted(names(decide(world, both))) == ["d0-1", "d1-1"]

@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.scheduling.plugins.mixed_pods import SHAPE, claiming, decide, device, offer
+from tests.scheduling.plugins.mixed_pods import (
+    SHAPE,
+    allocations,
+    claiming,
+    decide,
+    device,
+    offer,
+)
 from tests.scheduling.plugins.mixed_pods import claim as claim_for
 
 from numakube.api.affinity_and_taints import NodeSelector
@@ -237,3 +244,16 @@ def test_a_pod_with_a_claim_that_has_devices_goes_to_them_with_all_its_claims() 
         decision = decide(world, claiming("p", *claims, cpu="1"))
         assert isinstance(decision, Chosen)
         assert (decision.node, decision.feasible) == ("n", 1)
+
+
+def test_every_share_of_a_device_has_an_id_of_its_own() -> None:
+    """Drivers tell them apart by it."""
+    world = World()
+    world.add_node("n", machine=SHAPE)
+    offer(world, "n", {**device("a", 0), "allowMultipleAllocations": True})
+    for name in ("first", "second"):
+        claim_for(world, name)
+    found = allocations(decide(world, claiming("p", "first", "second", cpu="1")))
+    ids = [one.share_id for each in found for one in each.devices.results]
+    assert len(set(ids)) == 2
+    assert all(ids)

@@ -102,7 +102,7 @@ def refused(made: Cluster, one: PodInfo) -> set[str]:
     assert result.status.ok
     alone = {node.name for node in made.nodes() if not plugin.filter(state, one, node).ok}
     together = plugin.filter_all(state, one, snapshot, snapshot.rows)
-    rows = snapshot.rows[~together.ok] if together is not None else []
+    rows = snapshot.rows[:0] if together is None else snapshot.rows[~together.ok]
     assert {snapshot.at(int(row)).name for row in rows} == alone
     return alone
 
