@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kubelet.build import container, guaranteed, pod
 from tests.kubelet.conftest import GIB, build_machine, dual_socket_ht
@@ -9,7 +11,9 @@ from tests.kubelet.conftest import GIB, build_machine, dual_socket_ht
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.errors import KubeletStartError
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.machine import Device, HugePages, Machine
+from numakube.kubelet.manager_settings import KubeletSettings, unmodelled_option
 from numakube.kubelet.resource_fit import check_fit
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 
@@ -155,3 +159,20 @@ def test_resources_that_no_plugin_knows_are_let_pass() -> None:
 def test_a_machine_without_devices_or_hugepages_offers_neither() -> None:
     """Only what is there is listed."""
     assert set(capacity_of(dual_socket_ht())) == {"cpu", "memory", "pods"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"topology_policy": "restricted", "topology_options": {"zigzag": "1"}}, "zigzag=1"),
+        ({"topology_policy": "none", "topology_options": {"zigzag": "1"}}, ""),
+        ({"cpu_policy": "static", "cpu_options": {"quiet": "yes", "zigzag": "1"}}, "quiet=yes"),
+        ({"cpu_policy": "none", "cpu_options": {"quiet": "yes"}}, ""),
+        ({"cpu_policy": "static", "cpu_options": {"full-pcpus-only": "true"}}, ""),
+    ],
+)
+def test_options_that_the_model_does_not_know_are_told_where_they_are_in_force(
+    settings: dict[str, Any], option: str
+) -> None:
+    """The first of them by name."""
+    assert unmodelled_option(KubeletSettings(**settings), behaviour_of("1.37")) == option

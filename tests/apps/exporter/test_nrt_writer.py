@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from tests.apps.exporter.objects import NODE, report, topology
 from tests.kube.old_definitions import install, v1alpha1_in_namespaces, v1alpha1_of_the_cluster
 
-from numakube.api.meta import OwnerReference
+from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher, Operation, Writer, difference
@@ -18,9 +19,12 @@ from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
+from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import merge_patch
 from numakube.topology import nrt_names
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.inprocess_transport import InProcess
 
 
 @pytest.fixture
@@ -237,3 +241,25 @@ async def test_a_new_object_belongs_to_the_node_of_today(client: Client) -> None
         assert owner.uid == node["metadata"]["uid"]
         await client.delete(NODES, NODE)
         await client.delete(NRTS, NODE)
+
+
+async def test_what_was_written_need_not_be_read_again() -> None:
+    """A write is one request, but for the first one, and after so many if that is wanted."""
+
+    class Counting(InProcess):
+        methods: ClassVar[list[str]] = []
+
+        async def send(self, request: Request) -> Response:
+            self.methods.append(request.method)
+            return await super().send(request)
+
+    async with ApiServer() as server:
+        await install_definition(Client(InProcess(server), rate=0))
+        for resync, expected in ((0, 1), (2, 2)):
+            writer = Writer(Client(Counting(server), rate=0), f"n{resync}", resync=resync)
+            for free in (8, 7, 6):
+                metadata = ObjectMeta(name=f"n{resync}")
+                await writer.write(msgspec.structs.replace(topology(free=free), metadata=metadata))
+            Counting.methods.clear()
+            await writer.write(msgspec.structs.replace(topology(free=5), metadata=metadata))
+            assert Counting.methods == ["GET", "PATCH"][-expected:]

@@ -268,3 +268,12 @@ def test_a_pod_that_runs_on_odd_cpus_outlives_a_restart_with_whole_cores_since_1
         assert outcome.reason == "SMTAlignmentError"
     else:
         assert outcome.containers["c"].cpus == held
+
+
+def test_a_container_in_a_bubble_that_is_not_guaranteed_by_itself_shares() -> None:
+    """Though its pod is guaranteed, and it asks for whole CPUs."""
+    level: ResourceList = {"cpu": "3", "memory": "1Gi"}
+    alone, without_memory = guaranteed("alone", "1"), container("shares", cpu="1")
+    node = start(dual_socket_ht(), bubble_settings(), kubernetes="1.37")
+    found = cpus(admit(node, pod(alone, without_memory, level=level)))
+    assert (found["alone"], found["shares"]) == ("6", "2,8")
