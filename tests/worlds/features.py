@@ -109,6 +109,6 @@ FEATURES: Final = (
         ),
         changes=True,
     ),
-    Feature("probe", ("none", "fits", "explain", "explain-device"), changes=True),
+    Feature("probe", ("none", "fits", "explain", "explain-device", "defrag"), changes=True),
 )
 BY_NAME: Final = {feature.name: feature for feature in FEATURES}

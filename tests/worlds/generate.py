@@ -105,6 +105,12 @@ class _World:
             yield self._gang("gang")
         if row["owner"] != "none":
             yield Command.of("create", row["owner"], "app", pods=rng.randint(1, 4), **self._sizes())
+        if row["probe"] == "defrag":
+            for number in range(2):
+                name = f"filler-{number}"
+                yield Command.of(
+                    "create", "deployment", name, pods=rng.randint(3, 6), cpu=rng.choice("123")
+                )
         if row["constraint"] != "none":
             for number in range(rng.randint(1, 3)):
                 yield Command.of(
@@ -273,10 +279,13 @@ class _World:
                 pass
 
     def _probe(self) -> Iterator[Command]:
+        rng = self.rng
         options = {key: text for key, text in self._sizes().items() if key != "gpu"}
         match self.row["probe"]:
             case "fits":
                 yield Command.of("probe", "fits", **options)
+            case "defrag":
+                yield Command.of("defrag", cpu=rng.choice("3468"), count=rng.choice("123"))
             case "explain":
                 yield Command.of("probe", "explain", **options, **self._kind())
             case "explain-device":

@@ -17,11 +17,17 @@ from tests.worlds.script import Block, Command, Scenario
 from tests.worlds.virtual_lab import VirtualLab, virtual_lab
 
 from numakube.api.codec import convert
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, has_ended
+from numakube.apps.rebalancer.plan_following import Follower
+from numakube.apps.rebalancer.pod_moving import Mover
 from numakube.errors import ApiError, NotFound
+from numakube.insight.defrag.defrag_plan import Plan, on_known_zones
+from numakube.insight.defrag.opened_room import plan_moves
 from numakube.insight.explain import explain, in_its_gang, manifest_subject, pod_subject
 from numakube.insight.explain.fits_answer import how_many_more
 from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.facts import ClusterFacts
+from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey
@@ -33,6 +39,8 @@ QUIET_SECONDS: Final = 60
 minutes after which a scheduler tries every pod again."""
 _SPACE: Final = "default"
 _MOST_PROBES: Final = 60
+_PATIENCE_SECONDS: Final = 120.0
+"""How long one pod may take to move."""
 
 
 @dataclass
@@ -182,6 +190,43 @@ class Play:
         for name in names:
             await self._delete("pod", name)
         await self.lab.pass_time(10)
+        return [str(one) for one in found]
+
+    async def _defrag(self, cpu: str, count: str) -> list[str]:
+        """Plan room for so many pods, move others as planned, and create them."""
+        document = pod_document("room", {"cpu": cpu, "priority": "never"})
+        pod = convert(Pod, document, "pod")
+
+        def plan_for(facts: ClusterFacts, most: int) -> Plan:
+            del most
+            subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
+            waiting = [one for one in facts.pods if not one.spec.node_name and not has_ended(one)]
+
+            def make(known: ClusterFacts) -> Plan:
+                wanted = copies(subject.pod, int(count))
+                return plan_moves(engine_of(known), wanted, waiting=waiting)
+
+            return on_known_zones(facts, [subject.pod], make)
+
+        facts = await self.lab.facts()
+        plan = plan_for(facts, 0)
+        if not plan.steps or plan.takers or not self.lab.all_exact or self.lab.unsettled:
+            return []
+        mover = Mover(self.lab.client, patience=_PATIENCE_SECONDS, tell=lambda _: None)
+        follower = Follower(mover=mover, look=self.lab.facts_now, plan=plan_for)
+        departure = await self.lab.through(follower.follow(plan, facts))
+        found = [Finding("defrag_is_true", departure)] if departure else []
+        names = [f"room-{number}" for number in range(len(plan.nodes))]
+        for name in names:
+            document = pod_document(name, {"cpu": cpu, "priority": "never"})
+            await self.lab.client.create(PODS.raw, document, namespace=_SPACE)
+        await self.lab.pass_time(QUIET_SECONDS)
+        run = sum(one.metadata.name in names and bool(one.spec.node_name) for one in self.lab.pods)
+        if run < len(names):
+            text = f"{plan.moves} moves were to make room for {len(names)} pods, {run} run"
+            found.append(Finding("defrag_is_true", text))
+        found += [one async for one in asked(self.lab)]
+        self.findings += found
         return [str(one) for one in found]
 
     async def _get(self, what: str) -> list[str]:

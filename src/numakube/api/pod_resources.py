@@ -59,6 +59,15 @@ def qos_class(pod: Pod, *, pod_level_resources: bool = True, empty_counts: bool 
     )
 
 
+def disputed_qos_class(pod: Pod) -> str:
+    """Return the QoS class that the API server records if a kubelet might compute another.
+
+    That is so for pods with resources of their own, which kubelets without that feature ignore;
+    they believe what is recorded. For other pods it is empty, and follows from their containers.
+    """
+    return "" if pod.spec.resources is None else qos_class(pod)
+
+
 def compute_qos_class(
     pod: Pod, *, pod_level_resources: bool = True, empty_counts: bool = True
 ) -> str:

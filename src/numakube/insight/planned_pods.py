@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.pod import PodStatus
+from numakube.api.pod_resources import disputed_qos_class
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -22,13 +25,17 @@ _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 def planned_pod(
     pod: Pod, *, namespace: str = "default", classes: Mapping[str, PriorityClass] | None = None
 ) -> Pod:
-    """Return *pod* with a name, requests for all that it limits, and the priority of its class."""
+    """Return *pod* with what the API server adds.
+
+    That is a name, requests for all that it limits, the priority of its class, and its QoS class.
+    """
     pod, meta = with_requests(pod), pod.metadata
     name = meta.name or f"{meta.generate_name or 'pod-'}new"
     space = meta.namespace or namespace
     metadata = msgspec.structs.replace(meta, name=name, namespace=space, uid=f"planned:{name}")
     spec = msgspec.structs.replace(pod.spec, priority=_priority(pod, classes or {}))
-    return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
+    status = PodStatus(phase="Pending", qos_class=disputed_qos_class(pod))
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)
 
 
 def with_requests(pod: Pod) -> Pod:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from numakube.api.pod import PodStatus
+from numakube.api.pod_resources import disputed_qos_class
 from numakube.insight.how_many_fit import book
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.numa.topology_match import pending_changes
@@ -161,4 +163,5 @@ def again(pod: PodInfo) -> Pod:
     """Return the pod that a controller makes in place of *pod*."""
     meta = msgspec.structs.replace(pod.pod.metadata, uid=f"{pod.uid}:moved")
     spec = msgspec.structs.replace(pod.pod.spec, node_name="")
-    return msgspec.structs.replace(pod.pod, metadata=meta, spec=spec, status=None)
+    status = PodStatus(phase="Pending", qos_class=disputed_qos_class(pod.pod))
+    return msgspec.structs.replace(pod.pod, metadata=meta, spec=spec, status=status)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.pod import PodResourceClaimStatus, PodStatus, has_ended
-from numakube.api.pod_resources import compute_qos_class
+from numakube.api.pod_resources import compute_qos_class, disputed_qos_class
 from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import named_claims
 from numakube.insight.explain.explanation_document import PodSummary
@@ -73,6 +73,7 @@ class Subject:
         status = self.pod.status or PodStatus()
         fresh = PodStatus(
             phase="Pending",
+            qos_class=disputed_qos_class(self.pod),
             nominated_node_name=status.nominated_node_name,
             resource_claim_statuses=status.resource_claim_statuses,
         )
