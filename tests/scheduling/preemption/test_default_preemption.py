@@ -209,3 +209,16 @@ def test_a_bound_is_computed_anew_when_its_node_changes(scene: Scene) -> None:
     assert before is not None
     assert after is not None
     assert before < after
+
+
+def test_the_first_node_that_will_do_is_compared_with_others(scene: Scene) -> None:
+    """By amounts one pod of no importance is enough there; its zone needs another one to go."""
+    crowded = [
+        pod("stays", cpus=4, priority=9),
+        pod("useless", cpus=3, priority=1),
+        pod("important", cpus=6, priority=5),
+    ]
+    full_node(scene.cluster, crowded, name="n1", site=ReportedNode.make("n1"))
+    plain = [pod("stays too", cpus=7, priority=9), pod("lesser", cpus=8, priority=2)]
+    full_node(scene.cluster, plain, name="n2", site=ReportedNode.make("n2"))
+    assert scene.preempt(pod("new", cpus=5, priority=9))[1] == ["lesser"]
