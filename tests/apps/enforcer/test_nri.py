@@ -620,3 +620,24 @@ async def test_memory_that_an_earlier_process_gave_is_taken_back_from_the_runtim
         running = replace(one, cpu=Cpu(mems="0"))
         (told,) = await world.plugin.synchronized([sandbox_of("a")], [running])
         assert (told.container_id, told.cpu.mems) == (one.id, "0-1")
+
+
+async def test_only_a_pod_that_is_not_known_yet_is_waited_for(tmp_path: Path) -> None:
+    """By a clock that stands still: one that is known has its answer at once."""
+    node, clock = Node(tmp_path, known={"a": pod_of("a", BOUND)}), ManualClock()
+    plugin = NriPlugin(node.enforcer, node.metrics, clock, most_seconds=30.0)
+    for uid in ("a", "b"):
+        node.groups.add(group_of(uid))
+    async with asyncio.timeout(10):
+        at_once = await plugin.creating(sandbox_of("a"), container_of("a"))
+    assert at_once.cpu is not None
+    assert at_once.cpu.cpus == "0-1"
+    late = asyncio.create_task(plugin.creating(sandbox_of("b"), container_of("b")))
+    await clock.timeouts()
+    await turns()
+    assert not late.done()
+    node.known["b"] = pod_of("b", {**BOUND, "cpuset": "2-3"})
+    plugin.pods_changed()
+    answer = await late
+    assert answer.cpu is not None
+    assert answer.cpu.cpus == "2-3"

@@ -276,3 +276,18 @@ def test_a_pod_with_other_containers_has_given_back_what_the_old_ones_held(*, wh
     node.remove("uid")
     node.collect_garbage()
     assert node.memory.books == empty.memory.books
+
+
+def test_hugepages_and_memory_of_init_containers_are_used_again_each_by_itself() -> None:
+    """What an app takes of one does not come out of the other."""
+    node = memory_node(1, hugepages=3)
+    init = guaranteed("init", memory="3Gi", huge="3Gi")
+    outcome = admit(node, pod(guaranteed("app", memory="2Gi", huge="1Gi"), init=(init,)))
+    sizes = {
+        name: {block.type: block.size_bytes // GIB for block in placement.memory}
+        for name, placement in outcome.containers.items()
+    }
+    assert sizes == {
+        "init": {"memory": 1, "hugepages-1Gi": 2},
+        "app": {"memory": 2, "hugepages-1Gi": 1},
+    }
