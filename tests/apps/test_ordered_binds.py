@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from numakube.apps.ordered_binds import Lanes
+from numakube.apps.ordered_binds import Lanes, Turn
 from numakube.testing import turns
 
 
@@ -57,3 +57,46 @@ async def test_a_lane_survives_a_binding_that_was_cancelled() -> None:
     async with lanes.on("n1"):
         had_its_turn = True
     assert had_its_turn
+
+
+async def test_a_turn_is_had_from_the_moment_in_which_it_is_asked_for() -> None:
+    """Whichever of the tasks that wait for theirs runs first."""
+    lanes, order = Lanes(), list[str]()
+    first, second = lanes.on("n1"), lanes.on("n1")
+
+    async def work(turn: Turn, name: str) -> None:
+        async with turn:
+            order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(second, "second"))
+        group.create_task(work(first, "first"))
+    assert order == ["first", "second"]
+
+
+async def test_who_leaves_without_a_turn_holds_up_nobody() -> None:
+    """Such as a binding that is given up before it starts; leaving twice does no harm."""
+    lanes = Lanes()
+    first, second, third = (lanes.on("n1") for _ in range(3))
+    second.leave()
+    first.leave()
+    first.leave()
+    async with third:
+        assert not lanes.on("n1").came.is_set()
+
+
+async def test_who_is_cancelled_while_waiting_for_a_free_slot_holds_up_nobody() -> None:
+    """Neither those on its node nor the others."""
+    lanes = Lanes(at_once=1)
+    async with lanes.on("n1"):
+        waits = asyncio.create_task(have_a_turn(lanes, "n2"))
+        await turns()
+        waits.cancel()
+        await turns()
+    await have_a_turn(lanes, "n2")
+
+
+async def have_a_turn(lanes: Lanes, node: str) -> None:
+    """Have a turn on *node*."""
+    async with lanes.on(node):
+        await turns()

@@ -8,11 +8,12 @@ different nodes do not wait for each other.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
@@ -20,7 +21,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import bind_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -49,25 +50,61 @@ class Bound:
     reason: str = ""
 
 
+class Turn:
+    """A place in the lane of a node, which one has from the start; ``async with`` waits for it.
+
+    Whoever does not get as far as that has to `leave`, or those behind wait for ever.
+
+    Attributes:
+        came: whether nobody is before it.
+    """
+
+    def __init__(self, lane: deque[Turn], slots: asyncio.Semaphore) -> None:
+        self._lane = lane
+        self._slots = slots
+        self.came = asyncio.Event()
+        lane.append(self)
+        self._call_first()
+
+    def leave(self) -> None:
+        """Let the next one have its turn; once is enough."""
+        if self in self._lane:
+            self._lane.remove(self)
+            self._call_first()
+
+    def _call_first(self) -> None:
+        if self._lane:
+            self._lane[0].came.set()
+
+    async def __aenter__(self) -> None:
+        try:
+            await self.came.wait()
+            await self._slots.acquire()
+        except BaseException:
+            self.leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release()
+        self.leave()
+
+
 class Lanes:
-    """One lane per node: who enters first, binds first."""
+    """One lane per node: who enters first, binds first.
+
+    Nobody should wait for others during his turn: those behind him wait as well, and so may pods of
+    all nodes, as only so many have their turn at once.
+    """
 
     def __init__(self, at_once: int = _AT_ONCE) -> None:
-        self._lanes: dict[str, tuple[asyncio.Lock, int]] = {}
+        # Whoever has a turn keeps its lane.
+        self._lanes: WeakValueDictionary[str, deque[Turn]] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(at_once)
 
-    @asynccontextmanager
-    async def on(self, node: str) -> AsyncIterator[None]:
-        """Return the caller's turn on *node*."""
-        lock, users = self._lanes.get(node, (asyncio.Lock(), 0))
-        self._lanes[node] = (lock, users + 1)
-        try:
-            async with lock, self._slots:
-                yield
-        finally:
-            lock, users = self._lanes.pop(node)
-            if users > 1:
-                self._lanes[node] = (lock, users - 1)
+    def on(self, node: str) -> Turn:
+        """Return a turn on *node*, after all that were asked for before."""
+        lane = self._lanes.setdefault(node, deque())
+        return Turn(lane, self._slots)
 
 
 async def bind(

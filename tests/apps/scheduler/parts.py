@@ -38,7 +38,7 @@ from numakube.scheduling.assembly import (
 )
 from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.plugins import Bind, Permit, Plugin, PreScore, Reserve
+from numakube.scheduling.framework.plugins import Bind, Permit, Plugin, PreBind, PreScore, Reserve
 from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.framework.status import SUCCESS, Status
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
@@ -81,12 +81,14 @@ class Told:
         return [one[1:] for one in self.all if one[0] == what]
 
 
-class Gatekeeper(PreScore, Reserve, Permit, Bind):
+class Gatekeeper(PreScore, Reserve, Permit, PreBind, Bind):
     """Reserves, permits and binds as a test says: at once, when the test lets it, or not at all.
 
     Attributes:
         opinion: what it says before nodes are rated.
         stumbles_over: names of pods for which reserving ends in an exception.
+        awaited: what pods wait for before they are bound, by name.
+        on_bind: is called with each pod that is bound, and its node.
         bound: the pods that were bound, and where to.
     """
 
@@ -99,6 +101,8 @@ class Gatekeeper(PreScore, Reserve, Permit, Bind):
         self.open = asyncio.Event()
         self.open.set()
         self.stumbles_over: set[str] = set()
+        self.awaited: dict[str, asyncio.Event] = {}
+        self.on_bind: Callable[[PodInfo, str], None] = lambda _pod, _node: None
         self.bound: list[tuple[str, str]] = []
 
     def make(self, args: Mapping[str, object], handle: Handle) -> Plugin:
@@ -126,10 +130,23 @@ class Gatekeeper(PreScore, Reserve, Permit, Bind):
         del state, pod, node
         return self.permission
 
+    def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+        """Tell whether the pod has something to wait for."""
+        del state, node
+        return pod.name in self.awaited
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Wait for it."""
+        del state, node
+        if pod.name in self.awaited:
+            await self.awaited[pod.name].wait()
+        return SUCCESS
+
     async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Answer as told, when the gate is open."""
         del state
         await self.open.wait()
+        self.on_bind(pod, node)
         self.bound.append((pod.name, node))
         return self.answer
 

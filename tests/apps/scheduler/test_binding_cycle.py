@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.apps.scheduler.parts import Parts
 
 from numakube.api.pod import PodStatus
-from numakube.scheduling.framework.status import Code, Status, unschedulable
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, unschedulable
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import World, pod, turns
 
@@ -118,3 +118,73 @@ async def test_a_scheduler_is_busy_while_eight_pods_are_being_bound() -> None:
         assert parts.scheduler.is_busy
         parts.gate.open.set()
     assert not parts.scheduler.is_busy
+
+
+@pytest.mark.parametrize("held_by", ["PreBind", "Permit"])
+async def test_a_pod_that_waits_before_it_is_bound_holds_up_nobody_on_its_node(
+    parts: Parts, held_by: str
+) -> None:
+    """Its claim may take ten minutes to be ready; pods of others are bound meanwhile."""
+    if held_by == "PreBind":
+        parts.gate.awaited["waits"] = asyncio.Event()
+    else:
+        parts.gate.permission = Status(Code.WAIT), 600.0
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("waits")), tasks)
+        await turns(5)
+        parts.gate.permission = SUCCESS, 0.0
+        parts.bindings.start(parts.placement(pod("comes-later")), tasks)
+        await turns(5)
+        assert parts.gate.bound == [("comes-later", "n0")]
+        assert counted(parts) == {"waits", "comes-later"}
+        parts.permits.allow("waits")
+        for ready in parts.gate.awaited.values():
+            ready.set()
+    assert parts.gate.bound == [("comes-later", "n0"), ("waits", "n0")]
+
+
+async def test_any_number_of_pods_that_wait_hold_up_nobody_on_another_node() -> None:
+    """They do not count as requests under way, nor do they make the scheduler busy."""
+    world = World()
+    for number in range(70):
+        world.add_node(f"n{number}", machine="1 socket, 4 cores, smt 1, 16Gi")
+    parts = Parts(world)
+    ready = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(69):
+            parts.gate.awaited[f"p{number}"] = ready
+            parts.bindings.start(parts.placement(pod(f"p{number}", "3")), tasks)
+        await turns(5)
+        assert not parts.bindings.is_busy
+        parts.bindings.start(parts.placement(pod("another", "3")), tasks)
+        await turns(5)
+        assert [name for name, _ in parts.gate.bound] == ["another"]
+        ready.set()
+    assert len(parts.gate.bound) == 70
+
+
+async def test_a_pod_that_has_waited_is_not_bound_to_a_node_that_is_gone(parts: Parts) -> None:
+    """It is tried again, and its status says no longer where it will go."""
+    parts.gate.awaited["a"] = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+        await turns(5)
+        parts.engine.cluster.remove_node("n0")
+        parts.gate.awaited["a"].set()
+    assert parts.gate.bound == []
+    assert parts.place_of("a") is Place.BACKOFF
+    assert parts.told.of("nominated") == [("a", "n0"), ("a", "")]
+
+
+async def test_a_scheduler_that_was_replaced_while_a_pod_waited_leaves_it_to_the_next(
+    parts: Parts,
+) -> None:
+    """Another one leads by then, and may have given the room away."""
+    parts.gate.awaited["a"] = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        parts.bindings.start(parts.placement(pod("a")), tasks)
+        await turns(5)
+        parts.queue.leads = False
+        parts.gate.awaited["a"].set()
+    assert parts.gate.bound == []
+    assert counted(parts) == set()

@@ -120,6 +120,24 @@ async def test_a_pod_whose_volume_does_not_come_is_expected_nowhere(world: LabCl
     assert not world.pod("p").spec.node_name
 
 
+async def test_a_pod_that_waits_for_its_volume_holds_up_no_other_on_its_node(sites: Opener) -> None:
+    """However slow its provisioner is; its room is kept, and both run in the end."""
+    async with lab_cluster(1, shape="2 sockets, 4 cores, smt 1, 16Gi", on=sites) as world:
+        admin = world.client
+        await storage_class(admin, "made", "example.com/disks")
+        await admin.create(CLAIMS.raw, claim("data", "made"), namespace="default")
+        await world.start()
+        await world.create(user_of("waits", "data"))
+        await world.until(lambda: nominated(world, "waits") == "node-0")
+
+        await world.create(pod_document("comes", "3"))
+        await world.until(lambda: "comes" in world.by_phase("Running"))
+        assert not world.pod("waits").spec.node_name
+
+        await provision(admin, "node-0")
+        await world.until(lambda: "waits" in world.by_phase("Running"))
+
+
 async def provision(admin: Client, node: str) -> None:
     """Do what a provisioner and the volume controller do together."""
     found = await admin.get(CLAIMS.raw, "data", namespace="default")

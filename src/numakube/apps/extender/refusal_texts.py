@@ -32,7 +32,9 @@ def _words(rejection: Rejection) -> str:
     match rejection.kind:
         case Kind.BLOCKED:
             return "topology report of the node cannot be used for now"
-        case Kind.ANNOTATION | Kind.MISSING_DATA | Kind.WEAKER_POLICY | Kind.CLOSENESS:
+        case (
+            Kind.ANNOTATION | Kind.MISSING_DATA | Kind.WEAKER_POLICY | Kind.CLOSENESS | Kind.WAITING
+        ):
             return rejection.message
         case Kind.UNREPORTED:
             return f"no zone reports {rejection.resource}"

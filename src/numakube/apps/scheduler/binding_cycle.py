@@ -1,11 +1,18 @@
 """From a decision to a bound pod: reserve, ask for permission, bind; undo all of it if that fails.
 
 Reserving happens in the loop, which alone changes the state that it decides on. The rest runs
-beside it, one pod after the other on each node (`numakube.apps.ordered_binds.Lanes`).
+beside it, one pod after the other on each node (`numakube.apps.ordered_binds.Lanes`): a kubelet
+admits pods as they are bound, and what was foreseen for each assumes those before it. A pod has its
+turn as soon as it is reserved for, so that bindings come in the order of the reservations.
 
-Where permission or a plugin before the binding has to wait for others, the pod's status says first
-where it will go, in ``nominatedNodeName`` (KEP-5278, kube-scheduler since 1.35). The API server
-clears it when the pod is bound; if that fails, it is cleared here.
+A pod that has to wait for permission, volumes or devices has no turn until then, since those behind
+it would wait with it. Plugins learn that others come first, and when it waits no longer, it queues
+behind them. What was reserved may not hold in the new order, so every pod is looked at once more
+right before it is bound.
+
+Before it waits, the pod's status says where it will go, in ``nominatedNodeName`` (KEP-5278,
+kube-scheduler since 1.35). The API server clears it when the pod is bound; if that fails, it is
+cleared here.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,14 +28,15 @@ import structlog
 from numakube.apps.ordered_binds import Bound, Lanes, Result
 from numakube.apps.scheduler.attempt_results import surviving
 from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
+from numakube.scheduling.framework.status import Code, Status, failure
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.ordered_binds import Turn
     from numakube.apps.scheduler.attempt_results import Results
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemption_actions import Preemptions
@@ -132,14 +141,39 @@ class BindingCycle:
         pod, node = placement.pod, placement.node
         self._results.recording.reserved(pod.uid, node)
         status, seconds = _permit(placement)
-        if status.ok or status.code is Code.WAIT:
-            self._pods.add(pod.uid)
-            task = tasks.create_task(self._bind(placement, None if status.ok else seconds))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if status.code is Code.WAIT:
+            work = partial(self._bind_after_wait, placement, seconds)
+            self._begin(placement, work, tasks, waits=True)
+        elif status.ok and _waits_for_others(placement):
+            work = partial(self._bind_after_wait, placement, None)
+            self._begin(placement, work, tasks, waits=True)
+        elif status.ok:
+            turn = self._lanes.on(node)
+            task = self._begin(placement, partial(self._bind_in_turn, placement, turn), tasks)
+            # A task that is cancelled before it starts does not get as far as its turn.
+            task.add_done_callback(lambda _: turn.leave())
         else:
             refused = Bound(Result.FAILED, f"{status.plugin}: {status.message}")
             self._is_not_bound(placement, refused)
+
+    def _begin(
+        self,
+        placement: Placement,
+        work: Callable[[], Awaitable[Bound]],
+        tasks: asyncio.TaskGroup,
+        *,
+        waits: bool = False,
+    ) -> asyncio.Task[None]:
+        """Let *work* bind the pod, which others may overtake if it *waits*."""
+        self._pods.add(placement.pod.uid)
+        if waits:
+            with surviving("putting a pod behind others"):
+                placement.runtime.postpone(placement.state, placement.pod, placement.node)
+            self._mirror.apply(pending_changes(placement.state))
+        task = tasks.create_task(self._settle(placement, work, waits=waits))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def finish(self) -> None:
         """Give bindings under way a moment to be answered."""
@@ -159,24 +193,19 @@ class BindingCycle:
         finally:
             self._mirror.apply(pending_changes(state))
 
-    async def _bind(self, placement: Placement, wait: float | None) -> None:
+    async def _settle(
+        self, placement: Placement, work: Callable[[], Awaitable[Bound]], *, waits: bool
+    ) -> None:
+        """Do *work*, and what follows from its result."""
         bound = _STOPPING
-        expected = wait is not None or _waits_for_others(placement)
         try:
-            if expected:
-                self._preemptions.expect(placement.pod, placement.node)
-            allowed = SUCCESS
-            if wait is not None:
-                allowed = await self._permits.answer(placement.pod, wait)
-            if allowed.ok:
-                async with self._lanes.on(placement.node):
-                    if not self._shards.holds(self._mirror.cluster.node(placement.node)):
-                        bound = _NOT_OURS
-                    elif self._queue.leads:
-                        with self._counted():
-                            bound = await self._bind_in_turn(placement)
-            else:
-                bound = Bound(Result.FAILED, allowed.message)
+            bound = await work()
+        except Exception as error:
+            reason, pod = reason_of(error), placement.pod
+            _log.error(
+                "binding_failed", pod=pod.key, node=placement.node, error=reason, exc_info=error
+            )
+            bound = Bound(Result.FAILED, reason)
         finally:
             self._pods.discard(placement.pod.uid)
             with surviving("binding"):
@@ -184,24 +213,62 @@ class BindingCycle:
                     self._is_bound(placement)
                 else:
                     self._is_not_bound(placement, bound)
-                    if expected and bound.result is Result.FAILED and self._queue.leads:
+                    if waits and bound.result is Result.FAILED and self._queue.leads:
                         self._preemptions.expect_no_more(placement.pod)
 
-    async def _bind_in_turn(self, placement: Placement) -> Bound:
-        pod, node, metrics = placement.pod, placement.node, self._results.metrics
-        try:
-            for plugin in placement.runtime.pre_binds:
-                with metrics.timer("PreBind", plugin.name):
-                    status = await plugin.pre_bind(placement.state, pod, node)
-                if not status.ok and not status.skipped:
-                    return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
-            await self._results.outcomes.withdraw(pod)
-            with metrics.timer("Bind", "all"):
-                status = await _bind_by_plugin(placement)
-        except Exception as error:
-            reason = reason_of(error)
-            _log.error("binding_failed", pod=pod.key, node=node, error=reason, exc_info=error)
-            status = failure(reason)
+    async def _bind_after_wait(self, placement: Placement, seconds: float | None) -> Bound:
+        """Wait for permission, if there are *seconds* for it, and for whatever plugins wait for."""
+        pod, node = placement.pod, placement.node
+        self._preemptions.expect(pod, node)
+        if seconds is not None:
+            allowed = await self._permits.answer(pod, seconds)
+            if not allowed.ok:
+                return Bound(Result.FAILED, allowed.message)
+        unprepared = self._hindrance(placement) or await self._prepare(placement)
+        if unprepared is not None:
+            return unprepared
+        placement.runtime.resume(placement.state, pod, node)
+        self._mirror.apply(pending_changes(placement.state))
+        self._results.recording.reserved(pod.uid, node)
+        return await self._bind_in_turn(placement, self._lanes.on(node), is_prepared=True)
+
+    async def _bind_in_turn(
+        self, placement: Placement, turn: Turn, *, is_prepared: bool = False
+    ) -> Bound:
+        async with turn:
+            hindrance = self._hindrance(placement)
+            if hindrance is not None:
+                return hindrance
+            with self._counted():
+                unprepared = None if is_prepared else await self._prepare(placement)
+                return unprepared or await self._bind(placement)
+
+    def _hindrance(self, placement: Placement) -> Bound | None:
+        """Return why the pod must not be bound as things are now; ``None`` if it may."""
+        node = self._mirror.cluster.node(placement.node)
+        if not self._shards.holds(node):
+            return _NOT_OURS
+        if not self._queue.leads:
+            return _STOPPING
+        return Bound(Result.FAILED, f"node {placement.node} is gone") if node is None else None
+
+    async def _prepare(self, placement: Placement) -> Bound | None:
+        """Let plugins do what must be done first; return what failed."""
+        for plugin in placement.runtime.pre_binds:
+            with self._results.metrics.timer("PreBind", plugin.name):
+                status = await plugin.pre_bind(placement.state, placement.pod, placement.node)
+            if not status.ok and not status.skipped:
+                return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
+        return None
+
+    async def _bind(self, placement: Placement) -> Bound:
+        pod, node = placement.pod, placement.node
+        await self._results.outcomes.withdraw(pod)
+        status = placement.runtime.still_holds(placement.state, pod, node)
+        if not status.ok:
+            return Bound(Result.FAILED, f"{status.plugin}: {status.message}")
+        with self._results.metrics.timer("Bind", "all"):
+            status = await _bind_by_plugin(placement)
         if isinstance(status.detail, Bound):
             return status.detail
         return Bound(Result.BOUND) if status.ok else Bound(Result.FAILED, status.message)

@@ -48,6 +48,7 @@ _NUMA_MEANINGS: Final = {
     Kind.ALIGN: "There is enough on the node, but not in one place: the kubelet would reject it.",
     Kind.WHOLE_CORES: "The kubelet gives out whole cores only (full-pcpus-only).",
     Kind.KUBELET: "Counts suffice, but the CPUs, memory or devices that are left do not match.",
+    Kind.WAITING: "Its kubelet would give it what a pod needs that is still to be bound there.",
 }
 
 

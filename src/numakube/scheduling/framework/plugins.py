@@ -214,6 +214,19 @@ class Reserve(Plugin):
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Undo a booking; called too for plugins that have not booked, and must not fail."""
 
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Learn that *pod* waits for others, and that pods which come later are bound before it."""
+        del state, pod, node
+
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Learn that *pod* waits no longer, and is bound after all that are on their way now."""
+        del state, pod, node
+
+    def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Tell whether a booking is of use yet, right before *pod* is bound."""
+        del state, pod, node
+        return SUCCESS
+
 
 class Permit(Plugin):
     """May hold the pod back before it is bound."""
@@ -229,7 +242,8 @@ class PreBind(Plugin):
     def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
         """Tell whether `pre_bind` will wait until a driver or a provisioner has done its part.
 
-        Then others learn before it where the pod will go.
+        Then others learn before it where the pod will go, and overtake it on its node. If not, all
+        that come later to the node wait for `pre_bind`.
         """
         del state, pod, node
         return False

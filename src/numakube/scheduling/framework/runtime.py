@@ -318,6 +318,24 @@ class Runtime:
         for plugin in reversed(self._reserves):
             plugin.unreserve(state, pod, node)
 
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Say that *pod* waits, and that pods which come later are bound before it."""
+        for plugin in self._reserves:
+            plugin.postpone(state, pod, node)
+
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Say that *pod* is bound after all that are on their way now."""
+        for plugin in self._reserves:
+            plugin.resume(state, pod, node)
+
+    def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Return the first refusal to bind *pod*, though everything was booked."""
+        for plugin in self._reserves:
+            status = plugin.still_holds(state, pod, node)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
         """Return success, the first refusal, or a wait with the longest time any plugin allows."""
         wait, seconds = SUCCESS, 0.0

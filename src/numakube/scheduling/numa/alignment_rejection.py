@@ -46,6 +46,8 @@ class Kind(StrEnum):
     """Devices would not be as close to each other as the pod asks for."""
     KUBELET = "kubelet"
     """Counts allow it; the kubelet model, with exact data, does not."""
+    WAITING = "waiting"
+    """A pod that waits to be bound would be refused if this one came before it."""
 
 
 _SUBJECTS: Final = {
@@ -68,7 +70,8 @@ class Rejection:
         zones: NUMA ids of the zones that came closest.
         wanted: amount of the resource in its base unit.
         free: what those zones have of it; with `Kind.WHOLE_CORES` what would do.
-        reason: why a node is blocked, which sizes disagree, or the kubelet's reason.
+        reason: why a node is blocked, which sizes disagree, or the kubelet's reason; with
+            `Kind.WAITING` the whole text.
         hopeless: whether no eviction helps: an idle node of the kind refuses too, and the numbers
             are those of an idle node.
         detail: what the kubelet model can tell beyond that, for `explain`; not in messages.
@@ -113,7 +116,7 @@ class Rejection:
     def message(self) -> str:
         """The short text for events."""
         match self.kind:
-            case Kind.BLOCKED | Kind.ANNOTATION:
+            case Kind.BLOCKED | Kind.ANNOTATION | Kind.WAITING:
                 return self.reason
             case Kind.MISSING_DATA:
                 return "node(s) without a usable NodeResourceTopology"

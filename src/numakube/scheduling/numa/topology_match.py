@@ -26,10 +26,10 @@ from numakube.scheduling.framework.plugins import (
     VectorScore,
 )
 from numakube.scheduling.framework.registry import Service
-from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.framework.status import SUCCESS, unschedulable
 from numakube.scheduling.numa.caches.cache_contract import NOTHING
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
-from numakube.scheduling.numa.caches.model_belief import annotations_for
+from numakube.scheduling.numa.caches.model_belief import annotations_for, refusal_of
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
@@ -72,6 +72,8 @@ SCHEDULER_NAMES: Final = Service["frozenset[str]"]("scheduler-names")
 """The names of all profiles of the process, whose pods are not foreign."""
 
 _CHANGES: Final = StateKey["Changes"]("numa-changes")
+_FITTED: Final = StateKey[bool]("numa-fitted")
+"""Whether no refusal was foreseen when the pod was reserved for; counts alone decide for some."""
 
 
 def pending_changes(state: CycleState) -> Changes:
@@ -160,11 +162,27 @@ class NodeResourceTopologyMatch(
         """Book the zones that *pod* will use on *node*."""
         _note(state, self.cache.reserve(pod, node.name))
         annotate_late(state, lambda: annotations_for(self.cache.belief(node.name), pod.uid))
+        state.write(_FITTED, refusal_of(self.cache.belief(node.name), pod.uid) is None)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Give back what was booked."""
         _note(state, self.cache.unreserve(pod.uid, node))
+
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Let the kubelet meet those before *pod* that come while it waits."""
+        _note(state, self.cache.postpone(pod.uid, node))
+
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Let the kubelet meet *pod* next."""
+        _note(state, self.cache.resume(pod.uid, node))
+
+    def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Refuse if the kubelet would, after all that has come to *node* in the meantime."""
+        refusal = refusal_of(self.cache.belief(node), pod.uid)
+        if refusal is None or not state.read(_FITTED):
+            return SUCCESS
+        return unschedulable(f"its kubelet would refuse the pod by now ({refusal.reason})")
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Note that the booking has become a pod on the node."""

@@ -6,17 +6,24 @@ scores only read them. A belief never changes: a new report or reservation makes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
+
+from numakube.kubelet.admission_outcome import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kubelet.admission_outcome import Admitted, Rejected
+    from numakube.kubelet.admission_outcome import Admitted
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
+
+TAKES_A_PLACE: Final = Rejected(
+    "TakesAPlace", "would take the place of a pod that waits to be bound"
+)
+"""What becomes of a pod after which one that waits to be bound would be refused."""
 
 
 class NumaBelief(Protocol):
@@ -80,7 +87,10 @@ class Extensible(NumaBelief, Protocol):
     """A belief that can tell what will be when another pod comes."""
 
     def followed_by(self, pod: PodInfo) -> NumaBelief | None:
-        """Return what is believed when *pod* comes after all others; ``None`` if unknown."""
+        """Return what is believed when *pod* comes next; ``None`` if unknown.
+
+        It comes after all others but those that wait to be bound.
+        """
         ...
 
 
@@ -91,7 +101,10 @@ class ForeseesOutcomes(NumaBelief, Protocol):
     """
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
-        """Return what the kubelet will do with *pod*; ``None`` without exact data."""
+        """Return what the kubelet will do with *pod* if it comes next; ``None`` without exact data.
+
+        It is `TAKES_A_PLACE` if one that waits to be bound would not fit any more.
+        """
         ...
 
     @property

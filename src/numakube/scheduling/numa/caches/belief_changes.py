@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 
 def change_between(
-    node: str, before: NumaBelief | None, after: NumaBelief | None, cause: Cause
+    node: str,
+    before: NumaBelief | None,
+    after: NumaBelief | None,
+    cause: Cause,
+    *,
+    frees: bool = False,
 ) -> Changes:
-    """Return what there is to tell of a node's belief that was replaced."""
+    """Return what there is to tell of a node's belief that was replaced; *frees* if it is known."""
     if before is None and after is None:
         return NOTHING
-    return Changes((Change(node, cause, frees=makes_room(before, after)),))
+    return Changes((Change(node, cause, frees=frees or makes_room(before, after)),))
 
 
 def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:

@@ -148,6 +148,14 @@ class NumaCache(Protocol):
         """Undo `reserve`: the pod was not bound. A pod that was seen on the node stays."""
         ...
 
+    def postpone(self, uid: str, node: str) -> Changes:
+        """Note that a pod which was reserved for waits, and that others are bound before it."""
+        ...
+
+    def resume(self, uid: str, node: str) -> Changes:
+        """Note that it is bound after all that are on their way now, before those that wait."""
+        ...
+
     def bound(self, uid: str, node: str) -> Changes:
         """Note that the API server accepted the binding."""
         ...

@@ -4,7 +4,8 @@ The order of a node's pods is the order in which its kubelet meets them. Pods se
 first, by the second in which they were bound. Of those bound in the same second, pods that their
 kubelet has acknowledged come first, then the others by their resource version, because nothing has
 changed them since; after a restart they are listed by name. Pods that we have merely reserved
-follow in the order of the reservations.
+follow in the order of the reservations. Those that wait before they are bound come last, the latest
+first: in that order was each of them found to fit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.pod import has_ended
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 Order: TypeAlias = tuple[int, str, int, int]
+
+_SEEN: Final = 0
+_RESERVED: Final = 1
+_WAITING: Final = 2
+"""How orders begin."""
 
 
 class PodStage(IntEnum):
@@ -59,6 +65,11 @@ class KnownPod:
         """The uid of the pod."""
         return self.info.uid
 
+    @property
+    def waits(self) -> bool:
+        """Whether pods that are reserved for later are bound before it."""
+        return self.order[0] == _WAITING
+
 
 class KnownPods:
     """All pods that are on a node or reserved for one."""
@@ -89,7 +100,7 @@ class KnownPods:
         before = self._pods.get(pod.uid)
         if before is not None and before.node == node:
             return before
-        order = (1, "", 0, next(self._sequence))
+        order = (_RESERVED, "", 0, next(self._sequence))
         self._put(KnownPod(pod, node, PodStage.RESERVED, order, PodStage.RESERVED))
         return before
 
@@ -99,6 +110,21 @@ class KnownPods:
         if known is None or known.node != node or known.stage is not PodStage.RESERVED:
             return None
         return self.remove(uid)
+
+    def postpone(self, uid: str, node: str) -> bool:
+        """Let others come before a pod that was reserved for; tell whether it is one."""
+        return self._reorder(uid, node, (_WAITING, "", 0, -next(self._sequence)))
+
+    def resume(self, uid: str, node: str) -> bool:
+        """Let a pod that was reserved for come after all others but those that wait."""
+        return self._reorder(uid, node, (_RESERVED, "", 0, next(self._sequence)))
+
+    def _reorder(self, uid: str, node: str, order: Order) -> bool:
+        known = self._pods.get(uid)
+        if known is None or known.node != node or known.stage is not PodStage.RESERVED:
+            return False
+        self._put(replace(known, order=order))
+        return True
 
     def see(self, pod: PodInfo) -> tuple[KnownPod | None, KnownPod | None]:
         """Take a version of a pod from the API; return what was known of it and what is now."""
@@ -110,7 +136,7 @@ class KnownPods:
             after = replace(before, info=pod, stage=max(stage, before.stage))
         else:
             version = _version(pod.pod) if stage is PodStage.BOUND else 0
-            order = (0, scheduled_at(pod.pod), version, next(self._sequence))
+            order = (_SEEN, scheduled_at(pod.pod), version, next(self._sequence))
             first = before.first_stage if before is not None else stage
             after = KnownPod(pod, pod.node_name, stage, order, first)
         self._put(after)

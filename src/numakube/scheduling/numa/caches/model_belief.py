@@ -2,6 +2,9 @@
 
 The model is only built on demand, and only the most recent ones are kept (`ModelShelf`):
 what follows from it, free amounts and predicted places, is small and stays.
+
+Pods that wait before they are bound come last, since the kubelet meets all others before them. So a
+pod that is asked about is admitted before they are, and fits only if they still do.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.since_report import Admission, Placement, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
+from numakube.scheduling.snapshot.zone_belief import TAKES_A_PLACE
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.foreseen_holdings import foreseen_text, overlap
 from numakube.topology.model_from_report import frame_of, holding_of, node_of, place, remove_pod
@@ -58,10 +62,12 @@ class ModelShelf:
 
     Attributes:
         states: what is known of states that nodes have in common.
+        turned_away: nodes where pods were refused that might fit after those that wait.
     """
 
     def __init__(self, size: int = _MODELS_KEPT) -> None:
         self.states = KubeletStates()
+        self.turned_away: set[str] = set()
         self._size = size
         self._beliefs: dict[str, ExactBelief] = {}
 
@@ -77,6 +83,7 @@ class ModelShelf:
     def forget(self, node: str) -> None:
         """Do not keep a model of *node* any more."""
         self._beliefs.pop(node, None)
+        self.turned_away.discard(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,31 @@ class Basis:
     Attributes:
         steps: what has happened since the report, is about to, or is assumed.
         unknown: pods of the report that may be gone, since nothing else is known of them.
+        late: how many of the steps, the last ones, are admissions of pods that wait.
     """
 
     report: Report
     exact: ExactReport
     steps: tuple[Step, ...] = ()
     unknown: tuple[UidHash, ...] = ()
+    late: int = 0
+
+    @property
+    def early_steps(self) -> tuple[Step, ...]:
+        """The steps before pods that wait are admitted."""
+        return self.steps[: len(self.steps) - self.late]
+
+    @property
+    def late_pods(self) -> list[PodInfo]:
+        """The pods that wait."""
+        late = self.steps[len(self.steps) - self.late :]
+        return [step.pod for step in late if isinstance(step, Admission)]
+
+    def followed_by(self, *steps: Step) -> Basis:
+        """Return what there is after *steps*, which come before pods that wait."""
+        gone = {step.uid for step in steps if isinstance(step, Release)}
+        late = [Admission(pod) for pod in self.late_pods if pod.uid not in gone]
+        return replace(self, steps=(*self.early_steps, *steps, *late), late=len(late))
 
     @property
     def differs_from_report(self) -> bool:
@@ -133,6 +159,7 @@ class ExactBelief:
     """What the kubelet model says."""
 
     __slots__ = (
+        "_early",
         "_imagined",
         "_model",
         "_nrt",
@@ -150,6 +177,7 @@ class ExactBelief:
         self.blocked = blocked
         self._shelf = shelf
         self._model: KubeletNode | None = None
+        self._early: KubeletNode | None = None
         self._nrt: NodeResourceTopology | None = None
         self._outlook: Outlook | None = None
         self._reference: PerId = {}
@@ -199,15 +227,19 @@ class ExactBelief:
 
     def model(self) -> KubeletNode | None:
         """Return the model in the believed state; clone it before changing it."""
-        if self._model is None:
-            model = node_of(self.basis.exact)
-            if isinstance(model, Unusable):
-                return None
-            self._reference = _free(model)
-            uses = _replay(model, self.basis)
-            self._settle(model, uses)
+        if self._model is None and self._build():
             self._shelf.keep(self)
         return self._model
+
+    def _build(self) -> bool:
+        """Make the model; tell whether it can be made."""
+        model = node_of(self.basis.exact)
+        if isinstance(model, Unusable):
+            return False
+        self._reference = _free(model)
+        uses = _replay(model, self.basis)
+        self._settle(model, uses)
+        return True
 
     def rests_on(self, basis: Basis) -> bool:
         """Tell whether the same follows from *basis*, which it rests on from now on if so.
@@ -218,12 +250,24 @@ class ExactBelief:
         same = (
             mine.report is others.report
             and len(mine.steps) == len(others.steps)
+            and mine.late == others.late
             and mine.unknown == others.unknown
             and all(map(self._same_step, mine.steps, others.steps))
         )
         if same:
             self.basis = basis
         return same
+
+    def with_others_late(self, basis: Basis) -> ExactBelief | None:
+        """Return what follows from *basis*, if it differs in nothing but who waits."""
+        mine = self.basis.late
+        if mine == basis.late or not self.rests_on(replace(basis, late=mine)):
+            return None
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        belief._model, belief._outlook = self._model, self._outlook
+        belief._reference = self._reference
+        self._shelf.keep(belief)
+        return belief
 
     def _same_step(self, one: Step, other: Step) -> bool:
         if isinstance(one, Release) or isinstance(other, Release):
@@ -248,7 +292,7 @@ class ExactBelief:
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
-        self._model, self._tried, self._imagined = None, (), ()
+        self._model, self._early, self._tried, self._imagined = None, None, (), ()
 
     @property
     def has_model(self) -> bool:
@@ -257,8 +301,10 @@ class ExactBelief:
 
     @property
     def state(self) -> KubeletState:
-        """The state that the kubelet is in."""
-        if self._state is None:
+        """The state that the kubelet is in; one of its own if pods wait, who must still fit."""
+        if self._state is None and self.basis.late:
+            self._state = KubeletState()
+        elif self._state is None:
             self._state = self._shelf.states.after(self.basis.exact, self.basis.steps)
         return self._state
 
@@ -268,14 +314,20 @@ class ExactBelief:
         known = self.state.outcome(key)
         if known is not None:
             return known
-        tried = self._try(pod)
-        if tried is None:
-            return None
-        self.state.learn_outcome(key, tried.outcome)
-        return tried.outcome
+        if any(kubelet_key(waiting) != key for waiting in self.basis.late_pods):
+            outcome = self._try_early(pod)
+        else:  # of pods that are alike, it does not matter which one comes last
+            tried = self._try(pod)
+            outcome = None if tried is None else tried.outcome
+        if outcome is not None:
+            self.state.learn_outcome(key, outcome)
+        return outcome
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
-        """Return what is believed when *pod* comes after all others; ``None`` without a model."""
+        """Return what is believed when *pod* comes after all but those that wait.
+
+        That is ``None`` without a model.
+        """
         for known, belief in self._imagined:
             if _same_pod(known, pod):
                 return belief
@@ -286,8 +338,10 @@ class ExactBelief:
         return after
 
     def _after(self, pod: PodInfo) -> ExactBelief | None:
-        basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
+        basis = self.basis.followed_by(Admission(pod))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        if basis.late:
+            return belief if belief._build() else None
         key = kubelet_key(pod)
         arrival = self.state.arrival(key)
         if arrival is None:
@@ -316,6 +370,31 @@ class ExactBelief:
         self._tried = (tried, *self._tried[:1])
         return tried
 
+    def _try_early(self, pod: PodInfo) -> Admitted | Rejected | None:
+        """Admit *pod* before those that wait; refuse it if one of them would be refused then."""
+        if self._early is None:
+            early = node_of(self.basis.exact)
+            if isinstance(early, Unusable) or self.model() is None:
+                return None
+            _replay(early, replace(self.basis, steps=self.basis.early_steps, late=0))
+            early.collect_garbage()
+            self._early = early
+        model = self._early.clone()
+        outcome = model.admit(kubelet_demand(pod, model))
+        if not isinstance(outcome, Rejected) and self._refuses_late(model):
+            outcome = TAKES_A_PLACE
+        if isinstance(outcome, Rejected):
+            self._shelf.turned_away.add(self.topology.node)
+        return outcome
+
+    def _refuses_late(self, model: KubeletNode) -> bool:
+        """Let those that wait come to *model*; one that would be refused anyway does not count."""
+        uses = {pod.uid: _admitted(model, Admission(pod)) for pod in self.basis.late_pods}
+        return any(
+            isinstance(use, Refusal) and not isinstance(self.foreseen.get(uid), Refusal)
+            for uid, use in uses.items()
+        )
+
     def places_of(self, uid: str) -> frozenset[int]:
         """Return the NUMA nodes on which a pod holds something."""
         use = self.foreseen.get(uid)
@@ -329,8 +408,11 @@ class ExactBelief:
     def without(self, uids: Iterable[str]) -> ExactBelief:
         """Return what is believed when those pods are gone; unknown ones free nothing."""
         gone = tuple(uids)
-        basis = replace(self.basis, steps=(*self.basis.steps, *map(Release, gone)))
+        basis = self.basis.followed_by(*map(Release, gone))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        if self.basis.late:
+            belief._build()  # those that wait may get other places
+            return belief
         model = self.model()
         if model is not None:
             model = model.clone()
@@ -354,6 +436,12 @@ class ExactBelief:
             for zone in self.topology.zones
         )
         self._outlook = Outlook(available, uses)
+
+
+def refusal_of(belief: object, uid: str) -> Refusal | None:
+    """Return how the kubelet will refuse a pod on its way, if that is foreseen."""
+    use = belief.foreseen.get(uid) if isinstance(belief, ExactBelief) else None
+    return use if isinstance(use, Refusal) else None
 
 
 def annotations_for(belief: object, uid: str) -> Mapping[str, str]:

@@ -121,6 +121,16 @@ class OverReserve:
             return NOTHING
         return self._settle(node, Cause.RELEASED)
 
+    def postpone(self, uid: str, node: str) -> Changes:
+        """Do nothing: what is taken off every zone does not depend on who comes first."""
+        del uid, node
+        return NOTHING
+
+    def resume(self, uid: str, node: str) -> Changes:
+        """Do nothing, likewise."""
+        del uid, node
+        return NOTHING
+
     def bound(self, uid: str, node: str) -> Changes:
         """Do nothing: the pod stays reserved until a report has it."""
         del uid, node

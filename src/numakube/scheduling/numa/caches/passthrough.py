@@ -52,6 +52,16 @@ class Passthrough:
         del uid, node
         return NOTHING
 
+    def postpone(self, uid: str, node: str) -> Changes:
+        """Ignore it."""
+        del uid, node
+        return NOTHING
+
+    def resume(self, uid: str, node: str) -> Changes:
+        """Ignore it."""
+        del uid, node
+        return NOTHING
+
     def bound(self, uid: str, node: str) -> Changes:
         """Ignore it."""
         del uid, node

@@ -119,6 +119,23 @@ class Predict:
             return NOTHING
         return self._renew(node, Cause.RELEASED)
 
+    def postpone(self, uid: str, node: str) -> Changes:
+        """Believe that those who are booked from now on come before a pod that waits.
+
+        For a pod that the kubelet gives nothing of its own, it does not matter who comes first.
+        """
+        belief = self._beliefs.get(node)
+        if isinstance(belief, ExactBelief) and belief.foreseen.get(uid) == {}:
+            return NOTHING
+        return self._renew(node, Cause.RESERVED) if self._pods.postpone(uid, node) else NOTHING
+
+    def resume(self, uid: str, node: str) -> Changes:
+        """Believe that a pod comes next; what is booked for others that wait comes after it."""
+        known = self._pods.get(uid)
+        if known is None or not known.waits or not self._pods.resume(uid, node):
+            return NOTHING
+        return self._renew(node, Cause.RESERVED)
+
     def bound(self, uid: str, node: str) -> Changes:
         """Do nothing: the pod is booked until the node reports it."""
         del uid, node
@@ -246,7 +263,8 @@ class Predict:
         before = self._beliefs.get(report.node)
         if isinstance(before, ExactBelief) and before.rests_on(basis):
             return NOTHING
-        belief = ExactBelief(basis, shelf=self._shelf, blocked=_blocked(report))
+        belief = before.with_others_late(basis) if isinstance(before, ExactBelief) else None
+        belief = belief or ExactBelief(basis, shelf=self._shelf, blocked=_blocked(report))
         if not basis.differs_from_report or belief.model() is not None:
             return self._replace(report.node, belief, cause)
         changes = self._replace(report.node, self._counted(report), cause)
@@ -266,7 +284,16 @@ class Predict:
         else:
             self._beliefs[node] = belief
             facts = _foreseen(before, belief)
-        return change_between(node, before, belief, cause) + Changes(facts=facts)
+        frees = self._lets_in(node, before, belief)
+        return change_between(node, before, belief, cause, frees=frees) + Changes(facts=facts)
+
+    def _lets_in(self, node: str, before: NumaBelief | None, after: NumaBelief | None) -> bool:
+        """Tell whether a pod may come that had to come before one which waits no longer."""
+        late = after.basis.late if isinstance(after, ExactBelief) else 0
+        turned_away = node in self._shelf.turned_away
+        if not late:
+            self._shelf.turned_away.discard(node)
+        return turned_away and isinstance(before, ExactBelief) and late < before.basis.late
 
     def _basis(self, report: Report, exact: ExactReport) -> Basis:
         pods, departures = self._pods.on(report.node), self._departures.on(report.node)
@@ -279,7 +306,8 @@ class Predict:
         if orphaned:
             # Nobody will tell of the end of pods whose objects are gone.
             steps = (*map(Release, unknown), *steps)
-        return Basis(report, exact, steps, unknown)
+        late = sum(pod.waits and not is_named(pod.info, exact) for pod in pods)
+        return Basis(report, exact, steps, unknown, late)
 
     def _counted(self, report: Report) -> CountsBelief:
         pods = self._pods.on(report.node)

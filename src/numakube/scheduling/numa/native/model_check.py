@@ -16,7 +16,7 @@ from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
-from numakube.scheduling.snapshot.zone_belief import foresees
+from numakube.scheduling.snapshot.zone_belief import TAKES_A_PLACE, foresees
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
@@ -65,14 +65,15 @@ class ModelCheck:
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
-        if foresees(belief):
-            outcome = belief.outcome_of(pod)
-            if not isinstance(outcome, Rejected):
-                return outcome
+        outcome = belief.outcome_of(pod) if foresees(belief) else None
+        if isinstance(outcome, Admitted):
+            return outcome
         model = belief.model()
         if model is None:
             return None
         answer = ask_model(pod, model)
+        if isinstance(answer, Admitted) and outcome is not None:
+            answer = _refused_early(outcome)
         if isinstance(answer, Rejection):
             self._remember(key, belief, answer)
         return answer
@@ -109,6 +110,13 @@ def ask_model(pod: PodInfo, model: KubeletNode) -> Admitted | Rejection:
     trace = AdmissionTrace()
     model.clone().admit(demand, trace=trace)
     return _rejection(demand, model, outcome, trace)
+
+
+def _refused_early(refused: Rejected) -> Rejection:
+    """Return why a pod does not fit that would fit after those that wait to be bound."""
+    if refused is TAKES_A_PLACE:
+        return Rejection(kind=Kind.WAITING, reason=refused.message)
+    return Rejection(kind=Kind.KUBELET, reason=refused.reason, detail=refused.message)
 
 
 def _rejection(
