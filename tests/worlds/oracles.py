@@ -178,6 +178,14 @@ async def tools_show_what_kubelets_hold(lab: VirtualLab) -> AsyncIterator[str]:
                 yield f"{name}: zone {zone.id} is shown with {wrong}"
 
 
+async def a_quiet_cluster_is_quiet(lab: VirtualLab) -> AsyncIterator[str]:
+    """No report is written again when nothing has happened for a while."""
+    for name in lab.rewritten if not lab.unsettled else ():
+        # Silence has an end, and it may be just now.
+        if lab.producers.get(name) != "surprises":
+            yield f"the report of {name} was written although nothing had changed"
+
+
 async def doctor_is_not_broken(lab: VirtualLab) -> AsyncIterator[str]:
     """No check of the doctor fails, and it finds no gang untried."""
     facts = await lab.facts()
@@ -196,6 +204,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     caches_equal_a_fresh_list,
     no_pod_waits_that_fits,
     tools_show_what_kubelets_hold,
+    a_quiet_cluster_is_quiet,
     doctor_is_not_broken,
 )
 OURS: Final = SCHEDULER_NAME

@@ -37,6 +37,8 @@ from numakube.kube.subresources import evict_pod
 QUIET_SECONDS: Final = 60
 """In which everything that can start has started: longer than any back-off, shorter than the five
 minutes after which a scheduler tries every pod again."""
+LAST_SECONDS: Final = 20
+"""In which nothing is to be written any more."""
 _SPACE: Final = "default"
 _MOST_PROBES: Final = 60
 _PATIENCE_SECONDS: Final = 120.0
@@ -148,7 +150,8 @@ class Play:
         await self.lab.pass_time(float(seconds))
 
     async def _wait(self) -> list[str]:
-        await self.lab.pass_time(QUIET_SECONDS)
+        await self.lab.pass_time(QUIET_SECONDS - LAST_SECONDS)
+        await self.lab.listen(LAST_SECONDS)
         found = [one async for one in asked(self.lab)]
         self.findings += found
         return [str(one) for one in found]

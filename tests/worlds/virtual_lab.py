@@ -27,7 +27,7 @@ from numakube.apps.gathering import EVERYTHING, gather
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.kube.catalog import PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.reflector import Reflector
@@ -122,6 +122,7 @@ class VirtualLab(Lifetime):
         seen: what was seen of pods.
         complaints: log lines at level error.
         excused: uids of pods that a kubelet may have rejected, since it was changed under them.
+        rewritten: nodes whose report was written when all was quiet.
         known_since: when the report of each node was there.
         silent: nodes whose exporter or kubelet was told to hang.
     """
@@ -139,6 +140,7 @@ class VirtualLab(Lifetime):
         self.excused: set[str] = set()
         self.silent: set[str] = set()
         self.known_since: dict[str, float] = {}
+        self.rewritten: list[str] = []
         self._exporters = {
             "ours": ExporterPool(self.client, self.pool, serves=self._served_by("ours")),
             "surprises": ExporterPool(
@@ -218,6 +220,17 @@ class VirtualLab(Lifetime):
         """Let time pass."""
         for _ in range(round(seconds)):
             await self.clock.advance(1.0)
+
+    async def listen(self, seconds: float) -> None:
+        """Let time pass, and note which reports are written meanwhile."""
+        before = await self._versions()
+        await self.pass_time(seconds)
+        after = await self._versions()
+        self.rewritten = [name for name, version in after.items() if before.get(name) != version]
+
+    async def _versions(self) -> dict[str, str]:
+        found = (await self.through(self.client.list(NODE_RESOURCE_TOPOLOGIES))).items
+        return {one.metadata.name: one.metadata.resource_version for one in found}
 
     async def add_node(
         self,
