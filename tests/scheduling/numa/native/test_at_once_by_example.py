@@ -21,7 +21,8 @@ from numakube.scheduling.numa.native.zone_fragments import (
 )
 from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import GPU, World, kubelet_settings, pod
+from numakube.testing import GPU, Scheduler, World, kubelet_settings, pod
+from numakube.topology.nrt_names import TOPOLOGY_OPTION_PREFIX, option_attribute
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 TYPICAL = TypicalPods.weighted([({"cpu": 4000, GPU: 1}, 3), ({"cpu": 8000}, 1)])
@@ -38,6 +39,7 @@ def snapshot_of(policy: str, *, closest: bool = False) -> Snapshot:
             "2 sockets, 8 cores, smt 1, 32Gi, gpu 1",
             "4 sockets, 4 cores, smt 1, 8Gi, gpu 2",
             "4 sockets, 2 cores, smt 2, 16Gi",
+            "2 sockets, 2 numa each, 4 cores, smt 1, 8Gi",
         )
     ):
         for used in ("", "2", "4"):
@@ -46,7 +48,10 @@ def snapshot_of(policy: str, *, closest: bool = False) -> Snapshot:
             world.add_node(name, machine=shape, settings=settings)
             if used:
                 world.run(pod(f"on-{name}", used), name)
-    return world.scheduler().engine.cluster.snapshot()
+    # Exporters write the options of the Topology Manager.
+    written = {option_attribute(TOPOLOGY_OPTION_PREFIX, one): text for one, text in options.items()}
+    facts = world.facts(attributes=dict.fromkeys(world.nodes, written))
+    return Scheduler.of(facts).engine.cluster.snapshot()
 
 
 def pods() -> dict[str, Pod]:
@@ -58,6 +63,8 @@ def pods() -> dict[str, Pod]:
         "exactly what two zones have": {"cpu": "13"},
         "eleven": {"cpu": "11"},
         "six": {"cpu": "6"},
+        "five": {"cpu": "5"},
+        "seven and some memory": {"cpu": "7", "memory": "9Gi"},
         "huge": {"cpu": "90"},
         "memory of two zones": {"cpu": "1", "memory": "20Gi"},
         "cpus and memory disagree": {"cpu": "10", "memory": "10Gi"},
