@@ -145,6 +145,15 @@ def test_affinity_that_cannot_be_read_is_refused() -> None:
         DEFAULT_PLUGINS["NodeAffinity"].make({"addedAffinity": required}, Handle())
 
 
+def test_preferences_that_cannot_be_read_are_refused_as_well() -> None:
+    """They would rate no node."""
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}]
+    preference = {"weight": 1, "preference": terms[0]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}
+    with pytest.raises(ConfigError, match="'Near' is not a valid selector operator"):
+        DEFAULT_PLUGINS["NodeAffinity"].make({"addedAffinity": preferred}, Handle())
+
+
 def test_every_plugin_has_the_name_it_is_known_by() -> None:
     """The table and the classes agree, and the weights are those of the default profile."""
     assert [one.name for one in default_plugins()] == list(DEFAULT_PLUGINS)

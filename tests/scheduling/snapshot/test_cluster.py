@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scheduling.conftest import MakeNode
 
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
@@ -195,3 +196,17 @@ def test_a_pod_that_holds_less_or_something_else_lets_others_be_tried(
     kept = {keys.RESOURCE_STATUS: '{"cpuset":"0"}', **after.pod.metadata.annotations}
     cluster.place(after.annotated(kept), "n1")
     assert (cluster.room_generation > before) is frees
+
+
+def test_rows_of_nodes_that_are_gone_are_used_again(make_node: MakeNode) -> None:
+    """Nodes of an autoscaler come and go for months."""
+    cluster = Cluster()
+    cluster.set_node(make_node("stays"))
+    for number in range(20):
+        cluster.set_node(make_node(f"n{number}"))
+        cluster.remove_node(f"n{number}")
+    assert len(cluster.by_row) == 2
+    cluster.set_node(make_node("another"))
+    cluster.set_node(make_node("one-more"))
+    rows = {cluster.row_of[name] for name in ("stays", "another", "one-more")}
+    assert rows == {0, 1, 2}
