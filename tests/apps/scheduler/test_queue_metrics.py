@@ -30,8 +30,7 @@ def test_pods_are_counted_where_they_wait_and_by_who_keeps_them() -> None:
         return [value(parts, "pending_pods", queue=one) for one in queues]
 
     def kept() -> list[float | None]:
-        profile = [value(parts, "unschedulable_pods", plugin=one) for one in PLUGINS]
-        return profile
+        return [value(parts, "unschedulable_pods", plugin=one) for one in PLUGINS]
 
     assert waiting() == [1.0, 1.0, 2.0, 1.0]
     assert kept() == [2.0, 1.0, 0.0]
