@@ -1,0 +1,160 @@
+"""Extended resources that device classes serve: by which class, and with which requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from numakube.api.codec import convert
+from numakube.api.pod import Pod
+from numakube.api.resource_claims import ResourceClaim
+from numakube.api.resource_slices import DeviceClass
+from numakube.dra.extended_resources import (
+    IN_MEMORY_NAME,
+    classes_by_resource,
+    is_served_name,
+    pod_claim,
+    requests_and_mappings,
+)
+
+GPU = "vendor.example/gpu"
+PREFIX = "deviceclass.resource.kubernetes.io/"
+
+
+def kind(name: str, created: str | None = None, resource: str | None = GPU) -> DeviceClass:
+    """Return a class that serves a resource."""
+    spec = {"extendedResourceName": resource} if resource else {}
+    meta: dict[str, Any] = {"name": name, "creationTimestamp": created}
+    return convert(DeviceClass, {"metadata": meta, "spec": spec})
+
+
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "serves"),
+    [
+        (kind("a", OLD), kind("b", NEW), "b"),
+        (kind("a", NEW), kind("b", OLD), "a"),
+        (kind("a", OLD), kind("b", OLD), "a"),
+        (kind("b", OLD), kind("a", OLD), "a"),
+        (kind("b"), kind("a", OLD), "a"),
+        (kind("a", OLD), kind("b"), "a"),
+        (kind("b"), kind("a"), "a"),
+        (kind("a", "soon"), kind("b", OLD), "b"),
+        (kind("a", OLD, None), kind("b", OLD), "b"),
+    ],
+)
+def test_of_two_classes_the_younger_serves_a_resource_and_else_the_first_by_name(
+    one: DeviceClass, other: DeviceClass, serves: str
+) -> None:
+    """In whichever order they come; each has a name of its own besides."""
+    for classes in ((one, other), (other, one)):
+        found = classes_by_resource(classes)
+        assert found[GPU] == serves
+        assert found[f"{PREFIX}a"] == "a"
+        assert found[f"{PREFIX}b"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [(GPU, True), (f"{PREFIX}a", True), ("cpu", False), ("hugepages-2Mi", False)],
+)
+def test_native_resources_are_served_by_no_class(name: str, served: bool) -> None:
+    """Names of classes are served though they are of Kubernetes' own domain."""
+    assert is_served_name(name) is served
+
+
+def pod(*containers: tuple[str, int], init: tuple[tuple[str, int], ...] = ()) -> Pod:
+    """Return a pod whose containers each want so many GPUs."""
+
+    def made(name: str, count: int) -> dict[str, Any]:
+        sidecar = {"restartPolicy": "Always"} if name.startswith("side") else {}
+        wanted = {"requests": {"cpu": "1", GPU: str(count)}} if count >= 0 else {}
+        return {"name": name, "resources": wanted, **sidecar}
+
+    spec = {
+        "containers": [made(*one) for one in containers],
+        "initContainers": [made(*one) for one in init],
+    }
+    meta = {"name": "p", "namespace": "ns", "uid": "u"}
+    return convert(Pod, {"metadata": meta, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("one", "counts", "users"),
+    [
+        (pod(("a", 2)), {"container-0-request-1": 2}, [("a", "container-0-request-1")]),
+        (
+            pod(("a", 2), ("b", 0), ("c", -1), ("d", 1)),
+            {"container-0-request-1": 2, "container-3-request-1": 1},
+            [("a", "container-0-request-1"), ("d", "container-3-request-1")],
+        ),
+        (
+            pod(("a", 2), init=(("first", 2),)),
+            {"container-1-request-1": 2},
+            [("a", "container-1-request-1"), ("first", "container-1-request-1")],
+        ),
+        (
+            pod(("a", 2), init=(("first", 3),)),
+            {"container-0-request-1": 1, "container-1-request-1": 2},
+            [
+                ("a", "container-1-request-1"),
+                ("first", "container-1-request-1"),
+                ("first", "container-0-request-1"),
+            ],
+        ),
+        (
+            pod(("a", 1), init=(("side", 1), ("last", 1))),
+            {"container-0-request-1": 1, "container-2-request-1": 1},
+            [
+                ("side", "container-0-request-1"),
+                ("a", "container-2-request-1"),
+                ("last", "container-2-request-1"),
+            ],
+        ),
+        (
+            pod(("a", 1), init=(("first", 3), ("second", 5))),
+            {"container-1-request-1": 4, "container-2-request-1": 1},
+            [
+                ("a", "container-2-request-1"),
+                ("first", "container-2-request-1"),
+                ("first", "container-1-request-1"),
+                ("second", "container-2-request-1"),
+                ("second", "container-1-request-1"),
+            ],
+        ),
+    ],
+)
+def test_containers_that_do_not_run_together_share_devices(
+    one: Pod, counts: dict[str, int], users: list[tuple[str, str]]
+) -> None:
+    """Init containers use what those after them have, and the largest of them asks for the rest."""
+    requests, mappings = requests_and_mappings(one, [GPU], {GPU: "gpu"})
+    assert {each.name: each.exactly.count for each in requests if each.exactly} == counts
+    assert [(each.container_name, each.request_name) for each in mappings] == users
+
+
+@pytest.mark.parametrize(
+    ("annotated", "owner", "own"),
+    [
+        ("true", {"uid": "u", "name": "p", "controller": True}, True),
+        ("false", {"uid": "u", "name": "p", "controller": True}, False),
+        ("true", {"uid": "other", "name": "p", "controller": True}, False),
+        ("true", {"uid": "u", "name": "other", "controller": True}, False),
+        ("true", {"uid": "u", "name": "p", "controller": False}, False),
+    ],
+)
+def test_a_claim_that_was_made_for_the_pod_is_found_again(
+    annotated: str, owner: dict[str, Any], own: bool
+) -> None:
+    """Else there is a new one, in memory only."""
+    annotations = {"resource.kubernetes.io/extended-resource-claim": annotated}
+    owners = [{"apiVersion": "v1", "kind": "Pod", **owner}]
+    meta = {"name": "c", "annotations": annotations, "ownerReferences": owners}
+    known = convert(ResourceClaim, {"metadata": meta})
+    found = pod_claim(pod(("a", 1)), [known], uid="new")
+    assert (found is known) is own
+    if not own:
+        assert (found.metadata.name, found.metadata.uid) == (IN_MEMORY_NAME, "new")
