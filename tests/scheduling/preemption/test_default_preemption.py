@@ -17,7 +17,11 @@ from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.status import Status, unresolvable, unschedulable
-from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs
+from numakube.scheduling.preemption.default_preemption import (
+    DefaultPreemption,
+    PreemptionArgs,
+    is_being_preempted,
+)
 from numakube.scheduling.preemption.disruption_budgets import Budget
 from numakube.scheduling.preemption.victim_bounds import Bounds
 from numakube.scheduling.preemption.victims import Victims, find_victims
@@ -222,3 +226,31 @@ def test_the_first_node_that_will_do_is_compared_with_others(scene: Scene) -> No
     plain = [pod("stays too", cpus=7, priority=9), pod("lesser", cpus=8, priority=2)]
     full_node(scene.cluster, plain, name="n2", site=ReportedNode.make("n2"))
     assert scene.preempt(pod("new", cpus=5, priority=9))[1] == ["lesser"]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "condition", "going"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"type": "Ready"}, False),
+        (True, {"status": "False"}, False),
+        (True, {"reason": "EvictionByEvictionAPI"}, False),
+    ],
+)
+def test_a_pod_makes_room_if_a_scheduler_evicts_it(
+    deleted: bool, condition: dict[str, str], going: bool
+) -> None:
+    """Not if it goes for other reasons, nor if it is not going."""
+    told = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    changed: PodCondition = msgspec.structs.replace(told, **condition)
+    one = taken(bound(pod("a"), "n1"))
+    assert one.status is not None
+    status = msgspec.structs.replace(
+        one.status,
+        conditions=(PodCondition(type="Ready", status="True"), changed),
+    )
+    at = "2026-01-01T00:00:00Z" if deleted else None
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp=at)
+    info = PodInfo(msgspec.structs.replace(one, metadata=meta, status=status))
+    assert is_being_preempted(info) is going
