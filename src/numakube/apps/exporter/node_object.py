@@ -63,12 +63,17 @@ class NodeObject:
     def kubelet_url(self) -> str | None:
         """Where the kubelet serves, if the Node tells."""
         status = self._node.status if self._node is not None else None
-        ports = status.daemon_endpoints if status is not None else None
-        hosts = {one.type: one.address for one in (status.addresses if status is not None else ())}
-        host = hosts.get("InternalIP") or hosts.get("ExternalIP")
-        if not host or ports is None or ports.kubelet_endpoint is None:
+        if status is None:
             return None
-        return f"https://{f'[{host}]' if ':' in host else host}:{ports.kubelet_endpoint.port}"
+        hosts = {one.type: one.address for one in status.addresses}
+        host = hosts.get("InternalIP") or hosts.get("ExternalIP")
+        ports = status.daemon_endpoints
+        endpoint = ports.kubelet_endpoint if ports is not None else None
+        # An API server fills in 0 where a kubelet has told no port yet.
+        port = endpoint.port if endpoint is not None else 0
+        if not host or not port:
+            return None
+        return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def kubelet_version(self) -> str | None:
