@@ -47,6 +47,8 @@ def test_machines_of_many_numa_nodes_get_what_a_kubelet_needs_there() -> None:
     config = lab_configuration(machine, {})
     assert config.topology_manager_policy_options == {"max-allowable-numa-nodes": "34"}
     assert config.memory_manager_policy == "None"
+    unaligned = lab_configuration(machine, parse_kubelet_options("policy=none"))
+    assert unaligned.topology_manager_policy_options == {}
     asked = lab_configuration(machine, parse_kubelet_options("memory=Static"))
     assert asked.memory_manager_policy == "Static"
     assert KubeletNode(machine, settings_of(config, machine)).topology.numa.nodes

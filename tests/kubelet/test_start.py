@@ -209,3 +209,13 @@ def test_numbers_are_written_as_go_reads_them(text: str) -> None:
     )
     with pytest.raises(KubeletStartError, match="invalid syntax"):
         start(dual_socket_ht(), wide)
+
+
+@pytest.mark.parametrize(
+    ("threads", "text"), [((), "no cpus provided"), ((1, 1), "cpus provided are not unique")]
+)
+def test_cores_need_cpus_that_are_told_apart(threads: tuple[int, ...], text: str) -> None:
+    """A kubelet does not start on anything else."""
+    machine = build_machine([(0, 0, (0,)), (0, 0, threads)])
+    with pytest.raises(KubeletStartError, match=text):
+        start(machine)

@@ -189,3 +189,21 @@ def test_no_files_is_a_first_start() -> None:
     node = start(dual_socket_ht(), busy_settings())
     restore(node, StateFiles())
     assert str(node.shared_cpus) == "0-11"
+
+
+def test_files_of_other_sizes_are_refused_though_as_much_is_left() -> None:
+    """A machine that grew by what is reserved in addition."""
+    before, settings = busy_node(), busy_settings()
+    first, *others = before.machine.nodes
+    (kept,) = settings.reserved_memory[first.id].values()
+    grown = replace(first, memory_bytes=first.memory_bytes + kept)
+    machine = replace(before.machine, nodes=(grown, *others))
+    reserved = {**settings.reserved_memory, first.id: {"memory": 2 * kept}}
+    after = start(machine, replace(settings, reserved_memory=reserved))
+    assert before.memory is not None
+    assert after.memory is not None
+    assert after.memory.books[first.id].allocatable("memory") == (
+        before.memory.books[first.id].allocatable("memory")
+    )
+    with pytest.raises(KubeletStartError, match="expected machine state is different"):
+        restore(after, save(before))

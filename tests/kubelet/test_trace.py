@@ -132,3 +132,16 @@ def test_memory_is_asked_for_by_container_or_by_pod(scope: str, wanted: list[int
         if one.resource == "memory"
     ]
     assert asked == wanted
+
+
+def test_a_pod_asks_for_the_devices_of_the_containers_that_have_some() -> None:
+    """The others add nothing."""
+    node = start(
+        dual_socket_ht(),
+        static_settings("restricted", topology_scope="pod"),
+        devices={GPU: (Device("g0", (0,)), Device("g1", (0,)), Device("g2", (0,)))},
+    )
+    trace = AdmissionTrace()
+    admit(node, pod(guaranteed("a", gpu="2"), guaranteed("b"), guaranteed("c")), trace)
+    wanted = {one.resource: one.wanted for one in trace.alignments[0].resources}
+    assert wanted == {GPU: 2, "cpu": 3}

@@ -125,6 +125,18 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("annotation", "other"),
+    [(nrt_names.EXACT_ANNOTATION, "numakube"), (nrt_names.RTE_UPDATE_ANNOTATION, "RTE"), ("x", "")],
+)
+def test_the_other_of_two_producers_is_named(annotation: str, other: str) -> None:
+    """By the mark that it has left."""
+    tree = changed("attributes.2.name", nrt_names.NRI_POLICY)
+    tree["metadata"]["annotations"] = {annotation: "?"}
+    told = [one.message for one in findings_in(tree) if one.rule.id == "NRT-PRODUCERS"]
+    assert [text.split()[0] for text in told] == ([other] if other else [])
+
+
 @pytest.mark.parametrize(("path", "value", "rule", "field"), CASES)
 def test_every_rule_names_the_field_that_breaks_it(
     path: str, value: object, rule: str, field: str

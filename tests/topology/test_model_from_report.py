@@ -24,6 +24,8 @@ from numakube.kubelet.preferred_allocation import Preference, chooser_of
 from numakube.topology.exact_report import DeviceTable, Holding, MemoryCell, uid_hash
 from numakube.topology.model_from_report import node_of, place, remove_pod, report_of
 from numakube.topology.numa_zones import Unusable
+from numakube.topology.report_check import defect_of
+from numakube.topology.report_notation import write_holding
 from numakube.values.cpuset import CpuSet
 
 GPU = "vendor.example/gpu"
@@ -297,3 +299,20 @@ def test_a_pod_is_placed_only_on_what_is_free(policy: str) -> None:
     assert not place(node, "second", Holding(memory=(MemoryBlock((0,), "memory", GIB),)))
     assert place(node, "second", two_cpus) == (policy == "static")
     assert not place(node, "third", Holding(cpus=CpuSet.parse("3-4")))
+
+
+def test_two_numa_nodes_of_one_id_are_a_defect() -> None:
+    """As is nothing in the report of a model."""
+    report = report_of(start(dual_socket_ht(), static_settings()))
+    cpus = CpuSet.parse("0-11").bits
+    assert defect_of(report, cpus=cpus) is None
+    first, second = report.machine.nodes
+    twice = replace(report.machine, nodes=(first, replace(second, id=first.id)))
+    assert defect_of(replace(report, machine=twice), cpus=cpus) == "two NUMA nodes have the same id"
+
+
+def test_what_a_pod_holds_is_written_in_few_letters() -> None:
+    """Page sizes without what they all begin with."""
+    blocks = (MemoryBlock((0,), "memory", GIB), MemoryBlock((0, 1), "hugepages-2Mi", 2 * GIB))
+    held = Holding(cpus=CpuSet.parse("2-3"), memory=blocks, devices={GPU: (1,)})
+    assert write_holding(held, {GPU: 4}) == "c2-3 m@0=1Gi 2Mi@0+1=2Gi d4=1"

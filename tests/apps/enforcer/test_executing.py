@@ -455,3 +455,16 @@ def test_any_history_can_be_undone(
             machine.crash()
     assert machine.executor.restore().refused == []
     assert machine.snapshot(all_groups("a", "b")) == before
+
+
+@VERSIONS
+def test_a_limit_that_somebody_puts_on_a_bound_container_is_drift(
+    version: Version, tmp_path: Path
+) -> None:
+    """It runs already, so that no runtime is still making it."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    assert machine.groups.write(group_of("a", "app"), version.quota, QUOTA[version]) == ""
+    (change,) = machine.enforce(state("a", "0-1")).changes
+    assert (change.file, change.kind) == (version.quota, Kind.DRIFT)

@@ -144,6 +144,8 @@ def test_exclusions_come_from_files_of_both_agents(root: Path) -> None:
         ("excludeList: {a: [cpu, 1]}", "excludeList.a: must be a list"),
         ("podExclude: {a: b}", "podExclude: must be a list"),
         ("podExclude: [{namePattern: x}]", r"podExclude\[0\]: must have"),
+        ("podExclude: [kube-system]", r"podExclude\[0\]: must have"),
+        ("podExclude: [{namespacePattern: 1, namePattern: x}]", r"podExclude\[0\]: must have"),
         ("topologyExporter: {sleepInterval: soon}", "topologyExporter.sleepInterval"),
         ("topologyExporter: {metricsMode: https}", "topologyExporter.metricsMode"),
         ("- a", "must be a mapping"),

@@ -235,3 +235,13 @@ async def test_annotations_of_others_stay_unless_the_option_is_on(
         assert ours[keys.NODE_RESERVATION] == reserved[keys.NODE_RESERVATION]
         assert keys.NODE_SYSTEM_QOS not in ours
         assert json.loads(ours[keys.CPU_SHARED_POOLS])[1]["cpuset"] == "2-3,6"
+
+
+def test_what_a_pod_holds_that_the_api_does_not_know_is_listed_too() -> None:
+    """By its uid; its name will come."""
+    read = scan()
+    assert read.koordinator is not None
+    unknown = replace(read, koordinator=replace(read.koordinator, pods=()))
+    assert told(unknown)[keys.POD_CPU_ALLOCS] == [
+        {"uid": "pinned", "cpuset": "1,5", "managedByKubelet": True}
+    ]

@@ -213,3 +213,10 @@ def test_single_cpus_of_a_core_do_not_make_whole_cores() -> None:
     """Fourteen CPUs are free, but seven cores on no set of NUMA nodes: they are taken as packed."""
     free = "1,7,19,21,31,33,35,41,45-46,56,66,74,77"
     assert distributed(quad_numa(), free, 14, DistributedOrder(group_size=2)) == free
+
+
+def test_more_than_is_free_is_a_shortage_however_it_is_distributed() -> None:
+    """With the numbers that the kubelet tells."""
+    shortage = distributed(dual_socket_ht(), "1-3", 4, DistributedOrder())
+    assert shortage == packed(dual_socket_ht(), "1-3", 4)
+    assert "requested=4, available=3" in shortage

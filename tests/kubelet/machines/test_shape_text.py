@@ -348,6 +348,16 @@ def test_a_machine_has_at_most_64_numa_nodes() -> None:
     assert from_shape(to_shape(machine)) == machine
 
 
+@pytest.mark.parametrize("numbering", ["interleaved", "adjacent", "siblings-last"])
+def test_nodes_are_in_the_order_of_their_first_cpus(numbering: str) -> None:
+    """Whichever of them has the last one."""
+    line = f"2 numa, 4/2 cores, 1Gi/2Gi, numbering {numbering}"
+    machine = from_shape(line)
+    assert [node.memory_bytes for node in machine.nodes] == [GIB, 2 * GIB]
+    assert "4/2 cores" in to_shape(machine)
+    assert from_shape(to_shape(machine)) == machine
+
+
 @pytest.mark.parametrize("sockets", [2, 4, 6])
 def test_numa_nodes_that_span_sockets_are_counted_in_total(sockets: int) -> None:
     """Two sockets or three share a node."""
