@@ -12,9 +12,9 @@ from tests.apps.scheduler.parts import Parts
 
 from numakube.apps.scheduler.attempt_results import Results
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.scheduling.cycle import Refused
+from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.status import TOO_COSTLY, unschedulable
+from numakube.scheduling.framework.status import TOO_COSTLY, failure, unschedulable
 from numakube.scheduling.numa.caches.cache_contract import Changes, Fact, FactKind
 from numakube.scheduling.queue.queued_pod import Place, QueuedPod
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -160,3 +160,15 @@ def test_what_the_cache_finds_is_counted() -> None:
     parts.results.cache_changed(Changes(facts=facts))
     labels = {"kind": FactKind.OLD_REPORT.value}
     assert parts.registry.get_sample_value("numakube_cache_facts_total", labels) == 2.0
+
+
+def test_how_long_deciding_took_is_measured_whatever_came_of_it() -> None:
+    """A refusal is recorded later, with its message; a failure at once."""
+    parts = Parts(World())
+    entry = parts.taken(pod("a"))
+    parts.results.decided(entry, Refused(refused_by("Fit")), -0.25)
+    assert parts.recording.recorder.get("a") is None
+    parts.results.decided(entry, Failed(failure("no answer")), -0.5)
+    name = "scheduler_scheduling_algorithm_duration_seconds_sum"
+    assert parts.registry.get_sample_value(name) == 0.75
+    assert parts.recording.recorder.get("a") is not None
