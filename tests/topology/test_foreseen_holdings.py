@@ -27,7 +27,7 @@ from numakube.topology.exact_report import (
     MemoryCell,
     uid_hash,
 )
-from numakube.topology.foreseen_holdings import current_view, overlap, same_state
+from numakube.topology.foreseen_holdings import current_view, overlap, same_state, state_after
 from numakube.topology.model_from_report import report_of
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
@@ -117,3 +117,12 @@ def test_which_of_two_devices_a_pod_has_matters_if_a_plugin_tells_them_apart(
         for place in (0, 1)
     )
     assert same_state(first, second) == alike
+
+
+def test_nothing_follows_from_a_report_of_which_no_model_can_be_made() -> None:
+    """Such as one of a version that is yet to come."""
+    exact = report_of(start(dual_socket_ht(), static_settings()))
+    assert state_after(exact, [], {}) == exact
+    assert state_after(replace(exact, kubernetes="twelve"), [], {}) is None
+    taken_twice = dict.fromkeys(("p", "q"), Holding(cpus=CpuSet.parse("1")))
+    assert state_after(exact, [], taken_twice) is None
