@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace as replace_struct
 from tests.kube.old_definitions import (
     current,
     install,
@@ -17,12 +18,17 @@ from tests.kube.old_definitions import (
     v1alpha1_in_namespaces,
     v1alpha1_of_the_cluster,
 )
+from tests.scheduling.numa.caches.reported_node import ReportedNode, of_surprises, pod
 from tests.sites.bare import BareOpener
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
 from numakube.errors import Forbidden, NotFound
-from numakube.kube.catalog import NAMESPACES, NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.catalog import (
+    NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGY_UPDATES,
+)
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.object_keys import ObjectKey
@@ -35,7 +41,9 @@ from numakube.kube.served_topologies import (
 )
 from numakube.kube.store import Removed
 from numakube.testing import until
+from numakube.topology.report_update import update_of
 from numakube.topology.topology_view import NodeTopology, view_of
+from numakube_lab.exporters.nrt_definition import install_definition
 
 QUICK = ReflectorTiming(backoff=0.05, longest_backoff=0.2, denial=0.3)
 OLD = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1").raw
@@ -211,3 +219,24 @@ async def test_c21_a_refusal_that_lasts_is_believed_but_costs_no_objects() -> No
         assert ObjectKey("", "n") in reflector.store
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_report_is_read_with_its_update(client: Client) -> None:
+    """As every reader sees it; one that is missing is nothing."""
+    site = ReportedNode.make("worker-0")
+    assert await read_topology(client, "worker-0") is None
+    report = of_surprises(site.report())
+    await install_definition(client)
+    assert await read_topology(client, "worker-0") is None
+    metadata = replace_struct(report.metadata, uid="", resource_version="")
+    await client.create(NODE_RESOURCE_TOPOLOGIES, replace_struct(report, metadata=metadata))
+    site.admit(pod("p0"))
+    update = update_of(report, site.report(), time="2026-01-01T00:00:01.000000Z")
+    assert update is not None
+    found = await read_topology(client, "worker-0")
+    assert found is not None
+    assert found.zones == report.zones
+    await client.create(NODE_RESOURCE_TOPOLOGY_UPDATES, update)
+    found = await read_topology(client, "worker-0")
+    assert found is not None
+    assert found.zones == site.report().zones

@@ -214,3 +214,18 @@ async def play(steps: list[tuple[str, str]]) -> None:
             needs.discard(str(got))
             working.add(str(got))
         assert len(queue) == len(needs - working)
+
+
+async def test_whoever_counts_is_told_of_every_key_that_comes_to_need_work(
+    manual: ManualClock,
+) -> None:
+    """Not of one that waits already, nor after the end."""
+    told: list[str] = []
+    queue = WorkQueue[str](clock=manual, on_add=told.append)
+    for key in "aba":
+        queue.add(key)
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.shut_down()
+    queue.add("c")
+    assert told == ["a", "b", "a"]

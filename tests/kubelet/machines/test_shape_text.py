@@ -380,3 +380,12 @@ def test_numa_nodes_that_span_sockets_are_counted_in_total(sockets: int) -> None
 def test_a_bare_name_of_a_device_is_no_other_word(name: str, *, short: bool) -> None:
     """Nor one letter away from it, which would be read as a slip."""
     assert is_short_name(name) == short
+
+
+def test_a_device_whose_bare_name_would_be_another_word_keeps_its_domain() -> None:
+    """The line has to be read as it was meant."""
+    machine = from_shape("2 cores, 1Gi, vendor.example/smtt 2, gpu 1")
+    line = to_shape(machine)
+    assert "vendor.example/smtt 2" in line
+    assert "vendor.example/gpu" not in line
+    assert from_shape(line) == machine
