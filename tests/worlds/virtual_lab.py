@@ -273,8 +273,9 @@ class VirtualLab(Lifetime):
         await self._join(plan)
 
     def produce(self, name: str, producer: str) -> None:
-        """Let another producer write the reports of a node from now on."""
+        """Let another producer write the reports of a node from now on; that takes a moment."""
         self.producers[name] = producer
+        self.known_since[name] = self.clock.monotonic() + REPORT_SECONDS
         for exporters in self._exporters.values():
             exporters.review()
         for other in self._foreign.values():
