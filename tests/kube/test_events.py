@@ -35,6 +35,7 @@ class EventServer:
     def __init__(self, server: ScriptedServer) -> None:
         self.events: dict[str, dict[str, Any]] = {}
         self.requests: list[str] = []
+        self.answers_lost = 0
         server.otherwise = self._handle
 
     @property
@@ -48,7 +49,12 @@ class EventServer:
         body = msgspec.json.decode(await request.read())
         if request.method == "POST":
             name = body["metadata"]["name"]
+            if name in self.events:
+                return web.json_response(status_document(409, "AlreadyExists"), status=409)
             self.events[name] = body
+            if self.answers_lost and request.transport is not None:
+                self.answers_lost -= 1
+                request.transport.abort()
             return web.json_response(body, status=201)
         name = request.path.rpartition("/")[2]
         if name not in self.events:
@@ -402,4 +408,18 @@ async def test_a_name_that_is_taken_is_replaced(
         recorder.normal(POD, "A", "m")
 
     assert events.only["count"] == 2, "counted under the name it has"
+    assert recorder.dropped == 0
+
+
+async def test_an_event_whose_answer_is_lost_is_written_once(
+    client: Client, events: EventServer
+) -> None:
+    """It has the name that is taken."""
+    events.answers_lost = 1
+    recorder = recorder_for(client)
+    async with recording(recorder):
+        recorder.normal(POD, "A", "m")
+
+    assert events.only["count"] == 1
+    assert events.requests == ["POST /api/v1/namespaces/ns"] * 2
     assert recorder.dropped == 0

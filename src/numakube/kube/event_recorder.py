@@ -163,13 +163,20 @@ class EventRecorder:
         await self._waiting.join()
 
     async def _write_patiently(self, recorded: Recorded) -> None:
-        """Write *recorded*, waiting for a server that is away; give up on one that refuses."""
+        """Write *recorded*, waiting for a server that is away; give up on one that refuses.
+
+        A write without an answer may have had its effect: the name is taken by the event itself.
+        """
+        unanswered = False
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._write(recorded)
             except AlreadyExists:
+                if unanswered:
+                    return
                 recorded = self._correlator.rename(recorded)
             except (ApiError, ClusterUnreachable) as exc:
+                unanswered = True
                 if isinstance(exc, ApiError) and exc.code < _SERVER_ERROR:
                     self._drop(recorded.occurrence, str(exc))
                     return
