@@ -222,11 +222,12 @@ class VirtualLab(Lifetime):
             await self.clock.advance(1.0)
 
     async def listen(self, seconds: float) -> None:
-        """Let time pass, and note which reports are written meanwhile."""
-        before = await self._versions()
+        """Let time pass, and note which reports are written although no pod changes meanwhile."""
+        before, changes = await self._versions(), self.seen.changes
         await self.pass_time(seconds)
         after = await self._versions()
-        self.rewritten = [name for name, version in after.items() if before.get(name) != version]
+        written = [name for name, version in after.items() if before.get(name) != version]
+        self.rewritten = written if self.seen.changes == changes else []
 
     async def _versions(self) -> dict[str, str]:
         found = (await self.through(self.client.list(NODE_RESOURCE_TOPOLOGIES))).items
