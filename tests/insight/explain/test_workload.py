@@ -198,8 +198,8 @@ def test_a_job_that_is_a_gang_is_explained_as_its_group_is(kind: str) -> None:
         pytest.param(
             3,
             "refused",
-            "It fits on 3 of 3 nodes; best is a, but it waits for its gang default/train. 2 of the 3"
-            " pods fit: 1 on b, 1 on c. Number 3 does not. The gang needs 3 at a time, so none is"
+            "It fits on 3 of 3 nodes; best is a, but it waits for its gang default/train. 2 of the"
+            " 3 pods fit: 1 on b, 1 on c. Number 3 does not. The gang needs 3 at a time, so none is"
             " bound.",
             id="gang does not fit",
         ),
