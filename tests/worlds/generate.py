@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final
 
+from tests.apps.scheduler.gang_trials import RACK
 from tests.worlds.covering import Row
 from tests.worlds.features import BY_NAME, MACHINES
-from tests.worlds.manifests import RACK
 from tests.worlds.script import Command
 from tests.worlds.virtual_lab import PRODUCERS
 

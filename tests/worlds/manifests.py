@@ -11,6 +11,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from tests.apps.scheduler.gang_trials import (
+    GROUP_VERSIONS,
+    group_definition,
+    groups_of,
+)
+
 from numakube.api.koordinator import keys
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import (
@@ -40,26 +46,11 @@ Document = dict[str, Any]
 Objects = Iterator[tuple[Resource[Any], Document]]
 """What to create, in this order."""
 
-RACK: Final = "example.com/rack"
 APP: Final = "app"
 """The label with the name of what a pod belongs to."""
-GROUPS: Final = {
-    "coscheduling": ("scheduling.x-k8s.io", "v1alpha1"),
-    "volcano": ("scheduling.volcano.sh", "v1beta1"),
-}
+GROUPS: Final = {"coscheduling": "scheduling.x-k8s.io", "volcano": "scheduling.volcano.sh"}
 PRIORITIES: Final = {"high": 1000, "low": -10}
 _SHORT: Final = {"gpu": GPU}
-
-
-def _pod_groups(group: str, version: str) -> Resource[Any]:
-    return Resource(
-        group=group,
-        version=version,
-        plural="podgroups",
-        kind="PodGroup",
-        namespaced=True,
-        object_type=dict[str, Any],
-    )
 
 
 KINDS: Final[Mapping[str, Resource[Any]]] = {
@@ -74,8 +65,8 @@ KINDS: Final[Mapping[str, Resource[Any]]] = {
 
 def fixtures() -> Objects:
     """Return what every cluster has from the start: kinds of gangs, and priorities."""
-    for group, version in GROUPS.values():
-        yield CUSTOM_RESOURCE_DEFINITIONS.raw, _group_definition(group, version)
+    for group, version in GROUP_VERSIONS.items():
+        yield CUSTOM_RESOURCE_DEFINITIONS.raw, group_definition(group, version)
     for name, value in PRIORITIES.items():
         yield PRIORITY_CLASSES.raw, {"metadata": {"name": name}, "value": value}
     never = {"metadata": {"name": "never"}, "value": 0, "preemptionPolicy": "Never"}
@@ -110,9 +101,8 @@ def _gang(name: str, options: Mapping[str, str]) -> Objects:
         labels |= {NAME_LABEL: name, MIN_LABEL: str(least)}
         annotations |= wishes
     else:
-        group, version = GROUPS[api]
         yield (
-            _pod_groups(group, version),
+            groups_of(GROUPS[api]),
             {"metadata": {"name": name, "annotations": wishes}, "spec": {"minMember": least}},
         )
         if api == "coscheduling":
@@ -277,21 +267,3 @@ def _claim(options: Mapping[str, str]) -> Document:
         "count": int(options.get("devices", "1")),
     }
     return {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
-
-
-def _group_definition(group: str, version: str) -> Document:
-    """Return a definition that takes every PodGroup."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {"name": version, "served": True, "storage": True}
-    return {
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
-            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }

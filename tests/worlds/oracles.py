@@ -16,7 +16,6 @@ from tests.worlds.virtual_lab import VirtualLab
 
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod, has_ended
-from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.explain import explain, in_its_gang, pod_subject
 from numakube.insight.explain.pod_explanation import Options
@@ -64,8 +63,8 @@ async def no_pod_is_bound_twice(lab: VirtualLab) -> AsyncIterator[str]:
 
 async def no_kubelet_rejects_a_pod(lab: VirtualLab) -> AsyncIterator[str]:
     """Kubelets admit every pod that our schedulers bind to them."""
-    for uid, pod in lab.seen.rejected.items():
-        if uid not in lab.excused and lab.could_know(pod) and pod.status is not None:
+    for pod in lab.seen.rejected.values():
+        if lab.could_know(pod) and pod.status is not None:
             yield f"{pod.metadata.name} on {pod.spec.node_name}: {pod.status.message}"
 
 
@@ -158,7 +157,7 @@ async def tools_show_what_kubelets_hold(lab: VirtualLab) -> AsyncIterator[str]:
     """What top and map show of zones is what the kubelets' books say."""
     facts = await lab.facts()
     for name, kubelet in lab.pool.kubelets.items():
-        if kubelet.admission is None or lab.producers.get(name) == "none" or lab.is_silent(name):
+        if kubelet.admission is None or lab.producers.get(name) == "none":
             continue
         view = facts.view(name)
         if not isinstance(view, NodeTopology):
@@ -207,4 +206,3 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     a_quiet_cluster_is_quiet,
     doctor_is_not_broken,
 )
-OURS: Final = SCHEDULER_NAME

@@ -55,7 +55,6 @@ class Play:
 
     lab: VirtualLab
     findings: list[Finding] = field(default_factory=list)
-    made: dict[str, str] = field(default_factory=dict)
 
     async def do(self, command: Command) -> list[str]:
         """Do what a command says; return what it prints."""
@@ -84,7 +83,6 @@ class Play:
                 pass
 
     async def _create(self, kind: str, name: str, **options: str) -> None:
-        self.made[name] = kind
         for resource, document in objects(kind, name, options):
             await self.lab.client.create(resource, document, namespace=_SPACE)
 

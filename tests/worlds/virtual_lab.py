@@ -18,7 +18,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
-from tests.worlds.manifests import RACK, fixtures
+from tests.apps.scheduler.gang_trials import RACK
+from tests.worlds.manifests import fixtures
 from tests.worlds.producers import ForeignProducer
 
 from numakube.api.pod import Pod, has_ended
@@ -121,10 +122,8 @@ class VirtualLab(Lifetime):
         producers: who writes the report of each node.
         seen: what was seen of pods.
         complaints: log lines at level error.
-        excused: uids of pods that a kubelet may have rejected, since it was changed under them.
         rewritten: nodes whose report was written when all was quiet.
         known_since: when the report of each node was there.
-        silent: nodes whose exporter or kubelet was told to hang.
     """
 
     def __init__(self, server: ApiServer, clock: ManualClock, rng: Random) -> None:
@@ -137,8 +136,6 @@ class VirtualLab(Lifetime):
         self.producers: dict[str, str] = {}
         self.seen = Seen(clock)
         self.complaints: list[str] = []
-        self.excused: set[str] = set()
-        self.silent: set[str] = set()
         self.known_since: dict[str, float] = {}
         self.rewritten: list[str] = []
         self._exporters = {
@@ -308,10 +305,6 @@ class VirtualLab(Lifetime):
         """Whether a scheduler runs."""
         return any(not one.task.done() for one in self.schedulers.values())
 
-    def is_silent(self, name: str) -> bool:
-        """Tell whether the report of a node may be old on purpose."""
-        return name in self.silent
-
     def could_know(self, pod: Pod) -> bool:
         """Tell whether schedulers could know that a kubelet would reject a pod.
 
@@ -352,7 +345,7 @@ class VirtualLab(Lifetime):
 
     def tells_exactly(self, name: str) -> bool:
         """Tell whether schedulers can know what the kubelet of a node would do."""
-        return self.producers.get(name) in ("ours", "surprises") and name not in self.silent
+        return self.producers.get(name) in ("ours", "surprises")
 
     async def facts(self) -> ClusterFacts:
         """Return what the tools know of the cluster."""
