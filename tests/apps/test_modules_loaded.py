@@ -17,15 +17,15 @@ from numakube.programs import PROGRAMS
 CEILINGS = {
     "scheduler": 572,
     "extender": 556,
-    "exporter": 197,
-    "enforcer": 182,
-    "sriov": 141,
-    "operator": 184,
-    "webhook": 161,
-    "gc": 137,
-    "admission-check": 101,
-    "rebalancer": 511,
-    "dashboard": 283,
+    "exporter": 172,
+    "enforcer": 158,
+    "sriov": 96,
+    "operator": 137,
+    "webhook": 145,
+    "gc": 73,
+    "admission-check": 102,
+    "rebalancer": 510,
+    "dashboard": 281,
 }
 SLACK = 8
 """How far below its ceiling a program may be before the ceiling has to follow."""

@@ -17,7 +17,7 @@ from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.volcano_numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
 from numakube.apps.anonymising import anonymise
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
-from numakube.apps.node_reports import NUMATOPOLOGIES, NodeReports, node_reports
+from numakube.apps.node_reports import NUMATOPOLOGIES, NodeReports, node_reports, read_topology
 from numakube.errors import MalformedObject, NotFound
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
@@ -29,7 +29,6 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.decode import Malformed
 from numakube.kube.object_keys import ObjectKey
-from numakube.kube.served_topologies import read_topology
 from numakube.kube.store import Change, Store
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.simulation.observed_cluster import collected_of

@@ -5,22 +5,31 @@ What has changed since a NodeResourceTopology was written may be in an object of
 
 Volcano has a kind of its own, Numatopology. A cluster that moves from one kind to the other has
 both for a while; then the NodeResourceTopology counts, which tells more.
+
+    reports = ReportMirror(client)                # mirrors them, and follows the definition
+    report = await read_topology(client, "worker-0")
+
+Both have one object a node, in the current version and without a namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from numakube.api import volcano_numatopology as names
+from numakube.api.interning import shared_nrt
+from numakube.api.nrt import NodeResourceTopology, by_node
 from numakube.api.volcano_numatopology import Numatopology
-from numakube.errors import Forbidden
-from numakube.kube.object_keys import key_of
-from numakube.kube.reflector import Reflector
+from numakube.apps.served_topologies import served_topologies
+from numakube.errors import Forbidden, MalformedObject, NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
+from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.resource_types import Resource
-from numakube.kube.served_topologies import TopologyStore, topology_reflector, update_reflector
 from numakube.kube.store import Added, Removed, Store
 from numakube.topology.report_update import (
     distrusted,
@@ -34,14 +43,12 @@ from numakube.topology.report_update import (
 from numakube.topology.volcano import as_nrt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
-    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.nrt_update import NodeResourceTopologyUpdate
     from numakube.kube.client import Client
     from numakube.kube.decode import Malformed
-    from numakube.kube.object_keys import ObjectKey
     from numakube.kube.store import Change
 
 NUMATOPOLOGIES: Final = Resource(
@@ -52,7 +59,112 @@ NUMATOPOLOGIES: Final = Resource(
     namespaced=False,
     object_type=Numatopology,
 )
+_IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
+"""The kind may be installed after us; its nodes should not wait half a minute then."""
 _LOOK_SECONDS: Final = 0.02
+
+
+async def read_topology(client: Client, node: str) -> NodeResourceTopology | None:
+    """Return the object of *node* as the server has it now; ``None`` if there is none.
+
+    If its update cannot be read, the report says that it must not be trusted.
+    """
+    # A report that comes after its update was read is no older than both.
+    try:
+        update, odd = await _read_update(client, node), None
+    except MalformedObject as error:
+        update, odd = None, error
+    try:
+        resource = await served_topologies(client)
+        found = await client.list(resource, fields=f"metadata.name={node}")
+    except NotFound:
+        return None
+    report = by_node(found.items).get(node)
+    if report is not None and odd is not None:
+        return with_unreadable_update(report, odd)
+    return None if report is None else updated(report, update)
+
+
+async def _read_update(client: Client, node: str) -> NodeResourceTopologyUpdate | None:
+    try:
+        return await client.get(NODE_RESOURCE_TOPOLOGY_UPDATES, node)
+    except (Forbidden, NotFound):
+        return None
+
+
+def topology_reflector(
+    client: Client, *, timing: ReflectorTiming = _IMPATIENT
+) -> Reflector[NodeResourceTopology]:
+    """Return what mirrors the objects of all nodes, wherever they are served."""
+    return Reflector(
+        client,
+        NODE_RESOURCE_TOPOLOGIES,
+        store=TopologyStore(),
+        timing=timing,
+        locate=partial(served_topologies, client),
+    )
+
+
+def update_reflector(
+    client: Client, on_malformed: Callable[[Malformed], None]
+) -> Reflector[NodeResourceTopologyUpdate]:
+    """Return what mirrors the updates of reports; a cluster may do without."""
+    return Reflector(
+        client,
+        NODE_RESOURCE_TOPOLOGY_UPDATES,
+        timing=_IMPATIENT,
+        optional=True,
+        on_malformed=on_malformed,
+    )
+
+
+class TopologyStore(Store[NodeResourceTopology]):
+    """One object a node; of several in namespaces the one that was written last."""
+
+    def __init__(
+        self,
+        *,
+        transform: Callable[[NodeResourceTopology], NodeResourceTopology] | None = shared_nrt,
+    ) -> None:
+        super().__init__(transform=transform)
+        self._in_namespaces: dict[str, dict[str, NodeResourceTopology]] = {}
+
+    def put(self, obj: NodeResourceTopology) -> None:
+        """Store *obj* in the current version, unless the node has a later one."""
+        self._note(obj)
+        rivals = self._in_namespaces.get(obj.metadata.name)
+        for one in by_node(rivals.values() if rivals else (obj,)).values():
+            super().put(one)
+
+    def remove(
+        self, key: ObjectKey, *, last: NodeResourceTopology | None = None, unseen: bool = False
+    ) -> None:
+        """Drop an object; if the node has another one in some namespace, that counts from now."""
+        if key.namespace:
+            rivals = self._in_namespaces.get(key.name, {})
+            rivals.pop(key.namespace, None)
+            for one in by_node(rivals.values()).values():
+                super().put(one)
+                return
+        final = None if last is None else by_node([last])[key.name]
+        super().remove(ObjectKey("", key.name), last=final, unseen=unseen)
+
+    def replace(self, objects: Iterable[NodeResourceTopology]) -> None:
+        """Make *objects* the whole content."""
+        objects = tuple(objects)
+        self._in_namespaces.clear()
+        for obj in objects:
+            self._note(obj)
+        super().replace(by_node(objects).values())
+
+    def _note(self, obj: NodeResourceTopology) -> None:
+        if obj.metadata.namespace:
+            found = self._in_namespaces.setdefault(obj.metadata.name, {})
+            found[obj.metadata.namespace] = obj
+
+    def _is_same_state(self, old: NodeResourceTopology, new: NodeResourceTopology) -> bool:
+        # An older version of the API shows the same state without its attributes.
+        return super()._is_same_state(old, new) and old.attributes == new.attributes
 
 
 class ReportMirror:

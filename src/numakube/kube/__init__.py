@@ -20,8 +20,9 @@ What `__all__` names is public; the modules themselves may change. A name is loa
 used, because most commands of the command line need no HTTP client.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, resource_of
@@ -74,28 +75,22 @@ __all__ = [
     "wait_synced",
 ]
 
-_MODULES = {
-    "catalog": "NODE_RESOURCE_TOPOLOGIES NODES PODS resource_of",
-    "client": "Client",
-    "clock": "Clock SystemClock",
-    "connection.cluster_config": "ClusterConfig UserConfig load_config",
-    "connect": "connect",
-    "event_recorder": "EventRecorder",
-    "leader_election": "LeaderElection LeaseTiming",
-    "object_keys": "ObjectKey key_of",
-    "patches": "Patch json_patch merge_patch strategic_patch",
-    "reflector": "Reflector reflecting wait_synced",
-    "resource_types": "Resource",
-    "store": "Added Removed Store Updated",
-    "subresources": "bind_pod evict_pod",
-    "workqueue": "WorkQueue run_workers",
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "catalog": "NODE_RESOURCE_TOPOLOGIES NODES PODS resource_of",
+        "client": "Client",
+        "clock": "Clock SystemClock",
+        "connection.cluster_config": "ClusterConfig UserConfig load_config",
+        "connect": "connect",
+        "event_recorder": "EventRecorder",
+        "leader_election": "LeaderElection LeaseTiming",
+        "object_keys": "ObjectKey key_of",
+        "patches": "Patch json_patch merge_patch strategic_patch",
+        "reflector": "Reflector reflecting wait_synced",
+        "resource_types": "Resource",
+        "store": "Added Removed Store Updated",
+        "subresources": "bind_pod evict_pod",
+        "workqueue": "WorkQueue run_workers",
+    },
+)

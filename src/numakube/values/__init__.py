@@ -9,4 +9,5 @@
 | `names` | what is wrong with names, labels and ports, in the API server's words |
 | `display` | amounts, zones and ages in words for people |
 | `gotext` | strings, numbers, maps and JSON as Go writes them |
+| `lazy_names` | public names of a package that are imported when they are first used |
 """

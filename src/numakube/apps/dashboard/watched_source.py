@@ -18,10 +18,10 @@ from numakube.api.wire import Timestamp, Wire
 from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.node_reports import ReportMirror
+from numakube.apps.served_topologies import served_topologies
 from numakube.errors import ClusterUnreachable, Expired, Forbidden, InvalidValue, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES, NODES, PODS
 from numakube.kube.reflector import Reflector
-from numakube.kube.served_topologies import served_topologies
 from numakube.kube.store import Store
 from numakube.values.times import parse_time
 

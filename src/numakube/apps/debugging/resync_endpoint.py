@@ -16,10 +16,10 @@ from aiohttp import web
 
 from numakube.api.pod import has_ended
 from numakube.apps.debugging.documents import json_answer
+from numakube.apps.node_reports import read_topology
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
-from numakube.kube.served_topologies import read_topology
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology

@@ -15,10 +15,10 @@ from numakube.api.meta import Named
 from numakube.apps.deployer.apply_and_remove import is_ours
 from numakube.apps.deployer.cluster_detection import installations
 from numakube.apps.deployer.namespace_contents import contents
+from numakube.apps.served_topologies import served_topologies
 from numakube.errors import NotFound
 from numakube.kube.catalog import resource_of
 from numakube.kube.resource_types import Resource
-from numakube.kube.served_topologies import served_topologies
 from numakube.manifests import extender
 from numakube.manifests.components import COMPONENTS, DEFAULT, component_objects, objects_of
 from numakube.topology.topology_view import Producer, producer_of

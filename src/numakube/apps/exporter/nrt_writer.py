@@ -19,10 +19,10 @@ import msgspec
 from numakube.api.nrt import Attribute, NodeResourceTopology, with_attribute
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.update_writer import UpdateWriter
+from numakube.apps.served_topologies import served_topologies
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
-from numakube.kube.served_topologies import served_topologies
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.values.durations import SECOND, format_duration

@@ -18,6 +18,7 @@ from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.apps.debug_client import reach_schedulers
 from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
+from numakube.apps.served_topologies import served_topologies
 from numakube.apps.watched_kinds import located
 from numakube.errors import (
     ApiError,
@@ -47,7 +48,6 @@ from numakube.kube.connection.transport import Request
 from numakube.kube.paged_lists import PAGE_SIZE, read_pages
 from numakube.kube.request_parts import Query, list_request
 from numakube.kube.resource_types import Resource
-from numakube.kube.served_topologies import served_topologies
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numakube.api.meta import Named
+from numakube.apps.served_topologies import served_topologies
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
 from numakube.kube.catalog import NODES
-from numakube.kube.served_topologies import served_topologies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

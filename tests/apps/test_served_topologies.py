@@ -23,6 +23,8 @@ from tests.sites.bare import BareOpener
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
+from numakube.apps.node_reports import read_topology, topology_reflector
+from numakube.apps.served_topologies import served_topologies
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import (
     NAMESPACES,
@@ -34,11 +36,6 @@ from numakube.kube.connect import connect
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.scripted_server import ScriptedServer, status_document
-from numakube.kube.served_topologies import (
-    read_topology,
-    served_topologies,
-    topology_reflector,
-)
 from numakube.kube.store import Removed
 from numakube.testing import until
 from numakube.topology.report_update import update_of
