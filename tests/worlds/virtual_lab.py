@@ -174,7 +174,9 @@ class VirtualLab(Lifetime):
             reflector.store.subscribe(self.seen.note)
             jobs = [asyncio.create_task(reflector.run())]
             await self.through(stack.enter_async_context(self.pool))
-            await self.through(stack.enter_async_context(Controllers(self.client, which=ALL)))
+            # Controllers hold reports back by the time of the machine, which is not the lab's.
+            controllers = Controllers(self.client, which=ALL, report_seconds=0)
+            await self.through(stack.enter_async_context(controllers))
             for exporters in self._exporters.values():
                 await self.through(stack.enter_async_context(exporters))
             jobs += [asyncio.create_task(one.run()) for one in self._foreign.values()]
