@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from tests.kubelet.build import guaranteed, pod, start
 from tests.kubelet.test_hint_merge import numa_of
 
-from numakube.kubelet import reference_hint_merge
-from numakube.kubelet.admission_outcome import NO_ANSWER, Admitted, Rejected
+from numakube.kubelet import hint_merge, reference_hint_merge
+from numakube.kubelet.admission_outcome import NO_ANSWER, Admitted, NoAnswer, Rejected
 from numakube.kubelet.cpus.cpu_hints import listed_cpu_hints, wide_cpu_hints
 from numakube.kubelet.device_hints import listed_device_hints, wide_device_hints
 from numakube.kubelet.kubelet_model import KubeletNode
@@ -66,12 +67,12 @@ def some_machine(random: Random, most: int) -> NumaInfo:
 
 @given(SEEDS)
 def test_every_answer_is_that_of_the_list(random: Random) -> None:
-    """Narrowest hint, fittest of a size, what hints have of some nodes, bounds of their number."""
+    """Narrowest hint, fittest of a size, what hints have of some nodes, a bound of their number."""
     numa = some_machine(random, 5)
     hints = some_hints(random, numa.nodes)
     masks = [mask for mask in masks_over(numa.nodes) if mask in hints]
     assert hints.narrowest == min((mask.bit_count() for mask in masks), default=None)
-    assert hints.fewest <= len(masks) + len(hints.listed) <= hints.most + len(hints.listed)
+    assert hints.fewest <= len(masks) + len(hints.listed)
     assert set(hints.members()) == set(masks)
     some = mask_of(node for node in numa.nodes if random.random() < 0.5)
     assert hints.parts(some) == {mask & some for mask in masks} - {0}
@@ -301,3 +302,153 @@ def test_a_resource_that_fits_nowhere_spoils_what_others_prefer() -> None:
     assert merge_wide([wide, []], numa) == spoiled
     assert merge_wide([[], wide], numa) == spoiled
     assert merge_wide([wide], numa) == Hint(1, preferred=True)
+
+
+def wide_axis(random: Random, nodes: tuple[int, ...]) -> WideHints:
+    """Return hints that are many, few, listed in part, closed to some nodes, or aligned."""
+    amounts = {1 << node: random.randint(0, 2) for node in nodes}
+    closed = mask_of(random.sample(nodes, random.choice((0, 0, 1))))
+    smallest = random.choice((1, 2, len(nodes) - 1))
+    wider = random.choice((None, None, lambda m: m.bit_count() > smallest and m % 5 == 0))
+    return WideHints(
+        nodes,
+        (Cover(amounts, random.randint(0, sum(amounts.values()))),),
+        smallest=smallest,
+        open=mask_of(nodes) & ~closed,
+        least=random.choice((1, 1, 3)),
+        listed=frozenset(random.sample(masks_over(nodes), random.choice((0, 20)))),
+        aligned=wider,
+    )
+
+
+def listed_axis(random: Random, numa: NumaInfo) -> list[Hint]:
+    """Return hints of a resource on all nodes: on sets of them, anywhere, or both."""
+    sets = random.sample(masks_over(numa.nodes), random.choice((1, 40)))
+    found = [Hint(mask, preferred=random.random() < 0.7) for mask in sets]
+    return random.choice(
+        ([Hint(None, preferred=True)], [Hint(None, preferred=False)], found,
+         [Hint(numa.everywhere, preferred=False)])
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_wide_and_listed_hints_merge_on_eight_to_ten_nodes_as_lists_do(seed: int) -> None:
+    """Eight common nodes are tried set by set; above, each short cut answers as lists would."""
+    random = Random(seed)
+    for count in (8, 9, 10) * 4:
+        ids = tuple(sorted(random.sample(range(14), count)))
+        rows = [[random.choice((10, 12, 20)) for _ in ids] for _ in ids]
+        numa = numa_of(*ids, distances=rows, closest=random.random() < 0.5)
+        apart = tuple(sorted(random.sample(ids, count - 1))) if random.random() < 0.2 else ids
+        wide = [one for nodes in (ids, apart) if (one := wide_axis(random, nodes))]
+        axes = wide[: random.randint(1, 2)] + [listed_axis(random, numa)] * random.randint(0, 1)
+        random.shuffle(axes)
+        plain = [one.listing() if isinstance(one, WideHints) else one for one in axes]
+        assert merge_wide(axes, numa) == hint_merge.merge(plain, numa), axes
+
+
+TWENTY = numa_of(*range(20))
+UNITS = {1 << node: 1 for node in TWENTY.nodes}
+
+
+def sets_with(wanted: int, smallest: int = 1, **rules: Any) -> WideHints:
+    """Return hints on twenty nodes: the sets of *wanted* nodes and more."""
+    return WideHints(TWENTY.nodes, (Cover(UNITS, wanted),), smallest, **rules)
+
+
+HALF = sets_with(19, 19)
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        pytest.param([sets_with(0)], Hint(1, True), id="a preferred set"),
+        pytest.param([sets_with(3)], Hint(0b111, False), id="the narrowest set"),
+        pytest.param([sets_with(2, 3)], Hint(0b111, True), id="a preferred set that is wider"),
+        pytest.param(
+            [sets_with(2, 2), [Hint(None, preferred=False)]], Hint(0b11, False), id="no hope"
+        ),
+        pytest.param(
+            [sets_with(19, 1, aligned=lambda mask: mask & 1 == 0)],
+            Hint(mask_of(range(1, 20)), True),
+            id="an aligned set",
+        ),
+        pytest.param([HALF, HALF], Hint(mask_of(range(19)), True), id="what both prefer"),
+        pytest.param(
+            [HALF, sets_with(20, 19)], Hint(mask_of(range(20)), False), id="nothing both prefer"
+        ),
+        pytest.param(
+            [HALF, sets_with(18, 19, least=20)], Hint(mask_of(range(20)), False), id="least"
+        ),
+        pytest.param(
+            [HALF, sets_with(18, 19, open=mask_of(range(1, 20)))],
+            Hint(mask_of(range(1, 20)), True),
+            id="closed to a node",
+        ),
+        pytest.param(
+            [HALF, [Hint(mask_of(range(12)), True)]], Hint(mask_of(range(12)), False), id="listed"
+        ),
+    ],
+)
+def test_twenty_nodes_are_merged_without_lists_of_sets(
+    axes: list[WideHints | list[Hint]], expected: Hint
+) -> None:
+    """A million sets are not compared with each other; a score of them are."""
+    assert merge_wide(axes, TWENTY) == expected
+
+
+@pytest.mark.parametrize(("sets", "answers"), [(1000, True), (1001, False)])
+def test_a_thousand_described_sets_are_compared_one_by_one(sets: int, answers: bool) -> None:
+    """With one more there is no answer, instead of one that comes too late."""
+    few = WideHints(TWENTY.nodes, (), open=0, listed=frozenset(masks_over(TWENTY.nodes)[-sets:]))
+    other = [Hint(TWENTY.everywhere, preferred=False)]
+    if answers:
+        assert merge_wide([few, other], TWENTY) == hint_merge.merge([few.listing(), other], TWENTY)
+    else:
+        with pytest.raises(NoAnswer, match="cannot compare so many sets"):
+            merge_wide([few, other], TWENTY)
+
+
+def test_sixteen_nodes_are_listed() -> None:
+    """More sets than a thousand, of a resource that another one spoils."""
+    numa = numa_of(*range(16))
+    wide = WideHints(numa.nodes, (Cover({1 << node: 1 for node in numa.nodes}, 5),))
+    other = [Hint(0b11, preferred=False), Hint(numa.everywhere, preferred=False)]
+    assert merge_wide([wide, other], numa) == Hint(0b11111, preferred=False)
+
+
+ODD = WideHints(
+    (0, 2, 3, 5),
+    (Cover({0b1: 2, 0b100: 1, 0b1000: 1, 0b100000: 1}, 2),),
+    smallest=2,
+    open=0b1101,
+    listed=frozenset({0b100000, 0b101001}),
+)
+
+
+def test_hints_are_counted_and_shown_by_example() -> None:
+    """At least the listed ones and all that contain the narrowest described one."""
+    by_size = [Hint(0b1, False), Hint(0b100000, False),
+               Hint(0b101, True), Hint(0b1001, True), Hint(0b1100, True),
+               Hint(0b1101, False), Hint(0b101001, False)]  # fmt: skip
+    assert ODD.listing() == by_size
+    assert ODD.examples() == by_size[:5]
+    assert (ODD.fewest, ODD.narrowest) == (2 + 4, 1)
+    shown = [str(Hint(None, preferred=True)), str(Hint(0b1001, preferred=False))]
+    assert shown == ["any/preferred", "{0,3}/not preferred"]
+    everything = WideHints((0, 1, 2), (Cover({0b111: 4}, 4),), least=3)
+    assert (everything.fewest, everything.narrowest, set(everything.members())) == (1, 3, {7})
+    nothing = WideHints((0, 1, 2), (Cover({0b1: 1}, 2),), listed=frozenset({0b110}))
+    assert (nothing.fewest, nothing.narrowest, nothing.examples()) == (1, 2, [Hint(6, False)])
+    assert not WideHints((0, 1), (Cover({0b1: 1}, 2),))
+
+
+@pytest.mark.parametrize("nodes", [14, 20])
+def test_a_search_that_finds_no_set_ends(nodes: int) -> None:
+    """Sums that were tried in vain are not tried again; where that is no help it gives up."""
+    odd = {1 << node: 2 for node in range(nodes)}
+    mixed = {1 << node: 1 + node % 2 for node in range(nodes)}
+    both = WideHints(
+        tuple(range(nodes)), (Cover(odd, nodes), Cover(mixed, 3 * nodes // 2 + 1)), smallest=2
+    )
+    assert both.narrowest is None or both.narrowest > nodes // 2

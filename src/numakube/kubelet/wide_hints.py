@@ -99,12 +99,6 @@ class WideHints:
         plain = self._narrowest_plain
         return len(self.listed) + (0 if plain is None else int(2 ** (len(self._free) - plain)))
 
-    @property
-    def most(self) -> int:
-        """A number of hints that there are at most."""
-        plain = self._narrowest_plain
-        return len(self.listed) + (0 if plain is None else int(2 ** len(self._free)))
-
     def prefers(self, mask: NumaMask) -> bool:
         """Tell whether *mask* is a preferred hint."""
         if mask not in self:
