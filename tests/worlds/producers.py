@@ -65,8 +65,9 @@ class ForeignProducer:
             self._news.clear()
             await clock.sleep(LATE_SECONDS)
             due, self._due = self._due, set()
-            for name in sorted(due & self._nodes.kubelets.keys()):
-                if self._serves(name):
+            for name in sorted(due):
+                # A node may have left while another one's report was written.
+                if name in self._nodes.kubelets and self._serves(name):
                     await self._write(name)
 
     async def _write(self, name: str) -> None:
