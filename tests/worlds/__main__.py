@@ -6,7 +6,6 @@ in which something does not hold is made smaller and printed as a scenario; then
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -16,7 +15,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Final
 
 import click
 from tests.worlds.covering import Row, covered, covering_array, wanted
@@ -24,12 +22,10 @@ from tests.worlds.features import FEATURES
 from tests.worlds.generate import world
 from tests.worlds.oracles import Finding
 from tests.worlds.play import Play
+from tests.worlds.quiet_loop import run
 from tests.worlds.script import Command, listed
 from tests.worlds.shrinking import shrunk
 from tests.worlds.virtual_lab import virtual_lab
-
-LIMIT_SECONDS: Final = 300.0
-"""After this time, a world will never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
     """Play a world."""
     commands = commands_of(number, seed)
     try:
-        pods, findings = asyncio.run(_played(commands, number))
+        pods, findings = run(_played(commands, number))
     except Exception as error:
         return Outcome(number, 0, (Finding("a_world_ends", repr(error)),), listed(commands))
     if not findings:
@@ -73,7 +69,7 @@ def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
 
 
 async def _played(commands: list[Command], seed: object) -> tuple[int, list[Finding]]:
-    async with asyncio.timeout(LIMIT_SECONDS), virtual_lab(seed) as lab:
+    async with virtual_lab(seed) as lab:
         play = Play(lab)
         for command in commands:
             await play.do(command)

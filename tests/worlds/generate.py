@@ -46,8 +46,8 @@ class _World:
         yield from self._schedulers()
         yield from self._first_pods()
         yield Command.of("wait")
-        yield from self._event()
-        yield from self._fault()
+        yield from self._happens("event")
+        yield from self._happens("fault")
         yield from self._more_pods("late", self.rng.randint(1, 4))
         yield Command.of("wait")
         yield from self._probe()
@@ -219,64 +219,122 @@ class _World:
             case _:
                 return {"gate": "example.com/later"}
 
-    def _event(self) -> Iterator[Command]:
-        rng, node = self.rng, f"n{self.rng.randrange(NODES)}"
-        some = rng.sample(self.names, min(len(self.names), 2))
-        match self.row["event"]:
-            case "pods-end":
-                yield from (Command.of("delete", "pod", name) for name in some)
-            case "force-delete":
-                yield from (Command.of("delete", "pod", name, force="yes") for name in some)
-            case "drain":
-                yield Command.of("drain", node)
-                yield Command.of("pass", str(rng.randint(1, 20)))
-                yield Command.of("uncordon", node)
-            case "cordon":
-                yield Command.of("cordon", node)
-            case "node-joins":
-                yield self._node(NODES)
-            case "node-leaves":
-                yield Command.of("remove", node)
-            case "scale" if self.row["owner"] in ("deployment", "statefulset"):
-                yield Command.of("scale", self.row["owner"], "app", pods=rng.randint(1, 6))
-            case "ungate":
-                yield from (Command.of("ungate", f"tied-{number}") for number in range(3))
-            case _:
-                pass
+    def _happens(self, feature: str) -> Iterator[Command]:
+        """Yield what the value of a feature that changes state stands for."""
+        value = self.row[feature]
+        if value != "none":
+            yield from getattr(self, f"_{value.replace('-', '_')}")()
 
-    def _fault(self) -> Iterator[Command]:
-        rng, node = self.rng, f"n{self.rng.randrange(NODES)}"
-        first = "a" if self.row["schedulers"] == "shards" else "one"
-        shard = "a" if first == "a" else ""
-        match self.row["fault"]:
-            case "kubelet-restart":
-                yield Command.of("kubelet", "restart", node)
-            case "kubelet-pause":
-                yield Command.of("kubelet", "pause", node)
-                yield Command.of("pass", str(rng.choice((5, 20, 60))))
-                yield Command.of("kubelet", "resume", node)
-            case "reconfigure":
-                yield Command.of("drain", node)
-                yield Command.of("pass", "15")
-                words = f"policy={rng.choice(_POLICIES)}"
-                if self.row["machine"] in ("superchip", "mixed"):
-                    words = UNALIGNED
-                yield Command.of("kubelet", "configure", node, kubelet=words)
-                yield Command.of("uncordon", node)
-            case "exporter-dies":
-                yield Command.of("producer", node, "none")
-            case "takeover":
-                yield Command.of("producer", node, rng.choice(PRODUCERS[:-1]))
-            case "scheduler-killed" | "scheduler-stopped" as how:
-                yield Command.of("scheduler", how.removeprefix("scheduler-")[:4], first)
-                yield Command.of("pass", str(rng.choice((0, 3, 30))))
-                yield Command.of("scheduler", "start", first, shard=shard)
-            case "watches-dropped":
-                yield Command.of("watches", "drop")
-            case "history-expired":
-                yield Command.of("watches", "expire")
-            case _:
-                pass
+    def _a_node(self) -> str:
+        return f"n{self.rng.randrange(NODES)}"
+
+    def _some(self) -> list[str]:
+        return self.rng.sample(self.names, min(len(self.names), 2))
+
+    def _a_while(self, *seconds: int) -> Command:
+        return Command.of("pass", str(self.rng.choice(seconds)))
+
+    def _pods_end(self) -> Iterator[Command]:
+        yield from (Command.of("delete", "pod", name) for name in self._some())
+
+    def _force_delete(self) -> Iterator[Command]:
+        yield from (Command.of("delete", "pod", name, force="yes") for name in self._some())
+
+    def _drain(self) -> Iterator[Command]:
+        node = self._a_node()
+        yield Command.of("drain", node)
+        yield self._a_while(*range(1, 21))
+        yield Command.of("uncordon", node)
+
+    def _cordon(self) -> Iterator[Command]:
+        yield Command.of("cordon", self._a_node())
+
+    def _node_joins(self) -> Iterator[Command]:
+        yield self._node(NODES)
+
+    def _node_leaves(self) -> Iterator[Command]:
+        yield Command.of("remove", self._a_node())
+
+    def _scale(self) -> Iterator[Command]:
+        owner = self.row["owner"]
+        if owner in ("deployment", "statefulset"):
+            yield Command.of("scale", owner, "app", pods=self.rng.randint(1, 6))
+
+    def _ungate(self) -> Iterator[Command]:
+        yield from (Command.of("ungate", f"tied-{number}") for number in range(3))
+
+    def _resize(self) -> Iterator[Command]:
+        for name in self._some():
+            yield Command.of("resize", name, cpu=self.rng.choice(("1", "2", "3", "5", "700m")))
+
+    def _device_breaks(self) -> Iterator[Command]:
+        node = self._a_node()
+        yield Command.of("device", "break", node)
+        yield self._a_while(0, 5, 30)
+        if self.rng.random() < 0.5:
+            yield Command.of("device", "mend", node)
+
+    def _taint(self) -> Iterator[Command]:
+        node = self._a_node()
+        yield Command.of("taint", node, "example.com/worn")
+        yield self._a_while(0, 5, 30)
+        if self.rng.random() < 0.5:
+            yield Command.of("untaint", node)
+
+    def _kubelet_restart(self) -> Iterator[Command]:
+        yield Command.of("kubelet", "restart", self._a_node())
+
+    def _kubelet_pause(self) -> Iterator[Command]:
+        node = self._a_node()
+        yield Command.of("kubelet", "pause", node)
+        yield self._a_while(5, 20, 60)
+        yield Command.of("kubelet", "resume", node)
+
+    def _reconfigure(self) -> Iterator[Command]:
+        node, words = self._a_node(), f"policy={self.rng.choice(_POLICIES)}"
+        if self.row["machine"] in ("superchip", "mixed"):
+            words = UNALIGNED
+        yield Command.of("drain", node)
+        yield Command.of("pass", "15")
+        yield Command.of("kubelet", "configure", node, kubelet=words)
+        yield Command.of("uncordon", node)
+
+    def _upgrade(self) -> Iterator[Command]:
+        node, version = self._a_node(), self.rng.choice(_VERSIONS)
+        yield Command.of("drain", node)
+        yield Command.of("pass", "15")
+        yield Command.of("kubelet", "upgrade", node, version=version)
+        yield Command.of("uncordon", node)
+
+    def _exporter_dies(self) -> Iterator[Command]:
+        yield Command.of("producer", self._a_node(), "none")
+
+    def _takeover(self) -> Iterator[Command]:
+        yield Command.of("producer", self._a_node(), self.rng.choice(PRODUCERS[:-1]))
+
+    def _scheduler_killed(self) -> Iterator[Command]:
+        yield from self._scheduler_ends("kill")
+
+    def _scheduler_stopped(self) -> Iterator[Command]:
+        yield from self._scheduler_ends("stop")
+
+    def _scheduler_ends(self, how: str) -> Iterator[Command]:
+        sharded = self.row["schedulers"] == "shards"
+        name, shard = ("a", "a") if sharded else ("one", "")
+        yield Command.of("scheduler", how, name)
+        yield self._a_while(0, 3, 30)
+        yield Command.of("scheduler", "start", name, shard=shard)
+
+    def _watches_dropped(self) -> Iterator[Command]:
+        yield Command.of("watches", "drop")
+
+    def _history_expired(self) -> Iterator[Command]:
+        yield Command.of("watches", "expire")
+
+    def _server_killed(self) -> Iterator[Command]:
+        # In the middle of something: pods come just before.
+        yield from self._more_pods("sooner", 2)
+        yield Command.of("server", "restart", seconds=self.rng.choice((2, 20, 60)))
 
     def _probe(self) -> Iterator[Command]:
         rng = self.rng

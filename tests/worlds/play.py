@@ -31,7 +31,7 @@ from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.patches import merge_patch, strategic_patch
 from numakube.kube.subresources import evict_pod
 
 QUIET_SECONDS: Final = 60
@@ -112,6 +112,38 @@ class Play:
             node, {"metadata": {"labels": {k: v or None for k, v in labels.items()}}}
         )
 
+    async def _taint(self, node: str, key: str, effect: str = "NoSchedule") -> None:
+        await self._change_node(node, {"spec": {"taints": [{"key": key, "effect": effect}]}})
+
+    async def _untaint(self, node: str) -> None:
+        await self._change_node(node, {"spec": {"taints": None}})
+
+    async def _resize(self, name: str, cpu: str) -> None:
+        """Change the CPUs of the first container of a pod in place, as kubectl does."""
+        found = next((one for one in self.lab.pods if one.metadata.name == name), None)
+        if found is None:
+            return
+        container = found.spec.containers[0]
+        limited = container.resources is not None and "cpu" in container.resources.limits
+        new = {"requests": {"cpu": cpu}} | ({"limits": {"cpu": cpu}} if limited else {})
+        change = strategic_patch(
+            {"spec": {"containers": [{"name": container.name, "resources": new}]}}
+        )
+        with suppress(ApiError):
+            await self.lab.client.patch(PODS, name, change, namespace=_SPACE, subresource="resize")
+
+    async def _device(self, act: str, node: str) -> None:
+        if node in self.lab.pool.kubelets:
+            await self.lab.break_device(node, healthy=act == "mend")
+
+    async def _server(self, act: str, seconds: str = "5") -> None:
+        assert act == "restart", act
+        await self.lab.restart_server(float(seconds))
+
+    async def _rebalancer(self, act: str) -> None:
+        assert act == "start", act
+        await self.lab.start_rebalancer()
+
     async def _change_node(self, node: str, change: dict[str, object]) -> None:
         with suppress(NotFound):
             await self.lab.client.patch(NODES, node, merge_patch(change))
@@ -125,7 +157,7 @@ class Play:
                 with suppress(ApiError):
                     await evict_pod(self.lab.client, ObjectKey(_SPACE, pod.metadata.name))
 
-    async def _kubelet(self, act: str, node: str, kubelet: str = "") -> None:
+    async def _kubelet(self, act: str, node: str, kubelet: str = "", version: str = "") -> None:
         if node not in self.lab.pool.kubelets:
             return
         match act:
@@ -136,7 +168,7 @@ class Play:
             case "resume":
                 self.lab.pool.resume(node)
             case _:
-                await self.lab.reconfigure(node, kubelet)
+                await self.lab.reconfigure(node, kubelet, version)
 
     async def _watches(self, act: str) -> None:
         """Have watches broken off, or the past forgotten as well."""

@@ -15,7 +15,7 @@ import msgspec
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.errors import AlreadyExists, KubeletUnavailable, NotFound
+from numakube.errors import AlreadyExists, ClusterUnreachable, KubeletUnavailable, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
@@ -68,7 +68,13 @@ class ForeignProducer:
             for name in sorted(due):
                 # A node may have left while another one's report was written.
                 if name in self._nodes.kubelets and self._serves(name):
-                    await self._write(name)
+                    await self._write_or_try_later(name)
+
+    async def _write_or_try_later(self, name: str) -> None:
+        try:
+            await self._write(name)
+        except ClusterUnreachable:
+            self._due.add(name)
 
     async def _write(self, name: str) -> None:
         kubelet = self._nodes.kubelet(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
 from tests.worlds.play import told
+from tests.worlds.quiet_loop import run
 from tests.worlds.script import Command, Scenario
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
@@ -17,7 +17,7 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 def test_a_scenario_ends_as_its_file_says(file: Path) -> None:
     """Commands with their outcome below, for people who know kubectl."""
     scenario = Scenario.parse(file.read_text(encoding="utf-8"))
-    really = asyncio.run(told(scenario))
+    really = run(told(scenario))
     if os.environ.get("REWRITE"):
         file.write_text(str(really), encoding="utf-8")
     assert str(really) == str(scenario)

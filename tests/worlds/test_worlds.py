@@ -6,9 +6,12 @@ import os
 from random import Random
 
 import pytest
-from tests.worlds.__main__ import outcome, rows
+from tests.worlds.__main__ import commands_of, outcome, rows
 from tests.worlds.covering import covered, covering_array, wanted
 from tests.worlds.features import FEATURES, Feature
+from tests.worlds.play import Play
+from tests.worlds.quiet_loop import run
+from tests.worlds.virtual_lab import virtual_lab
 
 WORLDS = int(os.environ.get("WORLDS", "32"))
 """How many worlds are played; ``make worlds`` plays any number."""
@@ -23,6 +26,20 @@ def test_everything_holds_in_every_world(number: int) -> None:
     found = outcome(number, SEED)
     assert not found.findings, f"{found.script}\n----\n" + "\n".join(map(str, found.findings))
     assert found.pods
+
+
+def test_a_world_is_the_same_every_time() -> None:
+    """Its pods start on the same nodes at the same moments; the machine has no say in it."""
+    number = 5 * _STEP
+    assert run(_history(number)) == run(_history(number)) != run(_history(number + 1))
+
+
+async def _history(number: int) -> dict[str, tuple[float, set[str]]]:
+    async with virtual_lab(number) as lab:
+        play = Play(lab)
+        for command in commands_of(number, SEED):
+            await play.do(command)
+        return {uid: (lab.seen.bound_at[uid], nodes) for uid, nodes in lab.seen.nodes.items()}
 
 
 def test_every_combination_that_is_wanted_is_in_some_world() -> None:

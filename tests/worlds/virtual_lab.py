@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -20,20 +27,26 @@ import msgspec
 import structlog
 from tests.apps.scheduler.gang_trials import RACK
 from tests.worlds.manifests import fixtures
+from tests.worlds.outage import Line, Server
 from tests.worlds.producers import ForeignProducer
+from tests.worlds.quiet_loop import this_loop
 
 from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
 from numakube.apps.gathering import EVERYTHING, gather
+from numakube.apps.host.common_settings import LeaseSettings
+from numakube.apps.rebalancer.process import RebalancerProcess
+from numakube.apps.rebalancer.settings import RebalancerSettings
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Change, Removed
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
+from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import turns
 from numakube.testing.pods import GPU
@@ -43,6 +56,7 @@ from numakube_lab.controllers.all_controllers import ALL, Controllers
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.lifetime import Lifetime
+from numakube_lab.nodes.dra_driver import publish
 from numakube_lab.nodes.node_plan import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.testing import without_election
@@ -56,7 +70,10 @@ MOMENT_SECONDS: Final = 1.0
 """Within which a scheduler may not know yet what another one has bound."""
 MOST_ZONES: Final = 8
 """With more, a kubelet may not come to an end, which amounts do not tell."""
+REBALANCE_SECONDS: Final = 20.0
 _ROUNDS: Final = 20
+_LOST: Final = ("lease_lost", "leadership_lost")
+"""What programs rightly log as errors when they cannot renew their leases."""
 _TICK_SECONDS: Final = 0.05
 
 
@@ -117,6 +134,7 @@ class VirtualLab(Lifetime):
 
     Attributes:
         client: has all rights.
+        there: whether the API server is.
         pool: the nodes.
         schedulers: those that run, by name.
         producers: who writes the report of each node.
@@ -128,6 +146,7 @@ class VirtualLab(Lifetime):
 
     def __init__(self, server: ApiServer, clock: ManualClock, rng: Random) -> None:
         self.server = server
+        self.there = Server()
         self.clock = clock
         self.rng = rng
         self.client = self.connect()
@@ -138,6 +157,7 @@ class VirtualLab(Lifetime):
         self.complaints: list[str] = []
         self.known_since: dict[str, float] = {}
         self.rewritten: list[str] = []
+        self._jobs: list[asyncio.Task[Any]] = []
         self._exporters = {
             "ours": ExporterPool(self.client, self.pool, serves=self._served_by("ours")),
             "surprises": ExporterPool(
@@ -154,7 +174,8 @@ class VirtualLab(Lifetime):
 
     def connect(self) -> Client:
         """Return another client."""
-        return Client(InProcess(self.server), clock=self.clock, rng=self.rng, rate=0)
+        line = Line(InProcess(self.server), self.there)
+        return Client(line, clock=self.clock, rng=self.rng, rate=0)
 
     def _served_by(self, producer: str) -> Callable[[str], bool]:
         return lambda name: self.producers.get(name) == producer
@@ -172,22 +193,21 @@ class VirtualLab(Lifetime):
                 await self.client.create(resource, document)
             reflector = Reflector(self.client, PODS)
             reflector.store.subscribe(self.seen.note)
-            jobs = [asyncio.create_task(reflector.run())]
+            self._jobs.append(asyncio.create_task(reflector.run()))
             await self.through(stack.enter_async_context(self.pool))
-            # Controllers hold reports back by the time of the machine, which is not the lab's.
-            controllers = Controllers(self.client, which=ALL, report_seconds=0)
+            controllers = Controllers(self.client, which=ALL)
             await self.through(stack.enter_async_context(controllers))
             for exporters in self._exporters.values():
                 await self.through(stack.enter_async_context(exporters))
-            jobs += [asyncio.create_task(one.run()) for one in self._foreign.values()]
+            self._jobs += [asyncio.create_task(one.run()) for one in self._foreign.values()]
             try:
                 yield
             finally:
                 for name in list(self.schedulers):
                     await self.kill_scheduler(name)
-                for job in jobs:
+                for job in self._jobs:
                     job.cancel()
-                await asyncio.gather(*jobs, return_exceptions=True)
+                await asyncio.gather(*self._jobs, return_exceptions=True)
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -209,10 +229,9 @@ class VirtualLab(Lifetime):
     async def through(self, work: Awaitable[T]) -> T:
         """Let time pass until *work* is done."""
         task = asyncio.ensure_future(work)
+        await this_loop().quiet()
         while not task.done():
-            await turns(_ROUNDS)
-            if not task.done():
-                await self.clock.advance(_TICK_SECONDS)
+            await self.clock.advance(_TICK_SECONDS)
         return await task
 
     async def pass_time(self, seconds: float) -> None:
@@ -259,23 +278,71 @@ class VirtualLab(Lifetime):
 
     async def _join(self, plan: NodePlan) -> None:
         await self.through(self.pool.add(plan))
-        self.known_since[plan.name] = self.clock.monotonic() + REPORT_SECONDS
+        self._relearn([plan.name])
 
-    async def reconfigure(self, name: str, words: str) -> None:
-        """Restart a kubelet with another configuration, as an administrator does: state removed."""
+    async def reconfigure(self, name: str, words: str, version: str = "") -> None:
+        """Restart a kubelet with another configuration, as an administrator does: state removed.
+
+        One of another *version* keeps its configuration unless other *words* are given.
+        """
         kubelet = self.pool.kubelet(name)
         await self.through(self.pool.kill(name))
-        machine = kubelet.plan.machine
-        config = lab_configuration(machine, parse_kubelet_options(words))
-        plan, producer = replace(kubelet.plan, config=config), self.producers.pop(name)
+        plan, producer = kubelet.plan, self.producers.pop(name)
+        if words or not version:
+            config = lab_configuration(plan.machine, parse_kubelet_options(words))
+            plan = replace(plan, config=config)
+        plan = replace(plan, kubernetes=version or plan.kubernetes)
         await self.through(self.pool.remove(name))
         self.producers[name] = producer
         await self._join(plan)
 
+    async def restart_server(self, seconds: float) -> None:
+        """Kill the API server in the middle of whatever goes on, and start it after a while.
+
+        A scheduler that cannot renew its lease says so and ends; its pod is started again.
+        """
+        await turns(self.rng.randint(1, _ROUNDS))
+        self.there.kill()
+        self.server.state.feeds.end()
+        await self.pass_time(seconds)
+        self.there.start()
+        self.complaints = [one for one in self.complaints if not any(map(one.count, _LOST))]
+        self._relearn(self.pool.kubelets)
+        for name, running in list(self.schedulers.items()):
+            if running.task.done():
+                await self.start_scheduler(name, shard=running.shard)
+
+    async def break_device(self, name: str, *, healthy: bool) -> None:
+        """Let a node's first device break, or have all that are broken mended."""
+        kubelet = self.pool.kubelet(name)
+        plan = kubelet.plan
+        for resource, devices in plan.machine.devices.items():
+            told = _broken(devices, healthy=healthy)
+            self.pool.set_devices(name, resource, told)
+        if plan.claimable:
+            claimable = {
+                key: _broken(devices, healthy=healthy) for key, devices in plan.claimable.items()
+            }
+            uid = (await self.through(self.client.get(NODES, name))).metadata.uid
+            written = publish(self.client, replace(plan, claimable=claimable), node_uid=uid)
+            await self.through(written)
+        self._relearn([name])
+
+    def _relearn(self, names: Iterable[str]) -> None:
+        """Give reports a moment before they count."""
+        self.known_since |= dict.fromkeys(names, self.clock.monotonic() + REPORT_SECONDS)
+
+    async def start_rebalancer(self) -> None:
+        """Start a rebalancer that looks often."""
+        lease = LeaseSettings(leader_elect=False)
+        settings = RebalancerSettings(interval=REBALANCE_SECONDS, patience=60.0, lease=lease)
+        process = RebalancerProcess(settings, self.connect())
+        self._jobs.append(asyncio.create_task(process.run(asyncio.Event())))
+
     def produce(self, name: str, producer: str) -> None:
         """Let another producer write the reports of a node from now on; that takes a moment."""
         self.producers[name] = producer
-        self.known_since[name] = self.clock.monotonic() + REPORT_SECONDS
+        self._relearn([name])
         for exporters in self._exporters.values():
             exporters.review()
         for other in self._foreign.values():
@@ -393,6 +460,10 @@ class _AtOnce(ThreadPoolExecutor):
         return done
 
 
+def _broken(devices: tuple[Device, ...], *, healthy: bool) -> tuple[Device, ...]:
+    return tuple(replace(one, healthy=healthy or number > 0) for number, one in enumerate(devices))
+
+
 def _configuration(*, elect: bool) -> KubeSchedulerConfiguration:
     config = without_election()
     if not elect:
@@ -404,7 +475,9 @@ def _configuration(*, elect: bool) -> KubeSchedulerConfiguration:
 @contextlib.asynccontextmanager
 async def virtual_lab(seed: object = 0) -> AsyncIterator[VirtualLab]:
     """Run a lab for the length of a context."""
-    clock, rng = ManualClock(), Random(str(seed))
+    loop, rng = this_loop(), Random(str(seed))
+    clock = ManualClock(settle=loop.quiet)
+    loop.moment = clock.monotonic
     async with (
         ApiServer(now=clock.now, rng=rng) as server,
         VirtualLab(server, clock, rng) as lab,

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
 # Rounds of the event loop after which tasks that only wait for each other have come to rest.
@@ -66,11 +66,18 @@ class SystemClock:
 class ManualClock:
     """A clock that a test moves with `advance`.
 
-    Monotonic and wall-clock time go together; `skew` moves the wall clock alone.
+    Monotonic and wall-clock time go together; `skew` moves the wall clock alone. *settle* returns
+    when whoever was woken has come to rest; without it they get a number of turns.
     """
 
-    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+    def __init__(
+        self,
+        start: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+        *,
+        settle: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._wall = start
+        self._settle = settle or _settle
         self._time = 0.0
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
@@ -124,9 +131,9 @@ class ManualClock:
             deadline, _, fire = heapq.heappop(self._timers)
             self._move_to(deadline)
             fire()
-            await _settle()
+            await self._settle()
         self._move_to(target)
-        await _settle()
+        await self._settle()
 
     async def sleepers(self, count: int = 1) -> None:
         """Return as soon as at least *count* tasks sleep on this clock."""

@@ -32,7 +32,7 @@ from numakube_lab.nodes.node_folder import SYSFS, NodeFolder
 from numakube_lab.nodes.node_sockets import NodeSockets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from pathlib import Path
 
     from numakube.api.kubelet_config import KubeletConfiguration
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
+    from numakube.kubelet.machine import Device
     from numakube_lab.nodes.container_timeline import Runtime
     from numakube_lab.nodes.node_plan import NodePlan
 
@@ -226,6 +227,13 @@ class NodePool(Lifetime):
     def slow_down(self, name: str, seconds: float) -> None:
         """Let each step of a node's starts and admissions take *seconds*."""
         self.kubelet(name).step_seconds = seconds
+
+    def set_devices(self, name: str, resource: str, devices: Iterable[Device]) -> None:
+        """Let a node's plugin say which devices it has, and which of them are healthy."""
+        admission = self.kubelet(name).admission
+        if admission is not None:
+            admission.set_devices(resource, devices)
+            self._queue.add(name)
 
     def look_again(self, key: ObjectKey) -> None:
         """Have a pod looked at, for a runtime whose containers change by themselves."""
