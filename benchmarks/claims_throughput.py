@@ -36,7 +36,7 @@ from benchmarks.scheduler_throughput import (
     scheduler,
     server_process,
 )
-from numakube.apps.host.run_until_signal import run_fast
+from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import (
     DEVICE_CLASSES,
     PODS,
@@ -69,7 +69,7 @@ SERVER: Final = """
 import asyncio
 import structlog
 from numakube.apps.host.process_memory import quiet_collector
-from numakube.apps.host.run_until_signal import run_fast
+from numakube.apps.host.process_life import run_fast
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers

@@ -31,7 +31,7 @@ from tests.real.api_server import RealServer, assets
 from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import SERVER, cpu_seconds
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.host.run_until_signal import run_fast
+from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config

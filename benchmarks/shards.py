@@ -32,8 +32,8 @@ from benchmarks.scheduler_throughput import (
     memory_mb,
     server_process,
 )
+from numakube.apps.host.process_life import run_fast
 from numakube.apps.host.process_memory import quiet_collector
-from numakube.apps.host.run_until_signal import run_fast
 from numakube.apps.scheduler.shard_leases import GROUP_LABEL, MEMBERS
 from numakube.kube.catalog import LEASES, PODS
 from numakube.kube.client import Client

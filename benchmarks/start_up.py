@@ -25,7 +25,7 @@ from benchmarks.scheduler_throughput import (
     scheduler,
     server_process,
 )
-from numakube.apps.host.run_until_signal import run_fast
+from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect

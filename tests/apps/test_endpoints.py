@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
 
 from numakube.apps.host.http_serving import Elsewhere
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.host.program import load_program
 from numakube.kube.catalog import NAMESPACES
 from numakube.testing import until

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.cli.conftest import Ended
 
-from numakube.apps.host.log_levels import SWITCH
+from numakube.apps.host.common_settings import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, resource_of
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL

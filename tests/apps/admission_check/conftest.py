@@ -17,7 +17,7 @@ from numakube.api.kueue import GROUP
 from numakube.apps.admission_check.process import AdmissionCheckProcess
 from numakube.apps.admission_check.settings import AdmissionCheckSettings
 from numakube.apps.host.common_settings import LeaseSettings
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.patches import merge_patch

@@ -14,7 +14,7 @@ from tests.apps.dashboard.world import kubelet, node_object, pod_object, report_
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.bundle import pack
 from numakube.apps.dashboard.process import PROGRAM
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
 from numakube.kube import catalog

@@ -11,7 +11,7 @@ import pytest
 from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
 
 from numakube.apps.enforcer.process import PROGRAM
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import ConfigError
 from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube.node.cgroups.group_files import Version

@@ -13,7 +13,7 @@ from numakube.api.nrt import attribute_value
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.gc.process import GcProcess
 from numakube.apps.gc.settings import GcSettings
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kubelet.machines.shape_text import from_shape

@@ -35,7 +35,7 @@ from numakube.apps.exporter.node_scan import NoCheckpoints
 from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup
 from numakube.apps.exporter.settings import ExporterSettings
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock

@@ -12,7 +12,7 @@ import pytest
 from numakube.apps.exporter.exporter_config_file import ExporterOptions
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report_options import ContainerName, PodPattern
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import ConfigError
 
 

@@ -29,7 +29,7 @@ from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.report_problems import Trouble
 from numakube.apps.exporter.scan_inputs import NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.koordinator.node.read_node import facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.shape_text import from_shape

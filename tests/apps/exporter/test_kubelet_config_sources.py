@@ -21,8 +21,7 @@ from numakube.apps.exporter.kubelet_config_sources import (
     file_of_uri,
 )
 from numakube.apps.exporter.node_object import NodeObject
-from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.http_serving import Health, Listen, Serving
+from numakube.apps.host.http_serving import Health, Listen, Serving, TlsFiles
 from numakube.apps.host.process_metrics import new_registry
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES

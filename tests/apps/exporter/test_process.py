@@ -16,7 +16,7 @@ from tests.lab.exporters.truth import told_zones, true_zones
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.host.http_serving import Elsewhere
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS

@@ -21,8 +21,7 @@ from tests.real.kube_scheduler import (
 )
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.http_serving import Listen
+from numakube.apps.host.http_serving import Listen, TlsFiles
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
 from numakube.kubelet.config_from_words import UNALIGNED

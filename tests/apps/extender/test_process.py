@@ -20,9 +20,8 @@ from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
 
 from numakube.apps.extender.process import PROGRAM
-from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.http_serving import Elsewhere, Health, Listen, Serving
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.http_serving import Elsewhere, Health, Listen, Serving, TlsFiles
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.host.process_metrics import new_registry
 from numakube.cli.main import cli
 from numakube.errors import ConfigError

@@ -12,7 +12,7 @@ from tests.kube.old_definitions import install, report, v1alpha1_in_namespaces
 
 from numakube.apps.gc.process import PROGRAM, GcProcess
 from numakube.apps.gc.settings import GcSettings
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client

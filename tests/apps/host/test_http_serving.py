@@ -14,8 +14,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.http_serving import Health, Listen, Serving, body_of, parse_address
+from numakube.apps.host.http_serving import (
+    Health,
+    Listen,
+    Serving,
+    TlsFiles,
+    body_of,
+    parse_address,
+)
 from numakube.apps.host.plain_requests import response_of
 from numakube.apps.host.process_metrics import new_registry
 from numakube.errors import ConfigError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from numakube.apps.host.log_levels import MOST_RULES, LevelSwitch, Subject, level_of_verbosity
+from numakube.apps.host.common_settings import MOST_RULES, LevelSwitch, Subject, level_of_verbosity
 from numakube.errors import ConfigError
 from numakube.kube.clock import JumpingClock
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from numakube.apps.host.run_until_signal import CUT_SHORT, run_fast, run_until_stopped
+from numakube.apps.host.process_life import CUT_SHORT, run_fast, run_until_stopped
 
 
 def test_a_process_that_has_done_its_work_ends_by_itself() -> None:

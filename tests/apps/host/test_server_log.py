@@ -8,9 +8,15 @@ import logging
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from numakube.apps.host.http_serving import Health, Listen, Serving
+from numakube.apps.host.http_serving import (
+    QUIET_SECONDS,
+    SERVER_LOG,
+    BadRequests,
+    Health,
+    Listen,
+    Serving,
+)
 from numakube.apps.host.process_metrics import new_registry
-from numakube.apps.host.server_log import QUIET_SECONDS, SERVER_LOG, BadRequests
 
 
 def record(error: Exception) -> logging.LogRecord:

@@ -11,7 +11,7 @@ import structlog
 
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.process import read_options
 from numakube.apps.scheduler.settings import configuration_of

@@ -23,7 +23,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yaml_text import dump_yaml, load_manifests
 from numakube.apps.host.http_serving import Elsewhere, Listen
-from numakube.apps.host.run_while_leading import LOST
+from numakube.apps.host.process_life import LOST
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NotFound
 from numakube.kube.catalog import (

@@ -19,7 +19,7 @@ import pytest
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import LATER_POINTS, KubeSchedulerConfiguration, PluginConfig
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.scheduler.process import (
     SchedulerOptions,
     SchedulerProcess,

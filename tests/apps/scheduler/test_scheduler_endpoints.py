@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from numakube.apps.host.common_settings import SWITCH
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
-from numakube.apps.host.log_levels import SWITCH
 from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from numakube.kube.object_keys import ObjectKey

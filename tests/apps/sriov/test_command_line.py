@@ -11,7 +11,7 @@ import pytest
 from tests.apps.sriov.build import Bed, pool
 
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.sriov.process import PROGRAM
 
 

@@ -15,7 +15,7 @@ import aiohttp
 from tests.sites.bare import BareServer
 
 from numakube.apps.host.http_serving import Elsewhere
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.webhook.process import PROGRAM
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS

@@ -13,7 +13,7 @@ import pytest
 from tests.apps.webhook.running import Files, client, registered, webhook
 from tests.sites.bare import BareOpener, BareServer
 
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.webhook.process import PROGRAM
 from numakube.errors import ConfigError, Forbidden, Invalid
 from numakube.kube.catalog import (

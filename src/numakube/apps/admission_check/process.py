@@ -17,10 +17,9 @@ from numakube.apps.admission_check.waiting_work import next_to_ask
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_life import Turns, lead_with, work_until
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.repeated_work import Turns
-from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.admission_check.settings import AdmissionCheckSettings
     from numakube.apps.admission_check.waiting_work import Source, Work
     from numakube.apps.host.http_serving import Listen
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
 
 LEASE: Final = "numakube-admission-check"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.settings import DashboardSettings
     from numakube.apps.host.common_settings import ServingSettings
     from numakube.apps.host.http_serving import Listen
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.clock import Clock

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from numakube.apps.debugging.documents import json_answer
+from numakube.apps.host.common_settings import LEVELS, SWITCH, Subject, level_of_verbosity
 from numakube.apps.host.http_serving import body_of
-from numakube.apps.host.log_levels import LEVELS, SWITCH, Subject, level_of_verbosity
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.durations import SECOND, parse_duration
 

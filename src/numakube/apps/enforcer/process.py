@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.apps.enforcer.settings import EnforcerSettings
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
     from numakube.kube.client import Client
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.settings import ExporterSettings, ReadingSettings
     from numakube.apps.exporter.surprises import Silence
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
     from numakube.node.pci.device_links import Connected

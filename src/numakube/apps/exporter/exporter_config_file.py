@@ -21,9 +21,8 @@ from numakube.apps.exporter.report_options import (
     ReportOptions,
 )
 from numakube.apps.exporter.settings import SETTINGS
-from numakube.apps.host.certificates import TlsFiles
-from numakube.apps.host.http_serving import Listen
-from numakube.apps.host.log_levels import level_of_verbosity
+from numakube.apps.host.common_settings import level_of_verbosity
+from numakube.apps.host.http_serving import Listen, TlsFiles
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 

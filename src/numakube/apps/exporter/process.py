@@ -40,10 +40,9 @@ from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup
 from numakube.apps.exporter.settings import DUMP_AND_EXIT, DUMP_TO_LOG, JSON, SETTINGS
 from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.endpoint_access import Access
-from numakube.apps.host.go_flags import KLOG, OtherFlags
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
-from numakube.apps.host.program import Program
+from numakube.apps.host.program import KLOG, OtherFlags, Program
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.exporter_config_file import ExporterOptions
     from numakube.apps.exporter.node_scan import NodeReader
     from numakube.apps.exporter.report import Report
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
     from numakube.kube.client import Client
 

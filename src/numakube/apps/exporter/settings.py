@@ -13,8 +13,8 @@ from typing import Final
 import click
 
 from numakube.apps.exporter.report_options import EXCLUSIVE_PODS, METHODS, Accounting
-from numakube.apps.host.certificates import VERSIONS
 from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
+from numakube.apps.host.http_serving import VERSIONS
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.programs import PROGRAMS
 

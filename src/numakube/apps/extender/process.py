@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.extender.settings import ExtenderSettings
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 

@@ -25,7 +25,7 @@ from numakube.kube.store import Removed
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.apps.gc.settings import GcSettings
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.store import Change
 

@@ -15,33 +15,164 @@ that plain HTTP is meant. A client that does not finish the handshake or the hea
 in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
 not unpacked. Short answers that are given thousands of times may be *posts*, see
 `numakube.apps.host.plain_requests`; each of them has a route as well.
+
+Requests that are not HTTP are logged in a line now and then, not a traceback for each. Anybody who
+reaches a port can send such requests, and must not be able to fill the log with them. Failures of
+our own are logged as ever.
+
+Certificates are read again when their files change. Kubernetes replaces mounted secrets under a
+running process, so every handshake looks whether the files are the ones that were read; a pair that
+cannot be used keeps the last good one in force.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
+import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import choose_encoder
 
-from numakube.apps.host.certificates import TlsFiles, server_context
 from numakube.apps.host.plain_requests import PlainRequests, names_this_machine
-from numakube.apps.host.server_log import SERVER_LOG
 from numakube.errors import ConfigError
 from numakube.kube.connection.proxy_settings import is_loopback
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host.endpoint_access import Access
     from numakube.apps.host.plain_requests import Answer, Head
+
+
+QUIET_SECONDS: Final = 10.0
+_LONGEST: Final = 100
+
+
+class BadRequests(logging.Filter):
+    """Lets one line pass in a while, with how many there were."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._count = 0
+        self._quiet_until = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to log *record*, which is made a line if a request is at fault."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        self._count += 1
+        now = self._now()
+        if now < self._quiet_until:
+            return False
+        why = error.message.partition("\n")[0][:_LONGEST]
+        record.msg, record.args = "bad_http_request: %s (%d of them)", (why, self._count)
+        record.exc_info, record.levelno = None, logging.WARNING
+        self._count, self._quiet_until = 0, now + QUIET_SECONDS
+        return True
+
+
+SERVER_LOG: Final = logging.getLogger("numakube.http")
+SERVER_LOG.addFilter(BadRequests())
+
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+VERSIONS: Final = {
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+"""Versions of TLS under the names that Kubernetes components give them; older ones are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """What a server needs for HTTPS, as files in PEM form.
+
+    Attributes:
+        certificate: the certificate with its chain.
+        key: its key.
+        client_authority: if given, clients must show a certificate of this authority.
+        min_version: the least version of TLS, a key of `VERSIONS`.
+    """
+
+    certificate: Path
+    key: Path
+    client_authority: Path | None = None
+    min_version: str = "VersionTLS12"
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Return a context that follows changes of *files*.
+
+    Raises:
+        ConfigError: the files cannot be used.
+    """
+    if files.min_version not in VERSIONS:
+        known = ", ".join(VERSIONS)
+        raise ConfigError(f"TLS version {files.min_version!r} is not supported; known: {known}")
+    return _Pair(files).first
+
+
+class _Pair:
+    """A certificate and its key as they were read last."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._seen = _moment(files)
+        self.first = self._current = self._read()
+        self.first.sni_callback = self._on_handshake
+
+    def _on_handshake(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext
+    ) -> None:
+        moment = _moment(self._files)
+        if moment != self._seen:
+            self._seen = moment
+            self._refresh()
+        connection.context = self._current
+
+    def _refresh(self) -> None:
+        try:
+            self._current = self._read()
+        except ConfigError as error:
+            _log.warning("certificate_not_replaced", error=str(error))
+
+    def _read(self) -> ssl.SSLContext:
+        files = self._files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = VERSIONS[files.min_version]
+        try:
+            context.load_cert_chain(files.certificate, files.key)
+            if files.client_authority is not None:
+                context.load_verify_locations(files.client_authority)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            what = f"{files.certificate}, {files.key}"
+            raise ConfigError(f"cannot serve HTTPS with {what}: {error}") from None
+        return context
+
+
+def _moment(files: TlsFiles) -> tuple[int, ...]:
+    """Return what changes when a file is replaced; files that are missing are not there yet."""
+    try:
+        paths = (files.certificate, files.key, files.client_authority)
+        return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
+    except OSError:
+        return ()
+
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""

@@ -4,6 +4,12 @@
 
 `numakube.cli` makes a command of it, and the lab a program of containers; both parse the same
 command line, read the same options and run the same code.
+
+Command lines may be in the spelling of Go programs, so that files that were written for others
+work. Go's switches take a value (``--oneshot=false``), one dash is as good as two (``-config=x``),
+the level of logs is a number (``-v=4``, ``--v 4``), and ``--version`` may stand behind anything.
+All programs of ours take that. Flags of a program that ours stands in for, which have no meaning
+here, are taken too, and told in one line of the log: nobody is to believe that they do something.
 """
 
 from __future__ import annotations
@@ -15,16 +21,139 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import click
 import structlog
 
-from numakube.apps.host.go_flags import NONE, GoCommand, OtherFlags, without_effect
+import numakube
 from numakube.programs import PROGRAMS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from numakube.apps.host.common_settings import LogSettings
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import SettingsTable, Values
+
+
+_YES: Final = ("1", "t", "true")
+_NO: Final = ("0", "f", "false")
+_VERBOSITY: Final = ("-v", "--v")
+_LEVEL: Final = "--log-level"
+_OTHER: Final = "other_flag_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherFlags:
+    """Flags of a program that ours stands in for, without a meaning here and without dashes.
+
+    Attributes:
+        values: those that take a value.
+        switches: those that do not have to.
+    """
+
+    values: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+    def __add__(self, other: OtherFlags) -> OtherFlags:
+        return OtherFlags(
+            values=(*self.values, *other.values), switches=(*self.switches, *other.switches)
+        )
+
+    def parameters(self) -> list[click.Parameter]:
+        """Return them as hidden parameters of a command."""
+        return [
+            click.Option(
+                [f"--{name}", _OTHER + name.replace("-", "_").lower()],
+                is_flag=name in self.switches,
+                multiple=name not in self.switches,
+                hidden=True,
+            )
+            for name in (*self.values, *self.switches)
+        ]
+
+
+NONE: Final = OtherFlags()
+KLOG: Final = OtherFlags(
+    values=(
+        *("log-dir", "log_dir", "log_backtrace_at", "stderrthreshold", "vmodule", "log_link"),
+        *("logbuflevel", "log_file", "log_file_max_size", "log-flush-frequency"),
+    ),
+    switches=(
+        *("logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers"),
+        *("add_dir_header", "one_output"),
+    ),
+)
+"""Flags of the logs of Go programs: ours go to standard error."""
+
+
+class GoCommand(click.Command):
+    """A command whose options may be written as Go programs take them."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        params: list[click.Parameter],
+        other: OtherFlags = NONE,
+        **attributes: Any,  # noqa: ANN401 - click's
+    ) -> None:
+        super().__init__(name, params=[*params, *other.parameters()], **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse *args* as click wants them."""
+        options = [one for one in self.params if isinstance(one, click.Option)]
+        known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+        asked = any(word.partition("=")[0] == "--version" for word in args)
+        if asked and "--version" not in known:
+            click.echo(f"numakube {numakube.__version__}")
+            ctx.exit(0)
+        return super().parse_args(ctx, list(_in_our_form(args, options, known)))
+
+
+def without_effect(ctx: click.Context) -> tuple[str, ...]:
+    """Return the flags of another program that stood on the command line."""
+    given = click.core.ParameterSource.COMMANDLINE
+    return tuple(
+        one.opts[0]
+        for one in ctx.command.params
+        if (one.name or "").startswith(_OTHER) and ctx.get_parameter_source(one.name or "") is given
+    )
+
+
+def _in_our_form(
+    args: Sequence[str], options: Sequence[click.Option], known: set[str]
+) -> Iterator[str]:
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            yield word
+            yield from words
+            return
+        name, equals, value = word.partition("=")
+        if name in _VERBOSITY and _LEVEL in known and (equals or "-v" not in known):
+            yield f"{_LEVEL}={value if equals else next(words, '')}"
+            continue
+        long = name if name.startswith("--") else f"-{name}"
+        if not name.startswith("-") or long not in known or (name in known and not equals):
+            yield word
+            continue
+        meant = next(one for one in options if long in (*one.opts, *one.secondary_opts))
+        yield from (
+            _switched(meant, long, value)
+            if meant.is_flag and equals
+            else (f"{long}{equals}{value}",)
+        )
+
+
+def _switched(option: click.Option, name: str, value: str) -> Iterator[str]:
+    """Yield a switch that was given a value as click has it; one that is off may be no word."""
+    said = value.casefold()
+    if said not in (*_YES, *_NO):
+        raise click.UsageError(f"{name}={value}: true or false is expected.")
+    if said in _YES:
+        yield name
+    elif name in option.secondary_opts:
+        yield option.opts[0]
+    else:
+        yield from option.secondary_opts[:1]
 
 
 class Options(Protocol):

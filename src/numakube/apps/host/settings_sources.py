@@ -32,7 +32,7 @@ from numakube.values.durations import SECOND, format_duration, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
 
 S = TypeVar("S")
 

@@ -11,9 +11,9 @@ import structlog
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_life import lead_with, work_until
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.apps.left_reports import clear_reports
 from numakube.apps.operator.controller import Controller
 from numakube.apps.operator.exporters_plan import Setup
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from numakube.apps.host.http_serving import Listen
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.operator.settings import OperatorSettings
     from numakube.kube.client import Client
 

@@ -18,10 +18,9 @@ from numakube.apps.gathering import SCHEDULING, gather
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_life import Turns, lead_with, work_until
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.repeated_work import Turns
-from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.apps.rebalancer.goals import chosen
 from numakube.apps.rebalancer.move_limits import HourlyBudget, Restraint, quiet_hours
 from numakube.apps.rebalancer.plan_following import Follower
@@ -38,7 +37,7 @@ from numakube.kube.object_keys import ObjectKey
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.host.http_serving import Listen
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.rebalancer.goals import Goal
     from numakube.apps.rebalancer.settings import RebalancerSettings
     from numakube.insight.defrag.defrag_plan import Move, Plan

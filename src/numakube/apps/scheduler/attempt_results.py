@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.host.log_levels import SWITCH
+from numakube.apps.host.common_settings import SWITCH
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.values.safe_text import reason_of
 

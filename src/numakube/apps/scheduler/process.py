@@ -27,9 +27,9 @@ from numakube.apps.flight_recording import Recording, recorder_of
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
+from numakube.apps.host.process_life import lead_with, work_until
 from numakube.apps.host.process_metrics import new_registry
 from numakube.apps.host.program import Program
-from numakube.apps.host.run_while_leading import lead_with, work_until
 from numakube.apps.scheduler.alignment_census import AlignmentCensus
 from numakube.apps.scheduler.attempt_results import Results
 from numakube.apps.scheduler.binding_cycle import BindingCycle
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.common_settings import ConnectionSettings, LogSettings
     from numakube.apps.host.http_serving import Listen
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
     from numakube.apps.scheduler.claim_writer import ApiClaimActions
     from numakube.apps.scheduler.settings import SchedulerSettings

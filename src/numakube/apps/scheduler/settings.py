@@ -28,7 +28,7 @@ from numakube.apps.host.common_settings import (
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.go_flags import KLOG, OtherFlags
+from numakube.apps.host.program import KLOG, OtherFlags
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.kube.leader_election import LeaseTiming

@@ -17,10 +17,9 @@ import click
 import structlog
 
 from numakube.apps.host.common_settings import listen_of
-from numakube.apps.host.go_flags import KLOG
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_metrics import new_registry
-from numakube.apps.host.program import Program
+from numakube.apps.host.program import KLOG, Program
 from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.host_scan import SurveyOptions, look
 from numakube.apps.sriov.metrics import SriovMetrics
@@ -38,7 +37,7 @@ from numakube.node.pci.devlink import Devlink
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
     from numakube.apps.sriov.host_scan import Survey
     from numakube.apps.sriov.settings import SriovSettings

@@ -37,7 +37,7 @@ from numakube.kube.patches import json_patch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numakube.apps.host.process_environment import Surroundings
+    from numakube.apps.host.process_life import Surroundings
     from numakube.apps.webhook.admission_review import AdmissionRequest, AdmissionResponse
     from numakube.apps.webhook.settings import WebhookSettings
     from numakube.kube.client import Client

@@ -52,7 +52,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> None:
     """Send events of *level* and above to *stream*, or else standard error, in the given form."""
-    from numakube.apps.host.log_levels import SWITCH
+    from numakube.apps.host.common_settings import SWITCH
     from numakube.kube.log_lines import configure
 
     SWITCH.set(level)

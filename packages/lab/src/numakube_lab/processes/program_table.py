@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.apps.host.http_serving import Elsewhere
-from numakube.apps.host.process_environment import Surroundings
+from numakube.apps.host.process_life import Surroundings
 from numakube.apps.host.program import load_program
 from numakube.errors import NumakubeError
 from numakube.programs import PROGRAMS as HOSTED

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from numakube.apps.host.http_serving import SERVER_LOG
 from numakube.apps.host.plain_requests import PlainRequests
-from numakube.apps.host.server_log import SERVER_LOG
 from numakube.kube.connection.proxy_settings import is_loopback
 from numakube_lab.api.access.authentication import Authenticator, Signer, User
 from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess

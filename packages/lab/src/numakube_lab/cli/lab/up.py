@@ -265,8 +265,8 @@ def _is_given(parameter: str) -> bool:
 
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
     """Run a lab until it has to end; without *progress* nothing is printed."""
+    from numakube.apps.host.process_life import run_fast
     from numakube.apps.host.process_memory import quiet_collector
-    from numakube.apps.host.run_until_signal import run_fast
 
     try:
         with quiet_collector():
