@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from tests.kubelet.build import admit, guaranteed, pod, reject, split_group, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 from tests.kubelet.scenarios import workloads
 
-from numakube.api.checkpoints import peek_memory_manager_state
+from numakube.api.checkpoints import (
+    cpu_manager_state,
+    device_checkpoint,
+    memory_manager_state,
+    peek_memory_manager_state,
+)
+from numakube.api.checkpoints.cpu_manager_state import CpuManagerState
+from numakube.api.checkpoints.memory_manager_state import (
+    MemoryBlock,
+    MemoryManagerState,
+    NumaNodeState,
+)
 from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint, KubeletStartError
 from numakube.kubelet.kubelet_model import KubeletNode
@@ -207,3 +222,166 @@ def test_files_of_other_sizes_are_refused_though_as_much_is_left() -> None:
     )
     with pytest.raises(KubeletStartError, match="expected machine state is different"):
         restore(after, save(before))
+
+
+def cpus_of(text: str) -> CpuSet:
+    """Return a set of CPUs."""
+    return CpuSet.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("shared", "held", "complaint"),
+    [
+        ("0-11", {}, None),
+        ("0-9", {"uid": {"c": "10-11"}}, None),
+        ("", {"uid": {"c": "0-11"}}, "default cpuset cannot be empty"),
+        ("0-10", {"uid": {"c": "10-11"}}, 'container: c cpuset: "10-11" overlaps with default'),
+        ("0-9", {"uid": {"c": "10"}}, 'CPUs "0-11" doesn\'t match with CPUs in state "0-10"'),
+        ("0-9", {"uid": {"c": "10-12"}}, 'CPUs "0-11" doesn\'t match with CPUs in state "0-12"'),
+    ],
+)
+def test_cpus_in_a_file_have_to_be_those_of_the_machine(
+    shared: str, held: dict[str, dict[str, str]], complaint: str | None
+) -> None:
+    """Each once: shared, or held by a container."""
+    node = start(dual_socket_ht(), static_settings())
+    entries = {
+        uid: {name: cpus_of(text) for name, text in sets.items()} for uid, sets in held.items()
+    }
+    state = CpuManagerState(policy="static", default_cpus=cpus_of(shared), entries=entries)
+    file = cpu_manager_state.write_cpu_manager_state(state)
+    if complaint is None:
+        restore(node, StateFiles(cpu=file))
+        assert str(node.shared_cpus) == shared
+    else:
+        with pytest.raises(KubeletStartError, match=re.escape(complaint)):
+            restore(node, StateFiles(cpu=file))
+
+
+@pytest.mark.parametrize("kubernetes", ["1.35", "1.37"])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_cpu_files_of_other_releases_are_read_as_the_kubelet_reads_them(
+    kubernetes: str, version: int
+) -> None:
+    """Kubernetes 1.37 knows versions 2 to 4; each release reads what it knows."""
+    node = start(dual_socket_ht(), static_settings(), kubernetes=kubernetes)
+    state = CpuManagerState(policy="static", default_cpus=cpus_of("0-11"))
+    files = StateFiles(cpu=cpu_manager_state.write_cpu_manager_state(state, version=version))
+    if kubernetes == "1.37" and version == 1:
+        with pytest.raises(CorruptCheckpoint):
+            restore(node, files)
+    else:
+        restore(node, files)
+        assert str(node.shared_cpus) == "0-11"
+
+
+MemoryChange = Callable[[MemoryManagerState], MemoryManagerState]
+
+
+def first_node(**changes: Any) -> MemoryChange:
+    """Change what a file says of NUMA node 0."""
+
+    def change(state: MemoryManagerState) -> MemoryManagerState:
+        node: NumaNodeState = msgspec.structs.replace(state.machine_state[0], **changes)
+        return msgspec.structs.replace(state, machine_state={**state.machine_state, 0: node})
+
+    return change
+
+
+def first_table(**changes: int) -> MemoryChange:
+    """Change what a file says of the memory of NUMA node 0, beside which it is as it was."""
+
+    def change(state: MemoryManagerState) -> MemoryManagerState:
+        tables = state.machine_state[0].memory_map
+        table = msgspec.structs.replace(tables["memory"], **changes)
+        return first_node(memory_map={**tables, "memory": table})(state)
+
+    return change
+
+
+def held(*blocks: MemoryBlock) -> MemoryChange:
+    """Let the container have other blocks."""
+    return lambda state: msgspec.structs.replace(state, entries={"uid": {"c": blocks}})
+
+
+DIFFERENT = "the expected machine state is different from the real one"
+WHO = "(pod: uid, container: c) the memory assignment uses "
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (first_node(number_of_assignments=2), DIFFERENT),
+        (first_node(cells=(0, 1)), DIFFERENT),
+        (first_node(memory_map={}), DIFFERENT),
+        (first_table(total=5), DIFFERENT),
+        (first_table(system_reserved=5), DIFFERENT),
+        (first_table(allocatable=5), DIFFERENT),
+        (first_table(reserved=5), DIFFERENT),
+        (first_table(free=5), DIFFERENT),
+        (held(MemoryBlock(numa_affinity=(0,), type="memory", size=2 * GIB)), DIFFERENT),
+        (
+            held(MemoryBlock(numa_affinity=(7,), type="memory", size=GIB)),
+            WHO + "the NUMA that does not exist",
+        ),
+        (
+            held(MemoryBlock(numa_affinity=(0,), type="hugepages-1Gi", size=GIB)),
+            WHO + "memory resource that does not exist",
+        ),
+        (
+            lambda state: msgspec.structs.replace(state, machine_state={}),
+            "machine state can not be empty when it has memory assignments",
+        ),
+        (
+            lambda state: msgspec.structs.replace(state, machine_state={0: state.machine_state[0]}),
+            DIFFERENT,
+        ),
+    ],
+)
+def test_memory_in_a_file_has_to_follow_from_the_machine_and_the_blocks(
+    change: MemoryChange, complaint: str
+) -> None:
+    """Field by field."""
+    node = busy_node()
+    files = save(node)
+    assert files.memory is not None
+    state = memory_manager_state.read_memory_manager_state(files.memory)
+    assert state.entries["uid"]["c"][0].numa_affinity == (0,)
+    broken = memory_manager_state.write_memory_manager_state(change(state))
+    with pytest.raises(KubeletStartError, match=re.escape(complaint)):
+        restore(twin(node), StateFiles(memory=broken))
+
+
+def test_a_memory_file_without_anything_is_that_of_a_first_start() -> None:
+    """Nothing is restored, and nothing is missed."""
+    empty = MemoryManagerState(policy_name="Static")
+    file = memory_manager_state.write_memory_manager_state(empty)
+    node, fresh = twin(busy_node()), twin(busy_node())
+    restore(node, StateFiles(memory=file))
+    assert node.memory is not None
+    assert fresh.memory is not None
+    assert (node.memory.books, node.memory.assignments) == (fresh.memory.books, {})
+
+
+def test_a_device_file_may_say_nothing_of_anything() -> None:
+    """Go writes null for what is empty; a resource without its plugin is known by name."""
+    state = device_checkpoint.DeviceManagerState(
+        pod_device_entries=(
+            device_checkpoint.PodDevices(
+                pod_uid="uid", container_name="c", resource_name=GPU, device_ids=None
+            ),
+        ),
+        registered_devices=None,
+    )
+    node = start(dual_socket_ht())
+    restore(node, StateFiles(devices=device_checkpoint.write_device_manager_state(state)))
+    assert node.devices.assignments == {"uid": {"c": {GPU: ()}}}
+    assert list(node.devices.resources()) == [GPU]
+    idle = start(dual_socket_ht(), devices=GPUS)
+    file = save(idle).devices
+    assert file is not None
+    told = device_checkpoint.read_device_manager_state(file)
+    assert (told.pod_device_entries, told.registered_devices) == (None, {GPU: ("g0", "g1")})
+    again = start(dual_socket_ht())
+    restore(again, StateFiles(devices=file))
+    assert list(again.devices.resources()) == [GPU]
