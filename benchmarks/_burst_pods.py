@@ -11,9 +11,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec, PodStatus
+from numakube.api.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 
 GPU: Final = "vendor.example/gpu"
 SCHEDULER: Final = "numakube"

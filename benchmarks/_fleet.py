@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape

@@ -11,11 +11,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import encode
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pod_annotations import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.koordinator.ledger.node_ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts
 from numakube.koordinator.placement_on_node import admit, rate

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator.devices import GPU as JOINT_GPU
 from numakube.api.koordinator.devices import GPU_CORE, GPU_MEMORY_RATIO, RDMA, RDMA_SHARE
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.koordinator.devices.device_choice import allot_devices
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.ledger.node_ledger import Ledger

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, with_defaults
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from multiprocessing.connection import Connection
 
-    from numakube.api.wire import ResourceList
+    from numakube.api.codec import ResourceList
     from numakube.node.podresources_client import AllocatableResources, PodResources
 
 PODS: Final = 110

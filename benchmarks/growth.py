@@ -27,11 +27,10 @@ import numpy as np
 
 from benchmarks.numa_filter import GPU, belief_of, make_node
 from numakube.api.codec import decode
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.interning import shared_nrt, shared_pod
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS

@@ -19,9 +19,9 @@ import structlog
 from aiohttp import web
 
 from numakube.api.affinity_and_taints import Affinity, Toleration, TopologySpreadConstraint
-from numakube.api.containers import ContainerPort, ResourceRequirements
+from numakube.api.codec import ResourceList, Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import ResourceList, Wire
+from numakube.api.pod import ContainerPort, ResourceRequirements
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect

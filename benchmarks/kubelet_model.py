@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.kubelet_replay import answer, read_settings
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.containers import Container, ResourceClaimUse
 from numakube.api.koordinator import keys
-from numakube.api.pod import Pod, PodResourceClaim
+from numakube.api.pod import Container, Pod, PodResourceClaim, ResourceClaimUse
 from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.koordinator.ledger.allotment_annotations import allotment_of

@@ -11,11 +11,10 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported

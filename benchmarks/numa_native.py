@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.kubelet_model import large_machine
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.host.process_memory import keep_freed_memory
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.manager_settings import KubeletSettings

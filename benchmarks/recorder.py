@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from benchmarks._fleet import kubelet_of, plans_of
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
-from numakube.api.pod import Pod, PodSpec, PodStatus
+from numakube.api.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.flight_recording import Recording
 from numakube.apps.scheduler.process import SchedulerProcess

@@ -18,10 +18,9 @@ from numakube.api.affinity_and_taints import (
     Taint,
     TopologySpreadConstraint,
 )
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.workloads import OwnerSpec, ReplicaSet, Service, ServiceSpec
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.diagnosis import Diagnosis

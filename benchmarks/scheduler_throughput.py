@@ -33,10 +33,10 @@ from benchmarks.lab_api import SERVER, cpu_seconds
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import CORE_EVENTS, PODS
+from numakube.kube.client import list_request
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.request_parts import list_request
 from numakube.kube.store import Updated
 
 if TYPE_CHECKING:

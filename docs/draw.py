@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.cli.admit import admit_tables, run_example
 from numakube.cli.admit.admit_tables import picture_after
 from numakube.cli.shared.terminal import name_styles, print_drawing
@@ -29,7 +28,7 @@ from numakube.topology.model_from_report import report_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
-    from numakube.api.wire import QuantityText
+    from numakube.api.codec import QuantityText
     from numakube.insight.drawing.picture import NodePicture
 
 FIGURES = Path(__file__).parent / "figures"

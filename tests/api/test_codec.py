@@ -12,9 +12,8 @@ from numakube.api.codec import (
     encode,
     to_tree,
 )
-from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec
 from numakube.api.yaml_text import dump_yaml, load_yaml
 from numakube.errors import MalformedObject
 

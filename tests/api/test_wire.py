@@ -11,16 +11,21 @@ import pytest
 import numakube.api
 from numakube.api.affinity_and_taints import NodeAffinity
 from numakube.api.checkpoints import cpu_state_structs
-from numakube.api.codec import convert, decode, encode
-from numakube.api.containers import ContainerPort, ContainerStatus
-from numakube.api.events import CoreEvent, Event
+from numakube.api.codec import Wire, convert, decode, encode
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ListMeta, ObjectMeta, ObjectReference, OwnerReference
+from numakube.api.meta import (
+    CoreEvent,
+    Event,
+    Lease,
+    LeaseSpec,
+    ListMeta,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+)
 from numakube.api.nodes import DaemonEndpoint, Node, NodeSpec, NodeSystemInfo
-from numakube.api.pod import Binding, Pod, PodSpec, PodStatus
+from numakube.api.pod import Binding, ContainerPort, ContainerStatus, Pod, PodSpec, PodStatus
 from numakube.api.resource_slices import DeviceAttribute
-from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.
 ACRONYMS = frozenset(

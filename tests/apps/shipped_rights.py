@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from numakube.errors import AlreadyExists
 from numakube.kube.catalog import resource_of
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.controller_deployment import ControllerManifest
 from numakube_lab.testing import LabCluster

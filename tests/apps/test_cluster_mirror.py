@@ -21,8 +21,8 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
 )
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.cache_contract import Changes

@@ -30,8 +30,8 @@ from numakube.kube.catalog import (
     PODS,
     SERVICE_ACCOUNTS,
 )
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 

@@ -14,8 +14,8 @@ from numakube.apps.gathering.gather import list_raw
 from numakube.errors import ClusterUnreachable, Forbidden, MalformedObject
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of, model_of
-from numakube.kube.backoff import RetryPolicy
 from numakube.kube.catalog import PODS
+from numakube.kube.clock import RetryPolicy
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.kube.scripted_server import ScriptedServer, status_document

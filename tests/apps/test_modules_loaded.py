@@ -15,17 +15,17 @@ import pytest
 from numakube.programs import PROGRAMS
 
 CEILINGS = {
-    "scheduler": 568,
-    "extender": 552,
-    "exporter": 168,
-    "enforcer": 154,
-    "sriov": 92,
-    "operator": 133,
-    "webhook": 141,
-    "gc": 69,
-    "admission-check": 97,
-    "rebalancer": 505,
-    "dashboard": 277,
+    "scheduler": 552,
+    "extender": 536,
+    "exporter": 154,
+    "enforcer": 137,
+    "sriov": 88,
+    "operator": 117,
+    "webhook": 125,
+    "gc": 53,
+    "admission-check": 83,
+    "rebalancer": 491,
+    "dashboard": 261,
 }
 SLACK = 8
 """How far below its ceiling a program may be before the ceiling has to follow."""

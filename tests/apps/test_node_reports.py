@@ -28,7 +28,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.decode import Malformed
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.store import Change, Store
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.simulation.observed_cluster import collected_of

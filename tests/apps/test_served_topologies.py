@@ -33,8 +33,8 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
-from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.scripted_server import ScriptedServer, status_document
 from numakube.kube.store import Removed
 from numakube.testing import until

@@ -16,7 +16,7 @@ from numakube.insight.audit.audit_document import AuditedPod
 from numakube.insight.audit.misalignment import Cause
 from numakube.insight.facts import SchedulerFacts, facts_of
 from numakube.kube.catalog import PODS, REPLICA_SETS
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.kubelet.machine import Device
 from numakube.scheduling.recorder.flight_documents import flight_document
 from numakube.testing import pod_document, until

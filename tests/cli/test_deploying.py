@@ -27,7 +27,7 @@ from numakube.kube.catalog import (
     PODS,
     resource_of,
 )
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.pod_template_parts import HASH
 from numakube.testing import until

@@ -8,8 +8,8 @@ import pytest
 
 from numakube.cli.shared.watch_option import states
 from numakube.errors import ClusterUnreachable
-from numakube.kube.backoff import RetryPolicy
 from numakube.kube.catalog import PODS
+from numakube.kube.clock import RetryPolicy
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.testing import bound, pod

@@ -22,7 +22,7 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
     resource_of,
 )
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.components import Choices, objects_of
 from numakube.manifests.rbac_rules import READ, TENANTS, rule, view_role

@@ -28,7 +28,7 @@ from numakube.kube.catalog import (
     PODS,
     REPLICA_SETS,
 )
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.testing import until
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube_lab.testing import LabCluster, lab_cluster, without_election

@@ -18,8 +18,7 @@ from tests.apps.operator.test_on_the_lab import (
 
 from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Document
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest

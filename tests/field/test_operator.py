@@ -35,9 +35,8 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
 )
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request
-from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
 from numakube.testing import refusal_of, until
 from numakube.topology.topology_view import NodeTopology, view_of

@@ -12,7 +12,7 @@ from tests.field.documents import Amounts, amounts, pod, workload, zones
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import Document, Resource
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

@@ -30,7 +30,7 @@ from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NumakubeError
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -38,7 +38,7 @@ from numakube.topology.nrt_names import EXACT_ANNOTATION
 from numakube_lab.testing import without_election
 
 if TYPE_CHECKING:
-    from numakube.kube.object_keys import KubeObject
+    from numakube.kube.resource_types import KubeObject
     from numakube.kube.store import Store
 
 REPORT = to_tree(honest_report("odd-0"))

@@ -8,9 +8,8 @@ import msgspec
 from aiohttp import web
 
 from numakube.api.pod import Pod
-from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource, key_of
 from numakube.kube.scripted_server import ScriptedServer, drop, status_document
 from numakube.kube.store import Added, Change, Removed, Updated
 from numakube.testing import until

@@ -10,9 +10,8 @@ from numakube.api.crds import crd
 from numakube.api.nrt import GROUP, PLURAL
 from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request
-from numakube.kube.patches import merge_patch
 from numakube.testing import until
 
 NAME: Final = f"{PLURAL}.{GROUP}"

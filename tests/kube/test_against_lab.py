@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube.api.leases import Lease
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, ObjectMeta
 from numakube.errors import (
     AlreadyExists,
     Conflict,
@@ -25,15 +24,14 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
 )
-from numakube.kube.client import Client
+from numakube.kube.client import Client, Patch, json_patch, merge_patch, strategic_patch
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder, reference_to
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import Patch, json_patch, merge_patch, strategic_patch
 from numakube.kube.reflector import Reflector, reflecting
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod, evict_pod
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube_lab.api.server.api_server import ApiServer

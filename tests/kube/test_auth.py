@@ -17,11 +17,11 @@ from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connection.cluster_config import ExecPlugin, Impersonation, Pem, UserConfig
 from numakube.kube.connection.credentials import (
     Authenticator,
+    CertificatePair,
     Credentials,
     SingleFlight,
     authenticator_for,
 )
-from numakube.kube.connection.tls import CertificatePair
 from numakube.testing import turns, until
 
 V1 = "client.authentication.k8s.io/v1"

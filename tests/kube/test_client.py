@@ -9,10 +9,9 @@ import pytest
 from tests.kube.things import NODES, THINGS, Meta, Thing, thing
 
 from numakube import errors
-from numakube.kube.client import Client
+from numakube.kube.client import Client, json_patch, merge_patch, strategic_patch
 from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request
-from numakube.kube.patches import json_patch, merge_patch, strategic_patch
 from numakube.kube.scripted_server import ScriptedServer, status_document
 
 

@@ -7,9 +7,8 @@ from aiohttp import web
 from tests.kube.things import NODES, THINGS, thing
 
 from numakube import errors
-from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
-from numakube.kube.clock import JumpingClock
+from numakube.kube.clock import JumpingClock, RetryPolicy
 from numakube.kube.connect import connect
 from numakube.kube.scripted_server import ScriptedServer, drop, dropped
 

@@ -9,9 +9,8 @@ import pytest
 from tests.sites.bare import BareOpener
 
 from numakube.kube.catalog import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
-from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import json_patch, merge_patch, strategic_patch
+from numakube.kube.client import Client, json_patch, merge_patch, strategic_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod, evict_pod
 
 NS = "dry"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numakube.errors import ClusterUnreachable
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
+from numakube.kube.connection.credentials import client_context
 from numakube.kube.connection.kept_connections import (
     KeptConnections,
     NoConnection,
@@ -21,7 +22,6 @@ from numakube.kube.connection.kept_connections import (
     ResponseReader,
     head_lines,
 )
-from numakube.kube.connection.tls import client_context
 from numakube.kube.connection.transport import Request, Response
 from numakube.testing import turns, until
 

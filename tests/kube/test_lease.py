@@ -18,7 +18,7 @@ from numakube.kube.connection.credentials import UserCredentials
 from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request, Response, Transport
 from numakube.kube.leader_election import LeaderElection, LeaseTiming
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.scripted_server import ScriptedServer, drop, status_document
 from numakube.testing import turns
 

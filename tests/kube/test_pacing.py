@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import ApiError, ClusterUnreachable, UntrustedServer
-from numakube.kube.backoff import Backoff, Recovery, RetryPolicy, TokenBucket, growing
-from numakube.kube.clock import ManualClock
+from numakube.kube.clock import Backoff, ManualClock, Recovery, RetryPolicy, TokenBucket, growing
 
 
 @given(st.integers(0, 100_000), st.floats(1e-6, 10), st.floats(10, 1e6))

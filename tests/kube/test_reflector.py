@@ -14,9 +14,8 @@ from numakube.errors import (
     MalformedObject,
     ServiceUnavailable,
 )
-from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
-from numakube.kube.clock import JumpingClock
+from numakube.kube.clock import JumpingClock, RetryPolicy
 from numakube.kube.connection.transport import Request, Response, Stream
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.scripted_server import ScriptedServer, dropped

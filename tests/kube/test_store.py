@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Added, Change, Removed, Store, Updated
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from numakube.errors import Conflict, TooManyRequests
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource
 from numakube.kube.scripted_server import ScriptedServer, streaming
 from numakube.kube.subresources import (
     bind_pod,

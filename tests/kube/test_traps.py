@@ -30,7 +30,7 @@ from msgspec.inspect import (
 
 import numakube.api
 import numakube.kube
-from numakube.api.wire import QuantityText, Wire
+from numakube.api.codec import QuantityText, Wire
 from numakube.errors import Expired
 from numakube.kube.catalog import CORE_EVENTS, EVENTS, LEASES, NODES, PODS
 from numakube.kube.client import Client

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.kube.resource_types import Resource
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
@@ -16,7 +15,7 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.wire import ResourceList
+    from numakube.api.codec import ResourceList
     from numakube.kubelet.admission_trace import AdmissionTrace
     from numakube.kubelet.machine import Device, Machine
 

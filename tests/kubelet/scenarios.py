@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from tests.kubelet.conftest import GIB, build_machine
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.machine import Device, HugePages, Machine

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.kubelet.build import admit, pod, start, static_settings
 from tests.kubelet.connected import GPU, NIC, asks, gpu_server
 
-from numakube.api.containers import Container
+from numakube.api.pod import Container
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath, tree_of
 from numakube.kubelet.device_pairs import Prospect, certain_functions, foresee, pairing

@@ -17,9 +17,8 @@ from numakube.api.affinity_and_taints import (
     allows_node,
     tolerates,
 )
-from numakube.api.containers import Container, ContainerPort
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodOS, PodSpec
+from numakube.api.pod import Container, ContainerPort, Pod, PodOS, PodSpec
 from numakube.kubelet.predicates import check_placement, check_system
 
 LABELS = {"zone": "a", "size": "8"}

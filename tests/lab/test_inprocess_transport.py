@@ -11,14 +11,13 @@ import aiohttp
 import msgspec
 import pytest
 
+from numakube.api.codec import Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Wire
 from numakube.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
-from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube.testing import turns
 from numakube_lab.api.server.api_server import ApiServer

@@ -6,16 +6,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from numakube.api.codec import Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Wire
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import CONFIG_MAPS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.object_keys import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import Resource, key_of
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
 from numakube_lab.faults import FaultKind, FaultRule

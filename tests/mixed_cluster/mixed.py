@@ -19,7 +19,7 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.pod_annotations import ResourceStatus
 from numakube.api.pod import Pod
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.config_from_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices

@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.scheduling.snapshot.pods import PodInfo
 
 MakeNode = Callable[..., Node]

@@ -18,7 +18,7 @@ from numakube.api.affinity_and_taints import (
     Taint,
 )
 from numakube.api.meta import OwnerReference
-from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
+from numakube.api.pod import PersistentVolumeClaimVolumeSource, Volume
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.facts import facts_of
 from numakube.kubelet.admission_outcome import Rejected

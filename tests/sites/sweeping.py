@@ -8,8 +8,7 @@ from typing import Any
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.testing import until
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources

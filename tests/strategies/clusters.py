@@ -27,10 +27,9 @@ from numakube.api.affinity_and_taints import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from numakube.api.containers import Container, ContainerPort, ResourceRequirements
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
-from numakube.api.pod import Pod, PodSpec, PodStatus
+from numakube.api.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements
 from numakube.api.workloads import OwnerSpec, ReplicaSet
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tests.kubelet.build import container, pod
 
-from numakube.api.containers import Container
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.kubelet.build import container, guaranteed, pod
 
-from numakube.api.containers import Container
-from numakube.api.pod import Pod
-from numakube.api.wire import ResourceList
+from numakube.api.codec import ResourceList
+from numakube.api.pod import Container, Pod
 from numakube.topology.fingerprint import has_exclusive_resources
 
 GPU = "vendor.example/gpu"

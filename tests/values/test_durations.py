@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import InvalidValue
-from numakube.values.durations import HOUR, MINUTE, SECOND, format_duration, parse_duration
-from numakube.values.int64 import INT64_MAX
+from numakube.values.gotext import INT64_MAX
+from numakube.values.times import HOUR, MINUTE, SECOND, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import InvalidValue
-from numakube.values.int64 import INT64_MAX, INT64_MIN
+from numakube.values.gotext import INT64_MAX, INT64_MIN
 from numakube.values.quantity import Format, Quantity, milli_value, parse_quantity, value
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "values.jsonl.gz"

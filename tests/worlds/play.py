@@ -30,8 +30,8 @@ from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch, strategic_patch
+from numakube.kube.client import merge_patch, strategic_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import evict_pod
 
 QUIET_SECONDS: Final = 60

@@ -17,8 +17,7 @@ from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import AlreadyExists, ClusterUnreachable, KubeletUnavailable, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.topology import nrt_names
 from numakube_lab.exporters.exporter_faults import Freezer
 from numakube_lab.exporters.kubelet_source import HardwareShelf, LabSource

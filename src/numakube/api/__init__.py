@@ -2,14 +2,14 @@
 
 | module | what it has |
 |---|---|
-| `wire`, `meta` | the base of every type; metadata, references and selectors |
-| `pod`, `containers`, `volumes` | Pod, Binding, and what a pod consists of |
+| `codec` | the base of every type, and how it is read and written |
+| `meta` | metadata, references and selectors; both kinds of events, and leases |
+| `pod` | Pod, Binding, and what a pod consists of |
 | `pod_resources` | what a pod amounts to: QoS class, effective requests and limits |
 | `kubelet_rejections` | whether a kubelet rejected a pod |
 | `nodes`, `affinity_and_taints` | nodes, and how pods are kept to or from them |
 | `workloads`, `storage_objects` | what makes pods, and what they mount |
 | `selectors`, `selector_text` | what labels a selector matches, and selectors as text |
-| `events`, `leases` | both kinds of events, and leases |
 | `nrt`, `numaresources`, `crds` | NodeResourceTopology, the operator's objects, their definitions |
 | `volcano_numatopology`, `kueue`, `pod_groups` | the same, and groups of pods, as others say it |
 | `resource_claims`, `resource_slices` | dynamic resource allocation: claims and devices |
@@ -19,6 +19,6 @@
 | `kubelet_config`, `kubelet_flags`, `kubelet_sources` | the kubelet's file and command line |
 | `checkpoints` | the kubelet's state files |
 | `field_errors`, `resource_names`, `resource_requirements` | what is wrong with a field |
-| `codec`, `yaml_text`, `interning` | between bytes and types; equal parts kept once |
+| `yaml_text`, `interning` | YAML as JSON; equal parts of objects kept once |
 | `values_replay` | our answers to the recorded rows about values |
 """

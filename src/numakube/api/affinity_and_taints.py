@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.codec import Timestamp, Wire
 from numakube.api.meta import LabelSelector
 from numakube.api.selectors import accepts
-from numakube.api.wire import Timestamp, Wire
 
 if TYPE_CHECKING:
     from numakube.api.pod import PodSpec

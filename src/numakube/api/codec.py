@@ -1,4 +1,8 @@
-"""Between bytes and wire types, with errors that name the object and the field.
+"""The base of every wire type, and the way between bytes and these types.
+
+Structs are frozen and not tracked by the cyclic collector: an API object is a tree. Unknown fields
+are ignored on reading and defaults are left out on writing. Names are camelCased, which is wrong
+for acronyms (``hostIP``): such fields name themselves with ``msgspec.field(name=...)``.
 
 JSON is decoded straight into the type. Only if that fails is the document read a second time, as a
 plain tree, to do what Go does with ``null`` (the field keeps its default) and, if it fails again,
@@ -12,9 +16,10 @@ keys of maps, so each key is tried alone. That is affordable because it only hap
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -24,8 +29,19 @@ from numakube.values.size_limits import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-
 T = TypeVar("T")
+
+QuantityText: TypeAlias = str | int | float
+"""A quantity as it stands in JSON or YAML; numbers appear in hand-written YAML and in CRDs."""
+
+ResourceList: TypeAlias = Mapping[str, QuantityText]
+"""Resource name to quantity, as in ``requests`` and ``limits``."""
+
+Timestamp: TypeAlias = str
+"""A time in RFC 3339, kept as it came: `numakube.values.times` reads and writes it."""
+
+DurationText: TypeAlias = str
+"""A duration in Go's notation (``1m30s``): `numakube.values.times` reads and writes it."""
 
 BROKEN_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What msgspec raises for bytes that are no JSON of the asked type, or nest too deeply."""
@@ -44,6 +60,20 @@ _WORDS: Final = {
     "object": "an object",
     "null": "null",
 }
+
+
+class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Base of all wire types."""
+
+
+def always(text: str) -> str:
+    """Declare a field that has the default *text* and is written nevertheless.
+
+    For ``kind`` and ``apiVersion``, which the items of a list leave out and requests must have.
+    """
+    # msgspec leaves out a plain default, but never what a factory made.
+    field: str = msgspec.field(default_factory=partial(str, text))
+    return field
 
 
 def decode(kind: type[T], data: bytes | str, subject: str | None = None) -> T:

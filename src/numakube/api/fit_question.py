@@ -6,10 +6,10 @@ that the pods of the question had, or else the name of the hold.
 
 from typing import Final
 
+from numakube.api.codec import Wire
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.api.wire import Wire
 
 PATH: Final = "/v1/fit"
 HOLD: Final = "numakube.dev/hold"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
-from numakube.api.containers import Container
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
+from numakube.api.pod import Container
 from numakube.values.size_limits import MAX_SHARED
 
 if TYPE_CHECKING:
+    from numakube.api.codec import QuantityText
     from numakube.api.pod import Pod
-    from numakube.api.wire import QuantityText
 
 
 T = TypeVar("T")

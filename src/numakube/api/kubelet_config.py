@@ -9,15 +9,22 @@ from typing import Final
 
 import msgspec
 
-from numakube.api.codec import convert, decode
-from numakube.api.wire import DurationText, QuantityText, ResourceList, Wire, always
+from numakube.api.codec import (
+    DurationText,
+    QuantityText,
+    ResourceList,
+    Wire,
+    always,
+    convert,
+    decode,
+)
 from numakube.api.yaml_text import load_yaml
 from numakube.errors import InvalidValue
 from numakube.values.cpuset import parse_cpu_list
-from numakube.values.durations import parse_duration
 from numakube.values.gotext import go_quote, go_quote_list
 from numakube.values.quantity import parse_quantity
 from numakube.values.resources import MEMORY, is_hugepages
+from numakube.values.times import parse_duration
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 TOPOLOGY_POLICIES: Final = tuple(policy.value for policy in TopologyPolicy)

@@ -7,8 +7,8 @@ the controller of a check sets the state of its own entry.
 from typing import Final
 
 from numakube.api.affinity_and_taints import Toleration
+from numakube.api.codec import Timestamp, Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Timestamp, Wire
 from numakube.api.workloads import PodTemplate
 
 GROUP: Final = "kueue.x-k8s.io"

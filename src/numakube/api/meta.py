@@ -1,11 +1,16 @@
-"""Object metadata, references and selectors (``metav1``), and the version of a server."""
+"""What objects of every kind have or are about: metadata, events and leases.
+
+Metadata, references, selectors and the version of a server are those of ``metav1``. Events come in
+two kinds: the old one (core/v1), which ``kubectl describe`` prints, and events.k8s.io/v1. Leases
+(coordination.k8s.io/v1) serve leader election and the heartbeats of nodes.
+"""
 
 import re
 from typing import Final
 
 import msgspec
 
-from numakube.api.wire import Timestamp, Wire
+from numakube.api.codec import Timestamp, Wire, always
 
 _RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -107,3 +112,82 @@ def release_of(text: str) -> tuple[int, int] | None:
     """Return the release that a version such as ``v1.35.2-gke.1`` belongs to."""
     match = _RELEASE.match(text)
     return None if match is None else (int(match[1]), int(match[2]))
+
+
+class EventSource(Wire, frozen=True):
+    """Who reported an event."""
+
+    component: str = ""
+    host: str = ""
+
+
+class EventSeries(Wire, frozen=True):
+    """How often an event was repeated."""
+
+    count: int = 0
+    last_observed_time: Timestamp | None = None
+
+
+class CoreEvent(Wire, frozen=True):
+    """An event of core/v1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    source: EventSource = EventSource()
+    first_timestamp: Timestamp | None = None
+    last_timestamp: Timestamp | None = None
+    count: int = 0
+    event_time: Timestamp | None = None
+    series: EventSeries | None = None
+    action: str = ""
+    related: ObjectReference | None = None
+    reporting_component: str = ""
+    reporting_instance: str = ""
+    api_version: str = always("v1")
+    kind: str = always("Event")
+
+
+class Event(Wire, frozen=True):
+    """An event of events.k8s.io/v1; the same object as the other, with other names."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: Timestamp | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    series: EventSeries | None = None
+    deprecated_source: EventSource | None = None
+    deprecated_first_timestamp: Timestamp | None = None
+    deprecated_last_timestamp: Timestamp | None = None
+    deprecated_count: int = 0
+    api_version: str = always("events.k8s.io/v1")
+    kind: str = always("Event")
+
+
+class LeaseSpec(Wire, frozen=True):
+    """Who holds a lease and until when; times need six digits of fraction."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: Timestamp | None = None
+    renew_time: Timestamp | None = None
+    lease_transitions: int | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
+
+
+class Lease(Wire, frozen=True):
+    """A lease."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+    api_version: str = always("coordination.k8s.io/v1")
+    kind: str = always("Lease")

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from numakube.api.affinity_and_taints import Taint
+from numakube.api.codec import ResourceList, Timestamp, Wire, always
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import ResourceList, Timestamp, Wire, always
 
 ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 """Labels of nodes with this beginning tell their roles."""

@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from numakube.api.codec import convert
+from numakube.api.codec import QuantityText, Wire, always, convert
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import QuantityText, Wire, always
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.values.gotext import go_quote, parse_integer
 from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope

@@ -7,9 +7,9 @@ has the name of the report and belongs to it. `numakube.topology.report_update` 
 
 from typing import Final
 
+from numakube.api.codec import Timestamp, Wire, always
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute
-from numakube.api.wire import Timestamp, Wire, always
 
 GROUP: Final = "topology.numakube.dev"
 VERSION: Final = "v1alpha1"

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from numakube.api.affinity_and_taints import Toleration
+from numakube.api.codec import DurationText, Timestamp, Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.wire import DurationText, Timestamp, Wire, always
 
 GROUP: Final = "nodetopology.openshift.io"
 V1: Final = f"{GROUP}/v1"

@@ -1,18 +1,267 @@
-"""Pods and their bindings to nodes: only the fields that numakube reads or writes."""
+"""Pods with their containers and volumes, and the binding of a pod to a node.
+
+Only the fields that numakube reads or writes: what containers ask for and what became of them, the
+sources of volumes that decide where a pod can run, and those that the lab mounts.
+"""
 
 from typing import Final
 
 import msgspec
 
 from numakube.api.affinity_and_taints import Affinity, Toleration, TopologySpreadConstraint
-from numakube.api.containers import (
-    Container,
-    ContainerStatus,
-    ResourceRequirements,
-)
-from numakube.api.meta import ObjectMeta, ObjectReference
-from numakube.api.volumes import Volume
-from numakube.api.wire import QuantityText, ResourceList, Timestamp, Wire, always
+from numakube.api.codec import QuantityText, ResourceList, Timestamp, Wire, always
+from numakube.api.meta import LabelSelector, ObjectMeta, ObjectReference
+
+
+class ResourceClaimUse(Wire, frozen=True):
+    """A claim of the pod that one of its containers uses."""
+
+    name: str
+    request: str = ""
+
+
+class ResourceRequirements(Wire, frozen=True):
+    """Requests and limits of a container or of a whole pod."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+class ContainerPort(Wire, frozen=True):
+    """A port of a container; ``host_port`` is taken on the node itself."""
+
+    container_port: int
+    name: str = ""
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class ObjectFieldSelector(Wire, frozen=True):
+    """A field of the pod, such as ``spec.nodeName``."""
+
+    field_path: str
+    api_version: str = ""
+
+
+class EnvVarSource(Wire, frozen=True):
+    """Where the value of an environment variable comes from."""
+
+    field_ref: ObjectFieldSelector | None = None
+
+
+class EnvVar(Wire, frozen=True):
+    """An environment variable."""
+
+    name: str
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class VolumeMount(Wire, frozen=True):
+    """Where a container sees a volume."""
+
+    name: str
+    mount_path: str
+    sub_path: str = ""
+    read_only: bool = False
+    bind_mount_options: tuple[str, ...] = ()
+
+
+class ContainerResizePolicy(Wire, frozen=True):
+    """Whether a change of a resource restarts the container."""
+
+    resource_name: str
+    restart_policy: str
+
+
+class ContainerRestartRule(Wire, frozen=True):
+    """What happens when a container exits in a certain way."""
+
+    action: str = ""
+
+
+class Container(Wire, frozen=True):
+    """A container, init container or sidecar (an init container that restarts always)."""
+
+    name: str
+    image: str = ""
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements | None = None
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+
+
+class ContainerStateWaiting(Wire, frozen=True):
+    """The container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(Wire, frozen=True):
+    """The container runs."""
+
+    started_at: Timestamp | None = None
+
+
+class ContainerStateTerminated(Wire, frozen=True):
+    """The container has ended."""
+
+    exit_code: int
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: Timestamp | None = None
+    finished_at: Timestamp | None = None
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class ContainerState(Wire, frozen=True):
+    """Exactly one of the three; none means waiting."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """What became of a container, and which resources the kubelet gave it."""
+
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    container_id: str = msgspec.field(default="", name="containerID")
+    started: bool | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
+
+
+class PersistentVolumeClaimVolumeSource(Wire, frozen=True):
+    """A claim of the pod's namespace."""
+
+    claim_name: str
+    read_only: bool = False
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    """What a claim asks for."""
+
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeClaimTemplate(Wire, frozen=True):
+    """The claim that is made for a pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolumeSource(Wire, frozen=True):
+    """A claim that lives as long as the pod; it is named ``<pod>-<volume>``."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+class HostPathVolumeSource(Wire, frozen=True):
+    """A path of the node."""
+
+    path: str
+    type: str | None = None
+
+
+class EmptyDirVolumeSource(Wire, frozen=True):
+    """An empty folder; medium ``HugePages-2Mi`` takes hugepages."""
+
+    medium: str = ""
+    size_limit: QuantityText | None = None
+
+
+class ConfigMapVolumeSource(Wire, frozen=True):
+    """The keys of a config map as files."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+class SecretVolumeSource(Wire, frozen=True):
+    """The keys of a secret as files."""
+
+    secret_name: str = ""
+    optional: bool | None = None
+
+
+class CSIVolumeSource(Wire, frozen=True):
+    """A volume that a CSI driver makes for the pod alone."""
+
+    driver: str
+    read_only: bool | None = None
+
+
+class GCEPersistentDiskVolumeSource(Wire, frozen=True):
+    """A disk that only one node may write to."""
+
+    pd_name: str
+    read_only: bool = False
+
+
+class AWSElasticBlockStoreVolumeSource(Wire, frozen=True):
+    """A disk that only one node may use."""
+
+    volume_id: str = msgspec.field(name="volumeID")
+    read_only: bool = False
+
+
+class ISCSIVolumeSource(Wire, frozen=True):
+    """A disk that only one node may write to."""
+
+    iqn: str
+    read_only: bool = False
+
+
+class RBDVolumeSource(Wire, frozen=True):
+    """A Ceph image that only one node may write to."""
+
+    monitors: tuple[str, ...]
+    image: str
+    pool: str = ""
+    read_only: bool = False
+
+
+class Volume(Wire, frozen=True):
+    """A volume; sources that numakube does not know leave all of these empty."""
+
+    name: str
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    config_map: ConfigMapVolumeSource | None = None
+    secret: SecretVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 

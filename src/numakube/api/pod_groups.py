@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from numakube.api.codec import Timestamp, Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Timestamp, Wire
 
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 """The condition of a group whose members have, or had, their places."""

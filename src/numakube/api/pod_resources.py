@@ -21,9 +21,15 @@ from numakube.values.resources import CPU, MEMORY, is_pod_level
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numakube.api.containers import Container, ContainerStatus, ResourceRequirements
-    from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod, PodCondition
-    from numakube.api.wire import QuantityText
+    from numakube.api.codec import QuantityText
+    from numakube.api.pod import (
+        Container,
+        ContainerStatus,
+        NodeAllocatableResourceClaimStatus,
+        Pod,
+        PodCondition,
+        ResourceRequirements,
+    )
 
 Quantities: TypeAlias = dict[str, Quantity]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from numakube.api.affinity_and_taints import NodeSelector
+from numakube.api.codec import QuantityText, Timestamp, Wire, always
 from numakube.api.meta import ObjectMeta
 from numakube.api.resource_slices import DeviceSelector, OpaqueDeviceConfiguration
-from numakube.api.wire import QuantityText, Timestamp, Wire, always
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """On claims that are allocated."""

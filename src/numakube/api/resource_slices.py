@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from numakube.api.affinity_and_taints import NodeSelector
+from numakube.api.codec import QuantityText, Timestamp, Wire, always
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import QuantityText, Timestamp, Wire, always
 
 
 class DeviceAttribute(Wire, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from numakube.api.wire import DurationText, Wire, always
+from numakube.api.codec import DurationText, Wire, always
 from numakube.values.names import dns_subdomain
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"

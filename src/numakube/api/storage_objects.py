@@ -7,13 +7,13 @@ far as they name a disk that counts against a node's limit.
 import msgspec
 
 from numakube.api.affinity_and_taints import NodeSelector
+from numakube.api.codec import QuantityText, ResourceList, Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta, ObjectReference
-from numakube.api.volumes import (
+from numakube.api.pod import (
     AWSElasticBlockStoreVolumeSource,
     GCEPersistentDiskVolumeSource,
     PersistentVolumeClaimSpec,
 )
-from numakube.api.wire import QuantityText, ResourceList, Wire, always
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"

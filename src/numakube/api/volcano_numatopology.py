@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from numakube.api.codec import QuantityText, Wire, always
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import QuantityText, Wire, always
 
 GROUP: Final = "nodeinfo.volcano.sh"
 VERSION: Final = "v1alpha1"

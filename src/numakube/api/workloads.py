@@ -5,9 +5,9 @@ thousands; the operator asks how far a `Deployment` or `DaemonSet` of its own is
 `Workload`. Controllers, which write whole objects, are in the lab and have types of their own.
 """
 
+from numakube.api.codec import Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.pod import PodSpec
-from numakube.api.wire import Wire, always
 
 
 class ServiceSpec(Wire, frozen=True):

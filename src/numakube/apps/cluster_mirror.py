@@ -22,8 +22,8 @@ from numakube.apps.unusable_objects import UnusableObjects
 from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCE_CLAIMS, RESOURCES, located
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS

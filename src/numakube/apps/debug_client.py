@@ -30,7 +30,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
 from numakube.kube.connection.proxy_settings import is_loopback
 from numakube.kube.connection.transport import Request
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.debug_access import SELECTOR, TENANT_ACCOUNT, account_for
 

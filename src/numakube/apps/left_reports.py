@@ -17,7 +17,7 @@ from numakube.api.nrt import attribute_value
 from numakube.api.pod import has_ended
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES, PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.topology import nrt_names
 
 if TYPE_CHECKING:

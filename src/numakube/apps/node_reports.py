@@ -27,9 +27,8 @@ from numakube.api.volcano_numatopology import Numatopology
 from numakube.apps.served_topologies import served_topologies
 from numakube.errors import Forbidden, MalformedObject, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
-from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource, key_of
 from numakube.kube.store import Added, Removed, Store
 from numakube.topology.report_update import (
     distrusted,

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 
 if TYPE_CHECKING:

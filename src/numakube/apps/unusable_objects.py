@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from numakube.kube.object_keys import KubeObject, key_of
+from numakube.kube.resource_types import KubeObject, key_of
 from numakube.kube.store import Removed, Updated
 from numakube.values.safe_text import reason_of
 

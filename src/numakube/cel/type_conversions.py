@@ -19,8 +19,9 @@ from numakube.cel.values import (
     type_name,
 )
 from numakube.errors import InvalidValue
-from numakube.values import durations
 from numakube.values.gotext import go_number
+from numakube.values.times import MICROSECOND
+from numakube.values.times import parse_duration as go_nanoseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,10 +153,10 @@ def to_duration(value: CelValue) -> timedelta:
 def parse_duration(text: str) -> timedelta:
     """Read *text* as Go does (``1h30m``); raise `EvaluationError` if it is not a duration."""
     try:
-        nanoseconds = durations.parse_duration(text)
+        nanoseconds = go_nanoseconds(text)
     except InvalidValue as error:
         raise EvaluationError(str(error)) from None
-    return timedelta(microseconds=nanoseconds // durations.MICROSECOND)
+    return timedelta(microseconds=nanoseconds // MICROSECOND)
 
 
 def duration_text(duration: timedelta) -> str:

@@ -25,7 +25,7 @@ from numakube.cli.shared.scheduler_options import asked_as_tenant, scheduler_opt
 from numakube.cli.shared.terminal import say
 from numakube.errors import ApiError, ConfigError, Forbidden
 from numakube.insight.explain.explanation_text import Line, Role, joined
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -122,7 +122,7 @@ def _keep_trust_store_out() -> None:
     """Import aiohttp without the certificates of the system, which it reads at once.
 
     It has them for requests that bring no context of their own; ours do
-    (`numakube.kube.connection.tls`). They are 2 MB on every node.
+    (`numakube.kube.connection.credentials`). They are 2 MB on every node.
     """
     before = dict(os.environ)
     os.environ.update(dict.fromkeys(("SSL_CERT_FILE", "SSL_CERT_DIR"), os.devnull))

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.dra.device_ids import AllocationError
-from numakube.values.int64 import INT64_MAX
+from numakube.values.gotext import INT64_MAX
 from numakube.values.quantity import Format, Quantity, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.codec import QuantityText
     from numakube.api.resource_claims import CapacityRequirements
     from numakube.api.resource_slices import (
         CapacityRequestPolicy,
         CapacityRequestPolicyRange,
         DeviceCapacity,
     )
-    from numakube.api.wire import QuantityText
 
 _TOO_LARGE: Final = "capacity request cannot be represented in the device's range arithmetic"
 

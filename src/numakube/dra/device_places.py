@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.kubelet.device_connections import address_of
 
 if TYPE_CHECKING:

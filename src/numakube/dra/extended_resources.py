@@ -29,8 +29,7 @@ from numakube.values.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.api.resource_slices import DeviceClass
 
 IN_MEMORY_NAME: Final = "<extended-resources>"

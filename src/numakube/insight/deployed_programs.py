@@ -11,8 +11,7 @@ from numakube.api.selectors import selector_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.api.workloads import Workload
     from numakube.insight.facts import ClusterFacts
 

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.api.events import CoreEvent
 from numakube.api.koordinator import keys
 from numakube.api.kubelet_config import decode_configz
-from numakube.api.leases import Lease
-from numakube.api.meta import ServerVersion, release_of
+from numakube.api.meta import CoreEvent, Lease, ServerVersion, release_of
 from numakube.api.nodes import Node
 from numakube.api.nrt import (
     V1ALPHA1,

@@ -8,8 +8,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-from numakube.api.codec import BROKEN_JSON, convert
-from numakube.api.wire import Wire
+from numakube.api.codec import BROKEN_JSON, Wire, convert
 from numakube.errors import MalformedObject
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from numakube.api.pod_resources import disputed_qos_class
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.containers import Container, ResourceRequirements
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod, ResourceRequirements
     from numakube.api.workloads import PriorityClass
 
 _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

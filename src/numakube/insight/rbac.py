@@ -1,7 +1,7 @@
 """Roles and who has them (rbac.authorization.k8s.io/v1), as far as tools look at them."""
 
+from numakube.api.codec import Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Wire
 
 
 class PolicyRule(Wire, frozen=True):

@@ -26,16 +26,14 @@ from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, resource_of
-    from numakube.kube.client import Client
+    from numakube.kube.client import Client, Patch, json_patch, merge_patch, strategic_patch
     from numakube.kube.clock import Clock, SystemClock
     from numakube.kube.connect import connect
     from numakube.kube.connection.cluster_config import ClusterConfig, UserConfig, load_config
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.leader_election import LeaderElection, LeaseTiming
-    from numakube.kube.object_keys import ObjectKey, key_of
-    from numakube.kube.patches import Patch, json_patch, merge_patch, strategic_patch
     from numakube.kube.reflector import Reflector, reflecting, wait_synced
-    from numakube.kube.resource_types import Resource
+    from numakube.kube.resource_types import ObjectKey, Resource, key_of
     from numakube.kube.store import Added, Removed, Store, Updated
     from numakube.kube.subresources import bind_pod, evict_pod
     from numakube.kube.workqueue import WorkQueue, run_workers
@@ -79,16 +77,14 @@ __getattr__ = lazy_names(
     __name__,
     {
         "catalog": "NODE_RESOURCE_TOPOLOGIES NODES PODS resource_of",
-        "client": "Client",
+        "client": "Client Patch json_patch merge_patch strategic_patch",
         "clock": "Clock SystemClock",
         "connection.cluster_config": "ClusterConfig UserConfig load_config",
         "connect": "connect",
         "event_recorder": "EventRecorder",
         "leader_election": "LeaderElection LeaseTiming",
-        "object_keys": "ObjectKey key_of",
-        "patches": "Patch json_patch merge_patch strategic_patch",
         "reflector": "Reflector reflecting wait_synced",
-        "resource_types": "Resource",
+        "resource_types": "ObjectKey Resource key_of",
         "store": "Added Removed Store Updated",
         "subresources": "bind_pod evict_pod",
         "workqueue": "WorkQueue run_workers",

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from numakube.api import nrt_update
-from numakube.api.events import CoreEvent, Event
-from numakube.api.leases import Lease
+from numakube.api.meta import CoreEvent, Event, Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
 from numakube.api.nrt_update import NodeResourceTopologyUpdate

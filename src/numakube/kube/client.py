@@ -2,7 +2,8 @@
 
 Everything the server refuses becomes an `ApiError` of the fitting class; failures that may pass are
 retried as `RetryPolicy` says, so an error that surfaces has been retried as far as is safe. Lists
-are read in pages. What carries the requests is a `Transport`.
+are read in pages, all of one state (`read_pages`). A patch is of any kind that an API server
+understands; apply is `Client.apply`. What carries the requests is a `Transport`.
 
     async with connect(load_config()) as client:
         pods = await client.list(PODS, fields="spec.nodeName=node-1")
@@ -13,40 +14,170 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 import structlog
 
-from numakube.errors import ApiError, ClusterUnreachable
+from numakube.errors import ApiError, ClusterUnreachable, Expired
 from numakube.kube.api_status import error_from_answer
-from numakube.kube.backoff import Recovery, RetryPolicy, TokenBucket
-from numakube.kube.clock import Clock, SystemClock
+from numakube.kube.clock import Clock, Recovery, RetryPolicy, SystemClock, TokenBucket
 from numakube.kube.connection.transport import JSON, Request, Response
 from numakube.kube.decode import Listing, codec_of
-from numakube.kube.paged_lists import PAGE_SIZE, read_pages
-from numakube.kube.patches import APPLY
-from numakube.kube.request_parts import (
-    Query,
-    delete_options,
-    document_of,
-    dry_run_query,
-    given,
-    list_request,
-    metadata_text,
-    write_request,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from numakube.kube.connection.transport import Stream, Transport
-    from numakube.kube.patches import Patch
     from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")
+P = TypeVar("P")
+
+Query: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def document_of(resource: Resource[T], obj: T | Mapping[str, object]) -> dict[str, object]:
+    """Return *obj* as a JSON document that names its kind, as some requests demand."""
+    document: dict[str, object] = msgspec.to_builtins(obj)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+
+
+def metadata_text(document: Mapping[str, object], field: str) -> str:
+    """Return a text in the metadata of *document*; empty if it is not there."""
+    metadata = document.get("metadata")
+    value = metadata.get(field) if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def given(query: Iterable[tuple[str, str]]) -> Query:
+    """Return the parameters that have a value."""
+    return tuple((name, value) for name, value in query if value)
+
+
+def dry_run_query(*, dry_run: bool) -> Query:
+    """Return the parameter by which a write that is no deletion changes nothing."""
+    return (("dryRun", "All"),) if dry_run else ()
+
+
+def write_request(
+    method: str, path: str, query: Query, document: Mapping[str, object] | bytes, type_: str
+) -> Request:
+    """Return a request that carries *document*, of content type *type_*."""
+    body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+    return Request(method=method, path=path, query=query, body=body, content_type=type_)
+
+
+def list_request(path: str, query: Iterable[tuple[str, str]]) -> Request:
+    """Return the request for a list or a page of one; big ones may take their time."""
+    return Request(
+        method="GET",
+        path=path,
+        query=given(query),
+        compress=False,
+        timeout=None,
+        idle_timeout=60.0,
+    )
+
+
+def delete_options(
+    *,
+    grace_seconds: int | None,
+    propagation: str,
+    uid: str = "",
+    resource_version: str = "",
+    dry_run: bool = False,
+) -> bytes:
+    """Return the body of a deletion.
+
+    It holds all options: a server that gets a body does not look for any in the query.
+    """
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    options: dict[str, object] = {
+        "gracePeriodSeconds": grace_seconds,
+        "propagationPolicy": propagation or None,
+        "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+        "dryRun": ["All"] if dry_run else None,
+    }
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **chosen})
+
+
+PAGE_SIZE: Final = 500
+"""Objects in a page of a list; kubectl's and client-go's figure."""
+
+
+async def read_pages(
+    page: Callable[[Query], Awaitable[P]],
+    following: Callable[[P], str],
+    *,
+    selectors: Query = (),
+    resource_version: str = "",
+    page_size: int = PAGE_SIZE,
+) -> list[P]:
+    """Return the pages of a list, all of one state.
+
+    Args:
+        page: asks for one page, with the given query.
+        following: tells the continuation that a page ends with; empty after the last.
+        selectors: parameters of every page.
+        resource_version: the state to begin with, see `Client.list`.
+        page_size: objects per request; 0 asks for all at once.
+    """
+    version: Query = (("resourceVersion", resource_version),)
+    if resource_version not in ("", "0"):
+        version = (*version, ("resourceVersionMatch", "NotOlderThan"))
+    limit = ("limit", str(page_size) if page_size else "")
+    first = await page((*selectors, *version, limit))
+    try:
+        return await _completed(page, following, first, (*selectors, limit))
+    except Expired:
+        # The pages read so far show a state that the server has forgotten. One answer with
+        # everything in it cannot expire.
+        everything = await page((*selectors, *version))
+        return await _completed(page, following, everything, selectors)
+
+
+async def _completed(
+    page: Callable[[Query], Awaitable[P]], following: Callable[[P], str], first: P, query: Query
+) -> list[P]:
+    """Return *first* and the pages that follow it."""
+    pages = [first]
+    while further := following(pages[-1]):
+        # A continuation names its resource version itself.
+        pages.append(await page((*query, ("continue", further))))
+    return pages
+
+
+APPLY = "application/apply-patch+yaml"
+"""The type of a server-side apply; JSON is YAML, so that is what we send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change to an object, in one of the formats that servers understand."""
+
+    content_type: str
+    body: bytes
+
+
+def merge_patch(change: Mapping[str, object] | msgspec.Struct) -> Patch:
+    """Return a JSON merge patch (RFC 7386): None removes a field, a list replaces the old one."""
+    return Patch("application/merge-patch+json", msgspec.json.encode(change))
+
+
+def json_patch(operations: Sequence[Mapping[str, object]]) -> Patch:
+    """Return a JSON patch (RFC 6902): operations that all succeed or change nothing."""
+    return Patch("application/json-patch+json", msgspec.json.encode(operations))
+
+
+def strategic_patch(change: Mapping[str, object] | msgspec.Struct) -> Patch:
+    """Return a strategic merge patch: lists are merged by key; built-in kinds only."""
+    return Patch("application/strategic-merge-patch+json", msgspec.json.encode(change))
+
 
 # Generous against client-go's 5 and 10: servers guard themselves by priority and fairness, and
 # a scheduler binds hundreds of pods a second. It still keeps a loop gone wild in check.
@@ -250,7 +381,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> T:
-        """Change an object by *patch* (see `numakube.kube.patches`)."""
+        """Change an object by *patch* (see `numakube.kube.client`)."""
         path = resource.path(name, namespace=namespace, subresource=subresource)
         query = self._write_query(dry_run=dry_run, field_manager=field_manager)
         request = write_request("PATCH", path, query, patch.body, patch.content_type)

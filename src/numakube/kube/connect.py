@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from numakube.kube.backoff import RetryPolicy
-    from numakube.kube.clock import Clock
+    from numakube.kube.clock import Clock, RetryPolicy
     from numakube.kube.connection.cluster_config import ClusterConfig
 
 

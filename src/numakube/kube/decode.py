@@ -15,12 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from numakube.api.codec import BROKEN_JSON, convert
+from numakube.api.codec import BROKEN_JSON, Wire, convert
 from numakube.api.meta import ListMeta
-from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.connection.transport import Body
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from numakube.kube.backoff import TokenBucket
+from numakube.kube.clock import TokenBucket
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from numakube.api.events import CoreEvent, Event, EventSeries, EventSource
-from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.api.meta import (
+    CoreEvent,
+    Event,
+    EventSeries,
+    EventSource,
+    ObjectMeta,
+    ObjectReference,
+)
 from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, EVENTS
+from numakube.kube.client import merge_patch
 from numakube.kube.event_correlation import Correlator, Occurrence, Recorded
-from numakube.kube.patches import merge_patch
 from numakube.values.safe_text import printable, without_secrets
 from numakube.values.times import format_micro_time, format_time
 
@@ -28,8 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import KubeObject
-    from numakube.kube.resource_types import Resource
+    from numakube.kube.resource_types import KubeObject, Resource
 
 CAPACITY = 1000
 """Occurrences that wait to be written; client-go's figure."""

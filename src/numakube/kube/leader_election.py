@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import structlog
 
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.errors import (
     AlreadyExists,
     ConfigError,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
 
 T = TypeVar("T")
 

@@ -33,8 +33,8 @@ from numakube.errors import (
     NumakubeError,
     TooManyRequests,
 )
-from numakube.kube.backoff import Backoff
-from numakube.kube.object_keys import KubeObject, ObjectKey, key_of
+from numakube.kube.clock import Backoff
+from numakube.kube.resource_types import KubeObject, ObjectKey, key_of
 from numakube.kube.store import Store
 from numakube.kube.watch import IDLE_SECONDS, Bookmark, GarbledEvent, ObjectEvent, open_watch
 

@@ -1,4 +1,4 @@
-"""Descriptions of API resources: their paths, and the type their objects are decoded into.
+"""API resources (paths, and the type of their objects), and what identifies an object of one.
 
 Types hold only the fields numakube reads (see `numakube.api`), so writing one back whole would
 erase the rest: `Resource.whole` tells for which kinds that is safe. `Resource.raw` is the same
@@ -8,7 +8,7 @@ resource as plain dictionaries, for reading and replacing objects of any kind wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 T = TypeVar("T")
@@ -89,3 +89,58 @@ def _segment(name: str) -> str:
     if name in ("", ".", ".."):
         raise ValueError(f"{name!r} cannot be the name of an object")
     return quote(name, safe="")
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name; the namespace of a cluster-wide object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> ObjectKey:
+        """Return the key that *text* (``namespace/name`` or ``name``) says."""
+        namespace, _, name = text.rpartition("/")
+        return cls(namespace, name)
+
+
+class Metadata(Protocol):
+    """The part of the metadata that stores and reflectors use."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for a cluster-wide object."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """What tells two objects apart that had the same name one after the other."""
+        ...
+
+    @property
+    def resource_version(self) -> str:
+        """What changes whenever the object does."""
+        ...
+
+
+class KubeObject(Protocol):
+    """Anything with metadata."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's metadata."""
+        ...
+
+
+def key_of(obj: KubeObject) -> ObjectKey:
+    """Return the key of *obj*."""
+    metadata = obj.metadata
+    return ObjectKey(metadata.namespace, metadata.name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.errors import Forbidden, MalformedObject, NotFound
 from numakube.kube.connection.transport import Request
 from numakube.kube.decode import UNREADABLE

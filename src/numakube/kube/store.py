@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 
-from numakube.kube.object_keys import KubeObject, ObjectKey, key_of
+from numakube.kube.resource_types import KubeObject, ObjectKey, key_of
 
 T = TypeVar("T", bound=KubeObject)
 O_co = TypeVar("O_co", covariant=True)

@@ -9,13 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from numakube.api.wire import Wire
-from numakube.kube.client import Client
+from numakube.api.codec import Wire
+from numakube.kube.client import Client, dry_run_query, given, write_request
 from numakube.kube.connection.transport import JSON, Body, Request, Stream
 from numakube.kube.decode import codec_of
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.request_parts import dry_run_query, given, write_request
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource
 
 T = TypeVar("T")
 

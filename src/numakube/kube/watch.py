@@ -15,13 +15,12 @@ from typing import Generic, Literal, TypeAlias, TypeVar, cast
 import msgspec
 import structlog
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.api_status import Status, error_from_status
-from numakube.kube.client import Client
+from numakube.kube.client import Client, given
 from numakube.kube.connection.transport import Request, Stream
 from numakube.kube.decode import UNREADABLE, Codec, Malformed, codec_of
-from numakube.kube.request_parts import given
 from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")

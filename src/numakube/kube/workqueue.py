@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
-from numakube.kube.backoff import growing
+from numakube.kube.clock import growing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable

@@ -25,9 +25,8 @@ from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from numakube.api.containers import Container, ResourceRequirements
-    from numakube.api.pod import Pod
-    from numakube.api.wire import QuantityText, ResourceList
+    from numakube.api.codec import QuantityText, ResourceList
+    from numakube.api.pod import Container, Pod, ResourceRequirements
     from numakube.kubelet.kubelet_versions import Behaviour
     from numakube.kubelet.manager_settings import KubeletSettings
 

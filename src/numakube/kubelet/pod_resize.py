@@ -21,8 +21,7 @@ from numakube.values.resources import CPU, MEMORY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.values.resources import Amounts
 

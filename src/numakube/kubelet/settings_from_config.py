@@ -30,8 +30,8 @@ from numakube.values.resources import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.codec import QuantityText
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube.api.wire import QuantityText
     from numakube.kubelet.machine import Machine
     from numakube.values.resources import Amounts
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.errors import ConfigError
 from numakube.insight.explain.empty_node import idle_copy, new_report, with_nodes_like
 from numakube.simulation.node_kinds import nodes_like, nodes_of_kinds

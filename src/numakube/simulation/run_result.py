@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 
 _TOPOLOGY_ERROR: Final = "TopologyAffinityError"
 

@@ -26,15 +26,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from numakube.api.codec import convert
-from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.codec import Wire, convert
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
-from numakube.api.wire import Wire
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.simulation.workload import Arrival, OwnerKind, Workload
-from numakube.values.durations import SECOND, parse_duration
 from numakube.values.resources import CPU, MEMORY, amount_of
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
+from numakube.api.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 from numakube.api.scheduler_config import SCHEDULER_NAME
 
 if TYPE_CHECKING:

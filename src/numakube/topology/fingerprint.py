@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Container as Collection
     from collections.abc import Iterable
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
-    from numakube.api.wire import QuantityText
+    from numakube.api.codec import QuantityText
+    from numakube.api.pod import Container, Pod
 
 
 PREFIX: Final = "pfp0"

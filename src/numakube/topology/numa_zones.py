@@ -28,7 +28,7 @@ from numakube.topology.machine_hierarchy import (
     standing_for_numa_nodes,
 )
 from numakube.values.cpuset import CpuSet
-from numakube.values.int64 import INT64_MAX
+from numakube.values.gotext import INT64_MAX
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU
@@ -36,8 +36,8 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numakube.api.codec import QuantityText
     from numakube.api.nrt import Zone, ZoneResource
-    from numakube.api.wire import QuantityText
     from numakube.values.resources import Amounts
 
 _NUMBER_AT_END: Final = re.compile(r"(?:.*[^0-9])?([0-9]{1,9})", re.DOTALL)

@@ -3,9 +3,9 @@
 Follows k8s.io/apimachinery/pkg/api/resource (1.35), oddities included: ``-`` and ``Gi`` are zero,
 digits below a billionth are rounded up, a binary quantity is capped at 2**63-1, a decimal that is a
 multiple of 10**21 loses its suffix when printed, and ``value()`` and ``milli_value()`` overflow as
-Go's int64 does (see `numakube.values.int64`). Two things differ on purpose: ``str()`` is always the
-canonical form (Go sometimes repeats the parsed text), and a number with thousands of digits
-is refused.
+Go's int64 does (see `numakube.values.gotext`). Two things differ on purpose: ``str()`` is always
+the canonical form (Go sometimes repeats the parsed text), and a number with thousands of digits is
+refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from numakube.errors import InvalidValue
-from numakube.values.int64 import INT64_MAX, fits, scale_narrow, scale_wide, ten_to, wrap
+from numakube.values.gotext import INT64_MAX, fits, scale_narrow, scale_wide, ten_to, wrap
 
 MAX_DIGITS: Final = 2000
 """Longest text and largest exponent we expand; Python refuses to print more than 4300 digits."""

@@ -20,7 +20,7 @@ from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.host.process_life import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.manifests.admission_check import AdmissionCheckManifest
 from numakube.testing import until

@@ -25,7 +25,7 @@ from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.apps.dashboard.page_files import amount
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube.values.display import amount_text
 
 if TYPE_CHECKING:

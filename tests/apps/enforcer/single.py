@@ -10,10 +10,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodStatus
+from numakube.api.pod import ContainerStatus, Pod, PodStatus
 from numakube.apps.enforcer.enforce_loop import Enforcer
 from numakube.apps.enforcer.enforcer_events import Reporter
 from numakube.apps.enforcer.enforcer_state_file import OriginalsFile

@@ -11,10 +11,9 @@ import structlog
 from tests.apps.enforcer.single import Node, group_of, pod_of
 
 from numakube.api.checkpoints.cpu_manager_state import CpuManagerState, write_cpu_manager_state
-from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodStatus
+from numakube.api.pod import ContainerStatus, Pod, PodStatus
 from numakube.apps.enforcer.allowed_cpus import Decisions, Problem
 from numakube.apps.enforcer.enforcer_events import Reporter
 from numakube.apps.enforcer.group_settings import Owner, Target, Unpinned, elsewhere

@@ -16,9 +16,9 @@ from tests.kubelet.scenarios import workloads
 
 from numakube.api.checkpoints import write_allocated_pods
 from numakube.api.checkpoints.allocated_pods_state import entry_of
+from numakube.api.codec import ResourceList
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.pod import Pod
-from numakube.api.wire import ResourceList
 from numakube.apps.exporter.exact_data import Inexact, exact_report
 from numakube.apps.exporter.kubelet_checkpoints import (
     Checkpoints,

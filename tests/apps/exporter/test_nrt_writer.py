@@ -18,9 +18,8 @@ from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request, Response
-from numakube.kube.patches import merge_patch
 from numakube.topology import nrt_names
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.nrt_definition import install_definition

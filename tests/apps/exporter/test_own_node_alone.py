@@ -14,9 +14,8 @@ from numakube.kube.catalog import (
     PODS,
     resource_of,
 )
-from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices, objects_of

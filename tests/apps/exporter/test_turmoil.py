@@ -13,7 +13,7 @@ from tests.apps.exporter.test_process import NODE, Host, create, is_true
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
 from numakube_lab.faults import FaultKind, FaultRule

@@ -21,8 +21,7 @@ from numakube.kube.catalog import (
     NODE_RESOURCE_TOPOLOGIES,
     NODE_RESOURCE_TOPOLOGY_UPDATES,
 )
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.topology import nrt_names
 from numakube.topology.report_update import updated
 

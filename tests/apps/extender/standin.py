@@ -24,8 +24,7 @@ from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.client import Client
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import Client, strategic_patch
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Change, Removed, Updated
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -15,7 +15,7 @@ from tests.apps.scheduler.test_koordinator import SHAPE, SINGLE, aligned, given
 from numakube.api.koordinator import keys
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.kube.catalog import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster

@@ -32,7 +32,7 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
 from numakube.testing import until

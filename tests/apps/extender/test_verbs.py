@@ -15,7 +15,7 @@ from numakube.apps.extender.extender_messages import MetaPod, MetaVictims, Preem
 from numakube.apps.extender.filter_nodes import on_scale
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.testing import until
 

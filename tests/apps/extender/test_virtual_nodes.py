@@ -15,7 +15,7 @@ from numakube.apps.extender.process import ExtenderProcess
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.apps.extender.virtual_nodes import KEY, UNKNOWN_GROUP
 from numakube.kube.catalog import CONFIG_MAPS, NODES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.manifests.extender import NODE_GROUPS
 from numakube.simulation.node_groups import MACHINE
 from numakube.testing import until

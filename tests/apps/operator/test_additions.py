@@ -49,8 +49,7 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
 from numakube_lab.lab_cluster import uniform_plans

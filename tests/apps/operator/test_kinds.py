@@ -20,9 +20,8 @@ from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.errors import Invalid
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request
-from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
 
 pytestmark = pytest.mark.timeout(120)

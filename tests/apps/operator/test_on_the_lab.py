@@ -20,8 +20,7 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
     resource_of,
 )
-from numakube.kube.client import Client
-from numakube.kube.patches import json_patch, merge_patch
+from numakube.kube.client import Client, json_patch, merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.operator import OperatorManifest

@@ -26,8 +26,7 @@ from numakube.api.yaml_text import load_manifests
 from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.errors import ApiError
 from numakube.kube.catalog import DAEMON_SETS, NAMESPACES
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.packages.olm import bundle

@@ -11,9 +11,8 @@ from tests.apps.rebalancer.fragmented import cordon, fragmented, on, own_clock, 
 from numakube.apps.rebalancer.pod_moving import CORDONED, Mover
 from numakube.insight.defrag.defrag_plan import Move
 from numakube.kube.catalog import NODES, POD_DISRUPTION_BUDGETS
-from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import evict_pod
 from numakube.testing import refusal_of, until
 from numakube.values.times import format_time

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from numakube.api.containers import ResourceRequirements
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, ResourceRequirements
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.values.quantity import milli_value, value
 from numakube_lab.nodes.kubelet_admission import Admission

@@ -30,10 +30,9 @@ from numakube.kube.catalog import (
     PODS,
     PRIORITY_CLASSES,
 )
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
-from numakube.kube.patches import merge_patch
 from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import Resource
 from numakube.kube.store import Change, Removed

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tests.apps.scheduler.parts import Parts
 
-from numakube.api.containers import Container
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod
 from numakube.apps.scheduler.binding_cycle import Placement
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen

@@ -10,7 +10,7 @@ import pytest
 from numakube.api.resource_claims import FINALIZER
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS, RESOURCES
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.scheduling.queue.queued_pod import Place
 from numakube.testing import until
 from numakube_lab.faults import FaultKind, FaultRule

@@ -14,8 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.api.scheduler_config import (
     KubeSchedulerConfiguration,
     LeaderElectionConfig,
@@ -34,7 +33,7 @@ from numakube.kube.catalog import (
     resource_of,
 )
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.static_pods import StaticPods, main_configuration

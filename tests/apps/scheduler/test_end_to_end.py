@@ -9,7 +9,7 @@ import pytest
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import PODS, PRIORITY_CLASSES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import pod_document

@@ -14,16 +14,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from tests.apps.scheduler.served import served
 
-from numakube.api.containers import Container
 from numakube.api.fit_question import HOLD
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import PodSpec
+from numakube.api.pod import Container, PodSpec
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.debugging.fit_endpoint import UNREAD, Fit
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import NODES
+from numakube.kube.client import merge_patch
 from numakube.kube.clock import SystemClock
-from numakube.kube.patches import merge_patch
 from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     MIN_LABEL,

@@ -24,7 +24,7 @@ from tests.apps.scheduler.gang_trials import (
 )
 
 from numakube.kube.catalog import NODES as NODE_OBJECTS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     COSCHEDULING_LABEL,
     DISRUPTION_MODE,

@@ -15,7 +15,7 @@ from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
 from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES, PRIORITY_CLASSES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     COSCHEDULING_LABEL,

@@ -11,7 +11,7 @@ import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 
 from numakube.kube.catalog import LEASES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 

@@ -12,7 +12,7 @@ from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.placement_refusals import Why
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.testing import pod_document
 from numakube_lab.faults import FaultKind, FaultRule

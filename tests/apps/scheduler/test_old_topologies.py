@@ -24,7 +24,7 @@ from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.apps.scheduler.topology_source_events import FOUND, MISSING
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.testing import pod_document, until
 from numakube.topology.model_report import nrt_of
 from numakube_lab.testing import (

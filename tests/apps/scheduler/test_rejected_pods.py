@@ -12,7 +12,7 @@ from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code

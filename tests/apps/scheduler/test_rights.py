@@ -31,7 +31,7 @@ from numakube.kube.connection.cluster_config import UserConfig, load_config
 from numakube.kube.connection.credentials import authenticator_for
 from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request, Response, Stream
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
 from numakube.scheduling.assembly import default_configuration

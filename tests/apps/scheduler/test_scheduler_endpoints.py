@@ -13,7 +13,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
 from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election

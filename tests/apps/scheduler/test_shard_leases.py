@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.api.scheduler_config import SHARD_LABEL
 from numakube.apps.scheduler.shard_leases import (
     GROUP_LABEL,
@@ -26,7 +25,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.kube.leader_election import LeaseTiming
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -9,13 +9,12 @@ import msgspec
 import pytest
 
 from numakube.api.affinity_and_taints import TopologySpreadConstraint
-from numakube.api.pod import Pod, PodCondition
-from numakube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
+from numakube.api.pod import PersistentVolumeClaimVolumeSource, Pod, PodCondition, Volume
 from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.scheduler.shard_mirror import ShardMirror
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.kube.client import Client
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube.scheduling.assembly import Engine, all_plugins, assemble, default_configuration
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.plugins.node_shards import REFUSED_BY

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from numakube.api.leases import Lease
+from numakube.api.meta import Lease
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.kube.catalog import LEASES, PRIORITY_CLASSES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.plugins.node_shards import REFUSED_BY, NodeShards
 from numakube.testing import pod_document

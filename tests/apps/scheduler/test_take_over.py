@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.api.scheduler_config import (
     HOLDER_PREFIX,
     LeaderElectionConfig,
@@ -21,11 +20,10 @@ from numakube.apps.scheduler.default_scheduler_guard import DefaultSchedulerGuar
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import ClusterUnreachable
 from numakube.kube.catalog import LEASES, PODS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.clock import ManualClock
 from numakube.kube.leader_election import LeaseTiming
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube.testing import pod_document
 from numakube.values.times import format_micro_time

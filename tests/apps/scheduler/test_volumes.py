@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from numakube.apps.watched_kinds import CLAIMS, RESOURCES, VOLUMES
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.testing import pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 

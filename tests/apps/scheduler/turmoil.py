@@ -17,7 +17,7 @@ from tests.apps.scheduler.test_side_by_side import nobody_fits, random_pod
 
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.testing import elapse
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster

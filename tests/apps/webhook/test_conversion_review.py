@@ -23,7 +23,7 @@ from numakube.apps.webhook.conversion_review import (
 )
 from numakube.errors import ApiError, Invalid, MalformedObject
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.manifests.webhook import DEFINITION
 from numakube.testing import until

@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 
 from numakube.api.codec import encode, to_tree
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.bundle import pack
 from numakube.insight.collected import Collected, list_file
 from numakube.insight.drawing.picture import NodePicture

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from numakube.api.affinity_and_taints import Toleration
-from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.insight.explain.explanation_document import Change
 from numakube.insight.facts import ClusterFacts, model_of

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from tests.insight.explain.case import Case, case
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     GPU,
@@ -22,7 +21,7 @@ from numakube.api.koordinator.devices import (
     DeviceTopology,
 )
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod, ResourceRequirements
 from numakube.insight.explain import pod_subject
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.testing import World, pod, resources, running

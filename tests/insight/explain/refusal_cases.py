@@ -14,14 +14,16 @@ from numakube.api.affinity_and_taints import (
     Taint,
     TopologySpreadConstraint,
 )
-from numakube.api.containers import Container, ContainerPort
 from numakube.api.meta import LabelSelector, OwnerReference
-from numakube.api.pod import Pod, PodSchedulingGate
-from numakube.api.strictness import CLOSENESS, MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
-from numakube.api.volumes import (
+from numakube.api.pod import (
+    Container,
+    ContainerPort,
     PersistentVolumeClaimVolumeSource,
+    Pod,
+    PodSchedulingGate,
     Volume,
 )
+from numakube.api.strictness import CLOSENESS, MISSING_DATA, REQUIRED_POLICY, WEAKER_POLICY
 from numakube.insight.explain import pod_subject
 from numakube.testing import World, kubelet_settings, pod, resources
 

@@ -17,22 +17,24 @@ from numakube.api.affinity_and_taints import (
     PodAffinityTerm,
     Taint,
 )
-from numakube.api.containers import Container
-from numakube.api.leases import Lease
-from numakube.api.meta import LabelSelector, ObjectMeta
+from numakube.api.meta import LabelSelector, Lease, ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.pod import Pod, PodCondition, PodResourceClaim, PodStatus
+from numakube.api.pod import (
+    Container,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimVolumeSource,
+    Pod,
+    PodCondition,
+    PodResourceClaim,
+    PodStatus,
+    Volume,
+)
 from numakube.api.storage_objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,
     StorageClass,
     VolumeNodeAffinity,
-)
-from numakube.api.volumes import (
-    PersistentVolumeClaimSpec,
-    PersistentVolumeClaimVolumeSource,
-    Volume,
 )
 from numakube.insight.explain import manifest_subject, pod_subject
 from numakube.insight.list_reading import Unreadable

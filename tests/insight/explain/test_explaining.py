@@ -11,8 +11,8 @@ import pytest
 from tests.insight.explain.cases import CASES
 
 from numakube.api.codec import to_tree
-from numakube.api.containers import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from numakube.api.pod import Container
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.advice import advice_document

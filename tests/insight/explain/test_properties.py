@@ -12,8 +12,7 @@ from tests.insight.explain.applying import can_apply, decided, helps
 from tests.insight.explain.cases import Case
 
 from numakube.api.affinity_and_taints import Taint
-from numakube.api.containers import Container
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Rejected

@@ -20,9 +20,8 @@ from tests.kubelet.conftest import (
     single_socket_ht,
 )
 
-from numakube.api.containers import Container
-from numakube.api.pod import Pod
-from numakube.api.wire import ResourceList
+from numakube.api.codec import ResourceList
+from numakube.api.pod import Container, Pod
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.cpus.cpu_distribution import DistributedOrder, take_distributed
 from numakube.kubelet.manager_settings import KubeletSettings

@@ -7,7 +7,7 @@ import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
 
-from numakube.api.wire import ResourceList
+from numakube.api.codec import ResourceList
 from numakube.kubelet.admission_outcome import Admitted, MemoryBlock, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import HugePages, Machine

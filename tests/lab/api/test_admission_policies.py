@@ -14,8 +14,7 @@ from numakube.kube.catalog import (
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
-from numakube.kube.client import Client
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.manifests.admission_policies import must, policy, writes
 from numakube_lab.testing import SiteOptions, lab_site
 

@@ -12,11 +12,9 @@ import msgspec
 from numakube.api.pod import Pod
 from numakube.errors import Conflict, NotFound
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.clock import Clock, SystemClock
-from numakube.kube.object_keys import ObjectKey, key_of
-from numakube.kube.patches import merge_patch
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource, key_of
 from numakube.kube.store import Change, Removed
 from numakube.kube.subresources import bind_pod
 from numakube.testing import until

@@ -12,9 +12,9 @@ from tests.lab.controllers.kit import bench, workload
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.errors import TooManyRequests
-from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.clock import RetryPolicy
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time
 from numakube_lab.controllers.cluster.namespace_controller import ACCOUNTS, ServiceAccounts

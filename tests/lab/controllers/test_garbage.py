@@ -9,8 +9,7 @@ from tests.lab.controllers.kit import Bench, bench, workload
 
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.kube.catalog import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
 from numakube_lab.controllers.cluster.namespace_controller import Namespaces
 from numakube_lab.controllers.cluster.ownership_graph import (

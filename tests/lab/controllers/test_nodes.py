@@ -14,8 +14,8 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus
 from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.kube.catalog import LEASES, NODES, PODS
+from numakube.kube.client import merge_patch
 from numakube.kube.clock import ManualClock
-from numakube.kube.patches import merge_patch
 from numakube.values.times import format_micro_time, format_time
 from numakube_lab.controllers.cluster.node_health import wanted_taints
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes, Observed, reconcile

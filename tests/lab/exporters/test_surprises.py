@@ -6,7 +6,7 @@ from functools import partial
 
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES, PODS
-from numakube.kube.object_keys import KubeObject
+from numakube.kube.resource_types import KubeObject
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.testing import pod_document
 from numakube.topology.nrt_names import FORESEEN

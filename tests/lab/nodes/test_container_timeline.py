@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec
 from numakube_lab.nodes.container_timeline import ContainerRun, PodRun, Stop, observe
 from numakube_lab.nodes.pod_scripts import PREFIX, problems_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lab.nodes.build import Lab
 
 from numakube.kube.catalog import CORE_EVENTS, PODS
-from numakube.kube.patches import merge_patch, strategic_patch
+from numakube.kube.client import merge_patch, strategic_patch
 
 
 async def test_a_pod_runs_in_one_numa_node(lab: Lab) -> None:

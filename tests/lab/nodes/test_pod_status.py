@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus
+from numakube.api.pod import Container, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus
 from numakube.kubelet.admission_outcome import Rejected
 from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun, blocked
 from numakube_lab.nodes.pod_status import (

@@ -11,10 +11,9 @@ from tests.lab.nodes.build import Lab, plan, pod_document
 from numakube.api.affinity_and_taints import Taint
 from numakube.errors import ConfigError
 from numakube.kube.catalog import LEASES, NODES, PODS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.patches import merge_patch
 from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time
 from numakube_lab.api.server.api_server import ApiServer

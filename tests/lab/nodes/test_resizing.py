@@ -7,7 +7,7 @@ from typing import Any
 from tests.lab.nodes.build import Lab
 
 from numakube.kube.catalog import CORE_EVENTS, PODS
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.testing import until
 
 

@@ -12,10 +12,9 @@ from tests.lab.nodes.build import Lab
 from numakube.api.kubelet_config import MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kube.catalog import LEASES, NODES, PODS
-from numakube.kube.client import Client
+from numakube.kube.client import Client, strategic_patch
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
-from numakube.kube.patches import strategic_patch
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess

@@ -12,7 +12,7 @@ from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess

@@ -8,7 +8,7 @@ from typing import Any
 from numakube.errors import BadRequest, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import read_log
 from numakube.testing import until
 

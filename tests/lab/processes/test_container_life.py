@@ -18,7 +18,7 @@ from tests.lab.processes.build import IMAGE
 from numakube.kube.catalog import CONFIG_MAPS, PODS, SECRETS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import read_log
 from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer

@@ -25,7 +25,7 @@ from numakube.errors import BadRequest
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until

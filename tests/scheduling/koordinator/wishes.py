@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from numakube import testing
-from numakube.api.containers import Container
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod
+from numakube.api.pod import Container, Pod
 from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.kubelet import KubeletSettings

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.scheduler_config import PluginRef, numa_configuration
 from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from numakube.api.codec import Wire
 from numakube.api.strictness import Leniency, Strictness
-from numakube.api.wire import Wire
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.foreign_pods import ForeignPods

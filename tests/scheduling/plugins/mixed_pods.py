@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.containers import ResourceClaimUse
-from numakube.api.pod import Pod, PodResourceClaim
+from numakube.api.pod import Pod, PodResourceClaim, ResourceClaimUse
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.scheduling.cycle import Chosen, Refused

@@ -8,8 +8,8 @@ import pytest
 from tests.scheduling.plugins.volume_clusters import BOUND, claim, volume
 
 from numakube.api.codec import convert
+from numakube.api.pod import Volume
 from numakube.api.storage_objects import CSINode, StorageClass
-from numakube.api.volumes import Volume
 from numakube.scheduling.plugins.volumes.csi_drivers import (
     GCE,
     PORTWORX,

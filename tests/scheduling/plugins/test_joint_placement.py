@@ -22,8 +22,7 @@ from tests.scheduling.plugins.mixed_pods import (
     using,
 )
 
-from numakube.api.containers import ResourceClaimUse
-from numakube.api.pod import Pod, PodResourceClaim
+from numakube.api.pod import Pod, PodResourceClaim, ResourceClaimUse
 from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.kubelet import KubeletSettings
 from numakube.kubelet.machines.shape_text import from_shape

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling.conftest import MakeNode
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot, StaleSnapshotError
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

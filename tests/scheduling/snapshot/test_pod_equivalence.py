@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 from tests.strategies.clusters import pod as random_pod
 
-from numakube.api.containers import ContainerStatus, ResourceRequirements
 from numakube.api.pod import (
+    ContainerStatus,
     Pod,
     PodExtendedResourceClaimStatus,
     PodResourceClaim,
     PodStatus,
+    ResourceRequirements,
 )
 from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.numa.native.native_engine import wants_nothing

@@ -6,8 +6,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from numakube.api.checkpoints.checksum import checksum_of_text
-from numakube.api.codec import BROKEN_JSON, convert, decode_tree
-from numakube.api.wire import Wire
+from numakube.api.codec import BROKEN_JSON, Wire, convert, decode_tree
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.values.gotext import go_quote
 

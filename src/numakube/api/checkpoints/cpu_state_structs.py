@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from numakube.api.checkpoints.checksum import GoType, MapType, StructType, pointer_to
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.values.cpuset import CpuSet
 
 

@@ -32,8 +32,7 @@ from numakube.api.checkpoints.checksum import (
     checksum_of_text,
     pointer_to,
 )
-from numakube.api.codec import to_tree
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire, to_tree
 from numakube.errors import CorruptCheckpoint
 from numakube.values.gotext import go_json, sorted_by_text
 

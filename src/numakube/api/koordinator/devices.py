@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from numakube.api.codec import QuantityText, ResourceList, Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.wire import QuantityText, ResourceList, Wire, always
 
 GROUP: Final = "scheduling.koordinator.sh"
 V1ALPHA1: Final = f"{GROUP}/v1alpha1"

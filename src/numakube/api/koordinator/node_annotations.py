@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from numakube.api.wire import ResourceList, Wire
+from numakube.api.codec import ResourceList, Wire
 
 
 class CpuInfo(Wire, frozen=True):

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from numakube.api.codec import ResourceList, Wire
 from numakube.api.koordinator.devices import DeviceAllocations
-from numakube.api.wire import ResourceList, Wire
 
 
 class NumaTopologySpec(Wire, frozen=True):

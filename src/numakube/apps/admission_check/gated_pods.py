@@ -18,8 +18,8 @@ from numakube.api.fit_question import HOLD, PodSet
 from numakube.apps.admission_check.waiting_work import Work
 from numakube.errors import Conflict, Invalid, NotFound
 from numakube.kube.catalog import PODS
+from numakube.kube.client import strategic_patch
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.patches import strategic_patch
 from numakube.kube.reflector import Reflector
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -34,11 +34,10 @@ from numakube.apps.admission_check.waiting_work import Work
 from numakube.errors import Conflict, Invalid, NotFound
 from numakube.insight.planned_pods import planned_pod
 from numakube.kube.catalog import PRIORITY_CLASSES
+from numakube.kube.client import json_patch, merge_patch
 from numakube.kube.connection.transport import Request
-from numakube.kube.object_keys import KubeObject, ObjectKey
-from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.reflector import Reflector
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import KubeObject, ObjectKey, Resource
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numakube.apps.host.program import Program
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     import asyncio

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import to_tree
-from numakube.api.events import CoreEvent
 from numakube.api.kubelet_config import read_kubelet_config
-from numakube.api.leases import Lease
+from numakube.api.meta import CoreEvent, Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.nrt_update import NodeResourceTopologyUpdate

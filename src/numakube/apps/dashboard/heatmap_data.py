@@ -22,7 +22,7 @@ from numakube.apps.dashboard.heatmap_colours import (
 from numakube.apps.dashboard.node_filters import label_table
 from numakube.apps.dashboard.node_rows import KINDS, natural, row_of
 from numakube.insight.dra_devices import with_dra_devices
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from numakube.api.wire import Timestamp
+    from numakube.api.codec import Timestamp
 
 TYPES: Final = {
     "css": "text/css",

@@ -21,7 +21,7 @@ from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.list_reading import Unreadable
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology import nrt_names

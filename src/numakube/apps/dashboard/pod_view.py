@@ -19,8 +19,7 @@ from numakube.values.display import quantity_text, zones_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.apps.dashboard.node_view import PlacedPod
     from numakube.apps.dashboard.page_source import Source
     from numakube.apps.dashboard.pending_view import Refusal

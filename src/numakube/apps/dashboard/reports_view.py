@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of, has_exclusive_resources
 from numakube.topology.topology_view import FingerprintMethod, NodeTopology

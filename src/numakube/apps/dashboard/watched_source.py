@@ -13,8 +13,8 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from numakube.api.codec import Timestamp, Wire
 from numakube.api.interning import shared_pod
-from numakube.api.wire import Timestamp, Wire
 from numakube.apps.dashboard.page_source import Source
 from numakube.apps.dra_mirror import DraMirror
 from numakube.apps.node_reports import ReportMirror

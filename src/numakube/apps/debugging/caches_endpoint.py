@@ -14,7 +14,7 @@ from aiohttp import web
 
 from numakube.apps.debugging.documents import JSON, json_answer
 from numakube.apps.node_state_metrics import state_of
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.numa.caches.debug_view import Examination, examine, mode_of
 from numakube.scheduling.numa.caches.known_pods import scheduled_at, stage_of
 from numakube.scheduling.recorder import flight_notes as notes

@@ -26,13 +26,11 @@ import msgspec
 from aiohttp import web
 
 from numakube.api.codec import convert, decode_tree
-from numakube.api.containers import Container, EnvVar, VolumeMount
 from numakube.api.fit_question import HOLD, PATH, STAND_IN, FitQuestion, NewNodes, PodSet
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import PodSpec, PodStatus
-from numakube.api.volumes import Volume
+from numakube.api.pod import Container, EnvVar, PodSpec, PodStatus, Volume, VolumeMount
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import copies

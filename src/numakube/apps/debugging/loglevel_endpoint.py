@@ -17,7 +17,7 @@ from numakube.apps.debugging.documents import json_answer
 from numakube.apps.host.common_settings import LEVELS, SWITCH, Subject, level_of_verbosity
 from numakube.apps.host.http_serving import body_of
 from numakube.errors import ConfigError, InvalidValue
-from numakube.values.durations import SECOND, parse_duration
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from numakube.apps.debugging.documents import Speaker

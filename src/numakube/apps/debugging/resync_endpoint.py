@@ -19,7 +19,7 @@ from numakube.apps.debugging.documents import json_answer
 from numakube.apps.node_reports import read_topology
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology

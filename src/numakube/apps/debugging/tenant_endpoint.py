@@ -16,7 +16,7 @@ from aiohttp import web
 
 from numakube.apps.dashboard.explain_view import UNASKED_NODES, explained
 from numakube.apps.debugging.documents import json_answer
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod

@@ -18,7 +18,7 @@ from numakube.apps.deployer.cluster_detection import EXPORTER, REPLACED, SCHEDUL
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.scheduler_engine import tried
 from numakube.kube.catalog import DAEMON_SETS, DEPLOYMENTS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.scheduling.config.older_versions import OLDER, upgraded
 
 if TYPE_CHECKING:

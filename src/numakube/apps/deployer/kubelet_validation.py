@@ -23,7 +23,7 @@ from numakube.kubelet.machine_hazards import hazards_of, static_memory_answers
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import restore
 from numakube.topology.topology_view import NodeTopology, Unusable
-from numakube.values.durations import format_duration, parse_duration
+from numakube.values.times import format_duration, parse_duration
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from numakube.api.codec import Wire
 from numakube.api.meta import Named
-from numakube.api.wire import Wire
 from numakube.errors import ApiError, MalformedObject, NotFound
 from numakube.kube.connection.transport import Request
 from numakube.kube.decode import UNREADABLE

@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from numakube.api.codec import BROKEN_JSON
-from numakube.api.wire import Wire
+from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.node.cgroups.write_order import Setting
 from numakube.values.cpuset import CpuSet

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.errors import RuntimeUnavailable
-from numakube.kube.backoff import Backoff
+from numakube.kube.clock import Backoff
 from numakube.node.nri.nri_plugin import Session
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from numakube.node.cgroups.group_names import bare_id
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.containers import ContainerStatus
-    from numakube.api.pod import Pod
+    from numakube.api.pod import ContainerStatus, Pod
     from numakube.koordinator.ledger.holdings import Allotment
 
 

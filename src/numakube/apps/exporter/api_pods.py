@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from numakube.api.pod import has_ended
 from numakube.api.static_pods import by_kubelet_uid
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.store import Removed
 
 if TYPE_CHECKING:

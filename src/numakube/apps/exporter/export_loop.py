@@ -29,7 +29,7 @@ from numakube.errors import (
     KubeletWillNotStart,
     MissingDefinition,
 )
-from numakube.kube.backoff import growing
+from numakube.kube.clock import growing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

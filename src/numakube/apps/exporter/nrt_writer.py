@@ -22,11 +22,10 @@ from numakube.apps.exporter.update_writer import UpdateWriter
 from numakube.apps.served_topologies import served_topologies
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
-from numakube.values.durations import SECOND, format_duration
-from numakube.values.times import format_micro_time
+from numakube.values.times import SECOND, format_duration, format_micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

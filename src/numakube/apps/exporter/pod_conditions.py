@@ -13,7 +13,7 @@ import structlog
 
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from numakube.kube.backoff import TokenBucket
+from numakube.kube.clock import TokenBucket
 
 if TYPE_CHECKING:
     from numakube.kube.clock import Clock

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod import has_ended
-from numakube.kube.backoff import spread
+from numakube.kube.clock import spread
 from numakube.kube.store import Removed
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.topology.foreseen_holdings import read_foreseen, same_state, state_after

@@ -24,8 +24,8 @@ from numakube.errors import (
     NumakubeError,
     TooManyRequests,
 )
-from numakube.kube.backoff import spread
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES
+from numakube.kube.clock import spread
 from numakube.topology.report_update import update_of
 from numakube.values.times import format_micro_time
 

@@ -23,7 +23,7 @@ from numakube.apps.extender.refusal_texts import text_of
 from numakube.apps.ordered_binds import Bound, Lanes, Result, bind
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.numa.caches.model_belief import annotations_for
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ import msgspec
 import structlog
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.errors import AlreadyExists, Conflict, InvalidValue, NotFound, NumakubeError
 from numakube.kube.catalog import LEASES, PODS
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from numakube.api.codec import convert, decode
+from numakube.api.codec import Wire, convert, decode
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.api.wire import Wire
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.extender.extender_messages import name_of
 from numakube.apps.extender.refusal_texts import MARK, text_of

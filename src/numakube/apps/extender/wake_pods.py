@@ -23,9 +23,9 @@ import structlog
 
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.errors import Conflict, NotFound, NumakubeError
-from numakube.kube.backoff import TokenBucket, growing
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.clock import TokenBucket, growing
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:

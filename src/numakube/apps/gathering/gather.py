@@ -13,9 +13,8 @@ from urllib.parse import quote
 import msgspec
 
 import numakube
-from numakube.api.codec import BROKEN_JSON
+from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.api.meta import ListMeta
-from numakube.api.wire import Wire
 from numakube.apps.debug_client import reach_schedulers
 from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
 from numakube.apps.served_topologies import served_topologies
@@ -43,10 +42,8 @@ from numakube.insight.collected import (
 )
 from numakube.insight.list_reading import Unreadable, refused
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
-from numakube.kube.client import Client
+from numakube.kube.client import PAGE_SIZE, Client, Query, list_request, read_pages
 from numakube.kube.connection.transport import Request
-from numakube.kube.paged_lists import PAGE_SIZE, read_pages
-from numakube.kube.request_parts import Query, list_request
 from numakube.kube.resource_types import Resource
 from numakube.values.times import format_time
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 import click
 
 from numakube.errors import ConfigError, InvalidValue
-from numakube.values.durations import SECOND, format_duration, parse_duration
+from numakube.values.times import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

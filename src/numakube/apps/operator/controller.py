@@ -16,8 +16,8 @@ from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesSched
 from numakube.apps.operator.plan_executor import FIELD_MANAGER, Failed
 from numakube.apps.operator.status_conditions import INTERNAL_ERROR, conditions_of, degraded
 from numakube.errors import NotFound, NumakubeError
+from numakube.kube.client import merge_patch
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.patches import merge_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

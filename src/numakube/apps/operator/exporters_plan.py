@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.api.codec import Wire
 from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.numaresources import (
@@ -24,7 +25,6 @@ from numakube.api.numaresources import (
     RelatedObject,
 )
 from numakube.api.selectors import selector_of
-from numakube.api.wire import Wire
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.apps.operator.planned_actions import Apply, Made, Plan, leftovers, owned

@@ -20,8 +20,8 @@ from numakube.apps.operator.planned_actions import Action, Apply, Delete
 from numakube.apps.ownership_labels import managed
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -32,8 +32,8 @@ from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import wait_synced
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.manifests.operator import LEASE
 from numakube.manifests.release_image import IMAGE

@@ -35,7 +35,7 @@ from numakube.manifests.secondary_scheduler import (
     NAME,
     SecondaryScheduler,
 )
-from numakube.values.durations import format_duration, parse_duration
+from numakube.values.times import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

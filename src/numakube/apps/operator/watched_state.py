@@ -37,9 +37,8 @@ from numakube.kube.catalog import (
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
-from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector
-from numakube.kube.resource_types import Resource
+from numakube.kube.resource_types import ObjectKey, Resource
 from numakube.kube.store import Updated
 from numakube.manifests.secondary_scheduler import NAME as SCHEDULER_DEPLOYMENT
 

@@ -26,8 +26,8 @@ import msgspec
 from numakube.api.kubelet_rejections import is_rejected
 from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time, parse_time
 

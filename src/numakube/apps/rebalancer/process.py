@@ -32,7 +32,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder, reference_to
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod

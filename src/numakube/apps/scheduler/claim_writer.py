@@ -20,8 +20,8 @@ from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.dra.features import LATEST
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
+from numakube.kube.client import merge_patch, strategic_patch
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.patches import merge_patch, strategic_patch
 from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 
 if TYPE_CHECKING:

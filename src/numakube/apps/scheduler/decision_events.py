@@ -17,10 +17,10 @@ import structlog
 
 from numakube.apps.scheduler.group_conditions import GroupConditions
 from numakube.errors import ApiError, NotFound, NumakubeError
-from numakube.kube.backoff import TokenBucket
 from numakube.kube.catalog import PODS
+from numakube.kube.client import strategic_patch
+from numakube.kube.clock import TokenBucket
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

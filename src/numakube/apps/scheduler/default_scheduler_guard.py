@@ -18,7 +18,7 @@ from numakube.api.meta import ObjectReference
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.kube.catalog import LEASES
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import structlog
 from numakube.api.pod_groups import INITIALLY_SCHEDULED
 from numakube.apps.watched_kinds import POD_GROUPS, located
 from numakube.errors import ApiError, NotFound, NumakubeError
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numakube.api.fit_question import STAND_IN
 from numakube.apps.scheduler.attempt_results import surviving
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.plugins.gang_scheduling.gang_plugin import gang_to_plan

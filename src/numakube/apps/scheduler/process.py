@@ -69,7 +69,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection, ended
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.cycle import Cycle
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS

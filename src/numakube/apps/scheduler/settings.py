@@ -32,12 +32,12 @@ from numakube.apps.host.program import KLOG, OtherFlags
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.kube.leader_election import LeaseTiming
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.programs import PROGRAMS
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
-from numakube.values.durations import SECOND, parse_duration
 from numakube.values.names import dns_label
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,12 +23,12 @@ from numakube.apps.scheduler.shard_mirror import ShardMirror
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import LEASES
 from numakube.kube.leader_election import LeaderElection
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.api.leases import Lease, LeaseSpec
+    from numakube.api.meta import Lease, LeaseSpec
     from numakube.apps.cluster_mirror import Mirror
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.client import Client

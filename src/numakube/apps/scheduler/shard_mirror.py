@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.fit_question import HOLD
 from numakube.api.pod import has_ended
 from numakube.apps.cluster_mirror import Mirror
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.store import Added, Removed
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
 from numakube.scheduling.snapshot.pod_equivalence import selects_pods

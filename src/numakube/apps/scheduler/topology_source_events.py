@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numakube.apps.cluster_mirror import Mirror
     from numakube.kube.clock import Clock
     from numakube.kube.event_recorder import EventRecorder
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
 
 MISSING: Final = "TopologySourceMissing"
 FOUND: Final = "TopologySourceFound"

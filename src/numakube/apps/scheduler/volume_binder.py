@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numakube.apps.scheduler.change_signal import ChangeSignal
 from numakube.apps.watched_kinds import CLAIMS, VOLUMES
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
 from numakube.scheduling.framework.status import Status, failure
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from numakube.kube.backoff import Backoff
+from numakube.kube.clock import Backoff
 from numakube.node.device_plugin.plugin_protocol import (
     KUBELET_SOCKET,
     DevicePluginError,

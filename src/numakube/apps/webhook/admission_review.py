@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.codec import convert, decode, encode
+from numakube.api.codec import Wire, always, convert, decode, encode
 from numakube.api.koordinator.keys import ALLOTMENT, NO_ALLOTMENT
 from numakube.api.pod import Pod
-from numakube.api.wire import Wire, always
 from numakube.errors import MalformedObject, NumakubeError
 from numakube.koordinator.annotation_checks import findings_in, pod_problems
 from numakube.values.safe_text import quoted

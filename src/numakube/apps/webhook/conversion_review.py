@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from numakube.api.codec import decode, encode
-from numakube.api.wire import Wire, always
+from numakube.api.codec import Wire, always, decode, encode
 from numakube.errors import MalformedObject
 from numakube.topology.nrt_conversion import convert_version
 

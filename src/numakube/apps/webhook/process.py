@@ -31,8 +31,8 @@ from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
+from numakube.kube.client import json_patch
 from numakube.kube.connect import connect
-from numakube.kube.patches import json_patch
 
 if TYPE_CHECKING:
     from pathlib import Path

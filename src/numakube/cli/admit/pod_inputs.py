@@ -21,7 +21,7 @@ from numakube.values.quantity import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.api.containers import Container, ResourceRequirements
+    from numakube.api.pod import Container, ResourceRequirements
 
 
 def read_pods(text: str, subject: str) -> tuple[Pod, ...]:

@@ -25,7 +25,7 @@ from numakube.manifests.components import (
     Choices,
 )
 from numakube.manifests.release_image import IMAGE
-from numakube.values.durations import SECOND, parse_duration
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -89,7 +89,7 @@ class Timeout(click.ParamType[Any]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the seconds."""
-        from numakube.values.durations import SECOND, parse_duration
+        from numakube.values.times import SECOND, parse_duration
 
         text = f"{value}s" if str(value).isdecimal() else str(value)
         try:
@@ -219,7 +219,7 @@ async def connected(
     Raises:
         ClusterUnreachable: it does not answer; the message names context and server.
     """
-    from numakube.kube.backoff import RetryPolicy
+    from numakube.kube.clock import RetryPolicy
     from numakube.kube.connect import connect
 
     _log_as_told(cluster.verbosity)

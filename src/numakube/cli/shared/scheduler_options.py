@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.debug_client import Reached
     from numakube.cli.shared.connection_options import ClusterOptions
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
 
 Document = dict[str, Any]
 

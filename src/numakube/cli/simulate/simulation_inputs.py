@@ -29,8 +29,8 @@ from numakube.simulation.traces.trace_rows import read_nodes, read_pods
 from numakube.simulation.traces.traced_cluster import trace_cluster, trace_workload
 from numakube.simulation.workload import Arrival, OwnerKind, Workload, check_simulated, typical_pods
 from numakube.simulation.workload_mix import workload_of_mix
-from numakube.values.durations import SECOND, parse_duration
 from numakube.values.resources import CPU, MEMORY, is_extended
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,9 +12,9 @@ from numakube.insight.doctor.configured_kubelets import Managers, config_of, man
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
 from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
 from numakube.topology.topology_view import NodeTopology
-from numakube.values.durations import SECOND, parse_duration
 from numakube.values.quantity import Quantity, value
 from numakube.values.resources import MEMORY, amounts_of
+from numakube.values.times import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -24,8 +24,7 @@ from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.pod_demand import PodDemand
 

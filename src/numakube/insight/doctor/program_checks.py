@@ -18,8 +18,7 @@ from numakube.insight.doctor.findings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.containers import ContainerStatus
-    from numakube.api.pod import Pod
+    from numakube.api.pod import ContainerStatus, Pod
     from numakube.insight.facts import ClusterFacts
 
 _MANY_RESTARTS: Final = 5

@@ -28,7 +28,7 @@ from numakube.values.display import age_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.leases import Lease
+    from numakube.api.meta import Lease
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.containers import ResourceRequirements
+from numakube.api.pod import ResourceRequirements
 from numakube.api.pod_resources import is_sidecar
 from numakube.values.resources import (
     CPU,
@@ -21,8 +21,7 @@ from numakube.values.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
 
 _MI: Final = 1 << 20
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.errors import InvalidValue
 from numakube.insight.near_names import amount_hint
 from numakube.insight.usage.stranded_amounts import devices_for

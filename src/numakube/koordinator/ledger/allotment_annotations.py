@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.codec import convert, decode, decode_tree, encode
+from numakube.api.codec import QuantityText, convert, decode, decode_tree, encode
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     AllocationExtension,
@@ -31,7 +31,6 @@ from numakube.api.koordinator.pod_annotations import (
     ResourceStatus,
 )
 from numakube.api.nrt import numa_id_of
-from numakube.api.wire import QuantityText
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.annotation_values import CpuExclusive
@@ -44,9 +43,9 @@ from numakube.values.resources import add_amounts, amount_of, amounts_of, quanti
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.api.codec import ResourceList
     from numakube.api.koordinator.devices import DeviceAllocations
     from numakube.api.pod import Pod
-    from numakube.api.wire import ResourceList
     from numakube.koordinator.node.node_facts import NodeFacts
     from numakube.koordinator.placement_rule import Rule
     from numakube.koordinator.wish.pod_wish import PodWish

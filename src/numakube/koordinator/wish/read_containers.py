@@ -25,9 +25,8 @@ from numakube.values.resources import CPU, MEMORY, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
-    from numakube.api.wire import QuantityText
+    from numakube.api.codec import QuantityText
+    from numakube.api.pod import Container, Pod
     from numakube.values.resources import Amounts
     from numakube.values.topology_policy import TopologyPolicy
 

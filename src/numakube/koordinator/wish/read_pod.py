@@ -41,8 +41,7 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.containers import Container, ResourceRequirements
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod, ResourceRequirements
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
 

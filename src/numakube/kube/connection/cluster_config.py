@@ -2,7 +2,7 @@
 
 `load_config` looks where every Kubernetes tool looks, in this order: the given file, the
 files that ``KUBECONFIG`` lists, ``~/.kube/config``, and the service account of the pod it runs in.
-The result is plain data; `credentials` and `tls` beside this module turn it into credentials.
+The result is plain data; `credentials` beside this module turns it into tokens and certificates.
 The environment, the home directory and the root of the file system are parameters.
 """
 

@@ -1,10 +1,20 @@
-"""Who we are to the API server: every way a kubeconfig can say it.
+"""Who we are to the API server, and whom we trust to be it: every way a kubeconfig can say it.
 
 An `Authenticator` gives `Credentials` before each request and learns when the server refused them
 with 401, so that what can change is looked up again: token and certificate files are re-read each
 minute and after a 401, an exec plugin is run again when its credentials expire or are refused.
 Precedence follows client-go: an exec plugin is not asked when the user has a token, a certificate
 or a password.
+
+TLS is as tolerant as kubectl and no more. Python 3.13 verifies certificates more strictly than Go
+does and refuses cluster CAs made by older tools (no key usage, no authority key identifier), so
+that strictness is switched off; and, as in Go, any certificate of the bundle is an anchor of trust,
+not only self-signed ones.
+
+An exec plugin (``client.authentication.k8s.io`` v1 and v1beta1) receives the cluster and its own
+settings in ``KUBERNETES_EXEC_INFO`` and prints an ``ExecCredential`` with a token, a client
+certificate, or both, and possibly an expiry. This is the only place where numakube starts a
+process.
 """
 
 from __future__ import annotations
@@ -13,22 +23,244 @@ import asyncio
 import base64
 import contextlib
 import os
+import shutil
+import ssl
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.errors import ConfigError, CredentialError
-from numakube.kube.connection.exec_plugin import ExecCredentials, run_plugin
-from numakube.kube.connection.tls import CertificatePair
+from numakube.values.safe_text import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from datetime import datetime
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from numakube.kube.clock import Clock
     from numakube.kube.connection.cluster_config import ExecPlugin, Impersonation, UserConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePair:
+    """A client certificate (with its chain) and its key, both in PEM form."""
+
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+
+
+def client_context(
+    *, authority: bytes | None, insecure: bool = False, pair: CertificatePair | None = None
+) -> ssl.SSLContext:
+    """Return the context for connections to one API server.
+
+    Args:
+        authority: the certificates to trust, in PEM form; None means those of the system.
+        insecure: trust anybody.
+        pair: the certificate to show to the server.
+    """
+    context = _trusting(authority)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        _show(context, pair)
+    return context
+
+
+def _trusting(authority: bytes | None) -> ssl.SSLContext:
+    if authority is None:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cadata=authority.decode("ascii"))
+    except (ssl.SSLError, ValueError) as exc:
+        raise ConfigError(f"certificate-authority: not a certificate in PEM form: {exc}") from exc
+
+
+def _show(context: ssl.SSLContext, pair: CertificatePair) -> None:
+    try:
+        with _as_file(pair.certificate + b"\n" + pair.key) as path:
+            context.load_cert_chain(path, password=_refuse_password)
+    except (ssl.SSLError, ValueError) as exc:
+        raise ConfigError(f"client certificate or its key cannot be used: {exc}") from exc
+
+
+def _refuse_password() -> str:
+    """Fail where OpenSSL would otherwise ask on the terminal."""
+    raise ValueError("the key is encrypted; Kubernetes clients need it in the clear")
+
+
+@contextlib.contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Lend *content* a path, because OpenSSL reads keys from files only.
+
+    In memory where the system can: our images have a read-only file system, and a key should not
+    touch a disk.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+EXEC_INFO = "KUBERNETES_EXEC_INFO"
+"""The environment variable in which a plugin finds what it is asked."""
+
+TIME_LIMIT_SECONDS = 120.0
+"""How long a plugin may take that cannot be waiting for a person."""
+
+_QUOTED = 300
+"""How much of a plugin's error output an error message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCredentials:
+    """What a plugin gave."""
+
+    token: str = field(default="", repr=False)
+    pair: CertificatePair | None = None
+    expires: datetime | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+async def run_plugin(
+    plugin: ExecPlugin, *, clock: Clock, env: Mapping[str, str], terminal: bool
+) -> ExecCredentials:
+    """Run *plugin* and return its credentials.
+
+    Args:
+        plugin: what to run.
+        clock: for the time limit of a run that cannot be waiting for a person.
+        env: the environment that the plugin inherits; its ``PATH`` is searched.
+        terminal: standard input is a terminal.
+    """
+    interactive = _is_interactive(plugin, terminal=terminal)
+    process = await _start(plugin, env, interactive=interactive)
+    try:
+        async with clock.timeout(None if interactive else TIME_LIMIT_SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError as exc:
+        raise CredentialError(
+            f"exec plugin {plugin.command}: no answer within {TIME_LIMIT_SECONDS:.0f} s"
+        ) from exc
+    finally:
+        await _end(process)
+    if process.returncode:
+        raise CredentialError(_failure(plugin, process.returncode, errors or b""))
+    return parse_answer(output, plugin)
+
+
+def parse_answer(output: bytes, plugin: ExecPlugin) -> ExecCredentials:
+    """Return the credentials in what *plugin* printed."""
+    name = f"exec plugin {plugin.command}"
+    try:
+        answer = msgspec.json.decode(output, type=_Answer)
+    except BROKEN_JSON as exc:
+        raise CredentialError(f"{name}: its output is not an ExecCredential: {exc}") from exc
+    if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
+        raise CredentialError(
+            f"{name}: configured for {plugin.api_version} but it returned "
+            f"{answer.api_version or 'no apiVersion'} {answer.kind or 'without a kind'}"
+        )
+    status = answer.status
+    if status is None:
+        raise CredentialError(f"{name}: it returned no status")
+    if bool(status.client_certificate_data) != bool(status.client_key_data):
+        raise CredentialError(f"{name}: it returned only a certificate or a key, not both")
+    if not status.token and not status.client_key_data:
+        raise CredentialError(f"{name}: it returned neither a token nor a certificate with its key")
+    return ExecCredentials(status.token, _pair(status), _in_utc(status.expiration_timestamp))
+
+
+def exec_info(plugin: ExecPlugin, *, interactive: bool) -> bytes:
+    """Return what a plugin finds in ``KUBERNETES_EXEC_INFO``."""
+    spec: dict[str, object] = {"interactive": interactive}
+    if plugin.cluster_info is not None:
+        spec["cluster"] = dict(plugin.cluster_info)
+    return msgspec.json.encode(
+        {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    )
+
+
+def _is_interactive(plugin: ExecPlugin, *, terminal: bool) -> bool:
+    if plugin.interactive_mode == "Always" and not terminal:
+        raise CredentialError(
+            f"exec plugin {plugin.command} has to ask a person (interactiveMode: Always), "
+            "but standard input is not a terminal"
+        )
+    return terminal and plugin.interactive_mode != "Never"
+
+
+async def _start(plugin: ExecPlugin, env: Mapping[str, str], *, interactive: bool) -> Process:
+    """Start the plugin; one that asks questions gets our terminal."""
+    program = shutil.which(plugin.command, path=env.get("PATH"))
+    if program is None:
+        hint = f"\n{printable_lines(plugin.install_hint)}" if plugin.install_hint else ""
+        raise CredentialError(f"exec plugin {plugin.command} is not installed{hint}")
+    info = exec_info(plugin, interactive=interactive).decode()
+    try:
+        return await asyncio.create_subprocess_exec(
+            program,
+            *plugin.args,
+            stdin=None if interactive else DEVNULL,
+            stdout=PIPE,
+            stderr=None if interactive else PIPE,
+            env={**env, **dict(plugin.env), EXEC_INFO: info},
+        )
+    except OSError as exc:
+        raise CredentialError(f"exec plugin {plugin.command} cannot be started: {exc}") from exc
+
+
+async def _end(process: Process) -> None:
+    """Leave no process behind, however the wait for it ended."""
+    if process.returncode is None:
+        process.kill()
+        await asyncio.shield(process.wait())
+
+
+def _failure(plugin: ExecPlugin, code: int, errors: bytes) -> str:
+    said = printable_lines(errors.decode(errors="replace").strip())[-_QUOTED:]
+    return f"exec plugin {plugin.command} failed with exit code {code}" + (
+        f": {said}" if said else ""
+    )
+
+
+def _pair(status: _Status) -> CertificatePair | None:
+    if not status.client_key_data:
+        return None
+    return CertificatePair(status.client_certificate_data.encode(), status.client_key_data.encode())
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=UTC)
 
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

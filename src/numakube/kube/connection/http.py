@@ -21,7 +21,12 @@ import structlog
 from yarl import URL
 
 from numakube.errors import ClusterUnreachable, ConfigError, UntrustedServer
-from numakube.kube.connection.credentials import REREAD_SECONDS, Credentials
+from numakube.kube.connection.credentials import (
+    REREAD_SECONDS,
+    CertificatePair,
+    Credentials,
+    client_context,
+)
 from numakube.kube.connection.kept_connections import (
     KeptConnections,
     NoConnection,
@@ -29,7 +34,6 @@ from numakube.kube.connection.kept_connections import (
     head_lines,
 )
 from numakube.kube.connection.proxy_settings import is_loopback
-from numakube.kube.connection.tls import CertificatePair, client_context
 from numakube.kube.connection.transport import Body, Request, Response
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numakube.api.scheduler_config import (
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.scheduling.config.older_versions import OLDER, upgraded
 from numakube.scheduling.framework.unknown_fields import unknown_fields
-from numakube.values.durations import parse_duration
+from numakube.values.times import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from numakube.api.codec import convert
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire, convert
 from numakube.errors import ConfigError
 from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.koordinator.device_resources import device_type_of

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
 
 import msgspec
 
-from numakube.api.codec import convert
+from numakube.api.codec import Wire, convert
 from numakube.api.strictness import Leniency, Strictness
-from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.foreign_pods import ForeignPods

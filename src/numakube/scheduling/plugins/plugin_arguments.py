@@ -10,16 +10,15 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from numakube.api.affinity_and_taints import NodeAffinity, TopologySpreadConstraint
-from numakube.api.codec import convert
-from numakube.api.wire import DurationText, Wire
+from numakube.api.codec import DurationText, Wire, convert
 from numakube.dra.device_places import DriverAttributes
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
 from numakube.values import names
-from numakube.values.durations import SECOND, parse_duration
 from numakube.values.gotext import go_quote
 from numakube.values.resources import CPU, MEMORY
+from numakube.values.times import SECOND, parse_duration
 
 T = TypeVar("T")
 

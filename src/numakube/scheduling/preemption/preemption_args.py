@@ -7,8 +7,7 @@ Names, defaults, limits and messages are those of kube-scheduler 1.35
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from numakube.api.codec import convert
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire, convert
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.registry import Factory, Handle
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs

@@ -19,8 +19,7 @@ from numakube.topology.nrt_names import FORESEEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.pod_demand import PodDemand
 

@@ -15,9 +15,8 @@ from numakube.api.affinity_and_taints import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube import testing
-from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.pod import Pod, PodStatus
+from numakube.api.pod import Container, Pod, PodStatus
 from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.kubelet import KubeletNode, Machine, Rejected, from_shape
 from numakube.testing import GPU, kubelet_settings, resources

@@ -9,11 +9,10 @@ from msgspec import structs
 from tests.kubelet.conftest import GIB
 from tests.kubelet.scenarios import GPU, NIC, pods
 
-from numakube.api.containers import ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, ResourceRequirements
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Machine, NumaNode
 from numakube.kubelet.manager_settings import KubeletSettings

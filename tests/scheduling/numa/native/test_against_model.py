@@ -11,8 +11,7 @@ from tests.kubelet.build import guaranteed, pod, start, static_settings
 from tests.kubelet.scenarios import GPU, nodes, pods, workloads
 from tests.scheduling.numa.native.build import counts_of_model
 
-from numakube.api.containers import ResourceRequirements
-from numakube.api.pod import Pod
+from numakube.api.pod import Pod, ResourceRequirements
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device

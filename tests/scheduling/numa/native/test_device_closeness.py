@@ -8,10 +8,9 @@ from tests.kubelet.build import guaranteed, start, static_settings
 from tests.kubelet.connected import asks, gpu_server
 from tests.scheduling.numa.native.build import info_of_model
 
-from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec
 from numakube.api.strictness import strictness_of
 from numakube.koordinator.annotation_checks import pod_problems
 from numakube.kubelet.machine import Machine

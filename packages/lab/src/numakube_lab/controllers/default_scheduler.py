@@ -22,7 +22,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.errors import LeadershipLost
 from numakube.kube.leader_election import LeaderElection, LeaseTiming
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.kube.event_recorder import EventRecorder

@@ -17,7 +17,7 @@ from numakube.api.codec import convert
 from numakube.api.pod import ENDED_PHASES, Pod
 from numakube.errors import AlreadyExists, ApiError
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube.kube.store import Removed
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import ObjectKey
-    from numakube.kube.resource_types import Resource
+    from numakube.kube.resource_types import ObjectKey, Resource
     from numakube.kube.store import Change
     from numakube.topology.exact_report import ExactReport
     from numakube_lab.dumps.cluster_dump import Dump

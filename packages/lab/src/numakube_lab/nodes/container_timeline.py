@@ -22,8 +22,7 @@ from numakube_lab.nodes.pod_scripts import app_script, init_script, start_second
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube_lab.nodes.pod_scripts import Script
 
 FIRST_BACK_OFF: Final = 10.0

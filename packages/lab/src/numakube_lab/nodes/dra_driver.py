@@ -18,8 +18,7 @@ from numakube.node.podresources_client import ClaimedDevice, DynamicResource
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document, Resource
     from numakube.kubelet.machine import Device

@@ -17,8 +17,7 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kubelet.admission_outcome import MemoryBlock
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube_lab.nodes.dra_driver import ClaimedDevices

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from numakube.api.checkpoints.allocated_pods_state import SINCE
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube.node.podresources_client import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.container_timeline import Simulation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources_client import PodResources

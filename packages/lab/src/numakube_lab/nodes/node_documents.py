@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.leases import Lease, LeaseSpec
-from numakube.api.meta import ObjectMeta, OwnerReference
+from numakube.api.meta import Lease, LeaseSpec, ObjectMeta, OwnerReference
 from numakube.kubelet.settings_from_config import allocatable_of, capacity_of
 from numakube.values.resources import quantities_of
 from numakube.values.times import format_micro_time, format_time

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, wait_synced
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.node.cgroups.group_files import Version

@@ -9,7 +9,7 @@ import structlog
 
 from numakube.errors import AlreadyExists, NotFound
 from numakube.kube.catalog import LEASES, NODES
-from numakube.kube.patches import merge_patch, strategic_patch
+from numakube.kube.client import merge_patch, strategic_patch
 from numakube.values.times import format_time
 from numakube_lab.nodes.dra_driver import publish
 from numakube_lab.nodes.node_documents import (

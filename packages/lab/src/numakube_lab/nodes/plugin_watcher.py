@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from numakube.kube.backoff import growing
+from numakube.kube.clock import growing
 from numakube.node.device_plugin.plugin_messages import VERSION
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
 from numakube.node.device_plugin.plugin_registration import DEVICE_PLUGIN, RegistryClient

@@ -20,8 +20,7 @@ from numakube.api.pod_resources import is_sidecar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
 
 PREFIX: Final = "lab.numakube.dev/"
 START_SECONDS: Final = f"{PREFIX}start-seconds"

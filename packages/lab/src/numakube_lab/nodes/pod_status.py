@@ -13,27 +13,29 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.containers import (
+from numakube.api.pod import (
+    ENDED_PHASES,
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    HostIP,
+    PodCondition,
+    PodIP,
+    PodStatus,
     ResourceRequirements,
 )
-from numakube.api.pod import ENDED_PHASES, HostIP, PodCondition, PodIP, PodStatus
 from numakube.api.pod_resources import RESIZE_PENDING, is_sidecar, pending_resize, qos_class
 from numakube.kubelet.admission_outcome import NO_ANSWER, UNEXPECTED
-from numakube.values.durations import format_duration
 from numakube.values.gotext import go_quote
-from numakube.values.times import format_time
+from numakube.values.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kubelet.admission_outcome import Rejected
     from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun
 

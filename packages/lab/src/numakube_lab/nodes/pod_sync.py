@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.api.checkpoints.allocated_pods_state import SINCE as ALLOCATED_SINCE
-from numakube.api.events import CoreEvent, EventSource
-from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.api.meta import CoreEvent, EventSource, ObjectMeta, ObjectReference
 from numakube.api.pod import ENDED_PHASES, has_ended
 from numakube.dra.pod_claims import used_claims
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
-from numakube.kube.object_keys import key_of
-from numakube.kube.patches import strategic_patch
+from numakube.kube.client import strategic_patch
+from numakube.kube.resource_types import key_of
 from numakube.values.times import format_time, parse_time
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.container_timeline import Stop, blocked
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod, PodStatus
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.admission_outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import AlreadyExists, ApiError, NotFound
 from numakube.kube.catalog import CONFIG_MAPS, NODES, SECRETS, SERVICE_ACCOUNTS
-from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube_lab.processes.container_tasks import CannotStart
 

@@ -25,7 +25,7 @@ from numakube_lab.processes.volume_folders import ACCOUNT_VOLUME, files_of, writ
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from numakube.api.volumes import HostPathVolumeSource
+    from numakube.api.pod import HostPathVolumeSource
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube_lab.processes.config_sources import Sources
     from numakube_lab.processes.full_pod_spec import (

@@ -6,10 +6,9 @@ a container really runs.
 
 import msgspec
 
-from numakube.api.containers import ResourceRequirements
+from numakube.api.codec import QuantityText, Wire
 from numakube.api.meta import ObjectMeta
-from numakube.api.volumes import EmptyDirVolumeSource, HostPathVolumeSource
-from numakube.api.wire import QuantityText, Wire
+from numakube.api.pod import EmptyDirVolumeSource, HostPathVolumeSource, ResourceRequirements
 from numakube.kube.catalog import PODS
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from numakube.api.containers import Container, ContainerStatus
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, ContainerStatus, Pod
     from numakube_lab.processes.process_container import ContainerProcess
 
 _LOST = 255

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from numakube.errors import NumakubeError
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.node.cgroups.fake_groups import MOUNT
 from numakube_lab.lifetime import Lifetime
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
+    from numakube.api.pod import Container, Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.container_timeline import PodRun, Stop

@@ -20,10 +20,9 @@ from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
-from numakube.kube.client import Client
-from numakube.kube.object_keys import ObjectKey
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.reflector import Reflector, reflecting
+from numakube.kube.resource_types import ObjectKey
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import refusal_of, until

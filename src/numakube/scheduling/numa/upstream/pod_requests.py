@@ -18,9 +18,8 @@ from numakube.values.resources import CPU, EPHEMERAL_STORAGE, STORAGE, is_memory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.containers import Container
-    from numakube.api.pod import Pod
-    from numakube.api.wire import QuantityText
+    from numakube.api.codec import QuantityText
+    from numakube.api.pod import Container, Pod
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.values.resources import Amounts
 

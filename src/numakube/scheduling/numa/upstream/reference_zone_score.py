@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.values.int64 import wrap
+from numakube.values.gotext import wrap
 from numakube.values.quantity import Quantity
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepag
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numakube.api.codec import QuantityText
     from numakube.api.pod import Pod
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.api.resource_slices import ResourceSlice
-    from numakube.api.wire import QuantityText
     from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
         CycleClaims,
         NodeAllocation,

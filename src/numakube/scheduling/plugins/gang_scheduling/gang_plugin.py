@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from numakube.api.pod import Volume
     from numakube.api.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim
-    from numakube.api.volumes import Volume
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 
 _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"

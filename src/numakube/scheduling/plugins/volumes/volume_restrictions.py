@@ -15,7 +15,7 @@ from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, v
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.volumes import Volume
+    from numakube.api.pod import Volume
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot

@@ -20,7 +20,7 @@ from numakube.api.resource_claims import (
 from numakube.dra.pod_claims import named_claims, used_claims
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube_lab.controllers.common.controller_actions import (
     NOTHING,

@@ -14,10 +14,10 @@ import msgspec
 import structlog
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
-from numakube.kube.backoff import growing
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.object_keys import key_of
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.clock import growing
+from numakube.kube.resource_types import key_of
 from numakube.kube.store import Removed, Updated
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.ownership_graph import (

@@ -13,9 +13,9 @@ import structlog
 
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import PODS, SERVICE_ACCOUNTS
+from numakube.kube.client import write_request
 from numakube.kube.connection.transport import JSON
-from numakube.kube.object_keys import ObjectKey, key_of
-from numakube.kube.request_parts import write_request
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
 from numakube_lab.controllers.common.controller_actions import NOTHING, Create, Plan

@@ -16,7 +16,7 @@ import msgspec
 
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.values.times import format_time
 from numakube_lab.controllers.cluster.node_health import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from numakube.api.leases import Lease
+    from numakube.api.meta import Lease
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube import store

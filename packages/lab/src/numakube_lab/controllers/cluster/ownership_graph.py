@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.meta import ObjectMeta, OwnerReference
-    from numakube.kube.object_keys import ObjectKey
-    from numakube.kube.resource_types import Resource
+    from numakube.kube.resource_types import ObjectKey, Resource
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

@@ -12,8 +12,8 @@ import structlog
 from numakube.api.pod import has_ended
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.object_keys import ObjectKey, key_of
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.common.pod_states import is_terminating
 
 if TYPE_CHECKING:

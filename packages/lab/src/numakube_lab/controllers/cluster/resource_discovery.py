@@ -2,7 +2,7 @@
 
 from typing import Final, TypeVar
 
-from numakube.api.wire import Wire
+from numakube.api.codec import Wire
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
 from numakube.kube.decode import codec_of

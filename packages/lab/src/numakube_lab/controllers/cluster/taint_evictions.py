@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from numakube.api.affinity_and_taints import tolerates
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
 from numakube_lab.controllers.common.controller_actions import NOTHING, Delete, Note, Plan
 from numakube_lab.controllers.common.controller_loop import Controller

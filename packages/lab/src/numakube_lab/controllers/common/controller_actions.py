@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numakube.api.meta import ObjectReference
-    from numakube.kube.object_keys import ObjectKey
-    from numakube.kube.resource_types import Document, Resource
+    from numakube.kube.resource_types import Document, ObjectKey, Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 import structlog
 
 from numakube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from numakube.kube.object_keys import ObjectKey, key_of
-from numakube.kube.patches import merge_patch
+from numakube.kube.client import merge_patch
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Updated
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.common.controller_actions import Action, Create, Delete, Note, Plan

@@ -13,7 +13,7 @@ import msgspec
 
 from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.selectors import selects
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.common.controller_actions import Change
 from numakube_lab.controllers.common.resource_mirrors import Owned
 

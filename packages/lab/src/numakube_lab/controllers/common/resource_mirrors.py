@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import ObjectMeta
     from numakube.kube.client import Client
-    from numakube.kube.object_keys import ObjectKey
-    from numakube.kube.resource_types import Resource
+    from numakube.kube.resource_types import ObjectKey, Resource
     from numakube.kube.store import Change, Store
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from numakube.api.codec import Wire, always
 from numakube.api.meta import ObjectMeta
 from numakube.api.resource_claims import ResourceClaim
-from numakube.api.wire import Wire, always
 from numakube.kube.resource_types import Resource
 
 GROUP = "resource.k8s.io"

@@ -1,7 +1,7 @@
 """Objects of which controllers need little: metadata, namespaces, disruption budgets."""
 
+from numakube.api.codec import Timestamp, Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.wire import Timestamp, Wire, always
 from numakube.kube.resource_types import Resource
 from numakube_lab.controllers.types.workload_types import IntOrPercent
 

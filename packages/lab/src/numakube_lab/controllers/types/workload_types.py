@@ -5,8 +5,8 @@ Defaults are those of the API server, so that an object that was stored without 
 
 from typing import Any, TypeAlias
 
+from numakube.api.codec import Timestamp, Wire, always
 from numakube.api.meta import LabelSelector, ObjectMeta
-from numakube.api.wire import Timestamp, Wire, always
 from numakube.kube.resource_types import Document, Resource
 
 IntOrPercent: TypeAlias = int | str

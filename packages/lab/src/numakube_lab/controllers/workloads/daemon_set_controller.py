@@ -18,7 +18,7 @@ from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.common.controller_actions import (
     NOTHING,
     Action,

@@ -16,7 +16,7 @@ from numakube.api.meta import LabelSelector
 from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.common.controller_actions import (
     NOTHING,
     Action,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube_lab.controllers.common.controller_actions import Action, Change, Create, Note
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import (

@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_actions import NOTHING, Plan, status_change
 from numakube_lab.controllers.common.controller_loop import Controller

@@ -15,7 +15,7 @@ import msgspec
 
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_actions import (
     Action,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.kube.catalog import PODS
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube_lab.controllers.common.controller_actions import Change
 from numakube_lab.controllers.common.pod_states import is_active, is_terminating, phase_of
 from numakube_lab.controllers.types.workload_types import UncountedPods

@@ -14,7 +14,7 @@ import msgspec
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube_lab.controllers.common.controller_actions import (
     NOTHING,
     Action,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import ObjectKey
     from numakube_lab.controllers.common.resource_mirrors import Cluster
 
 BURST: Final = 500

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.kube.object_keys import key_of
+from numakube.kube.resource_types import key_of
 from numakube_lab.controllers.common.controller_actions import Action, Change, Create, Delete
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import CONTROLLER_REVISIONS, ControllerRevision

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api import pod_resources as rules
-from numakube.api.containers import Container, ResourceRequirements
-from numakube.api.pod import Pod, PodSpec
+from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.values.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
