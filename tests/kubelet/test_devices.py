@@ -12,6 +12,7 @@ from numakube.api.pod import (
     PodExtendedResourceClaimStatus,
     PodStatus,
 )
+from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
 from numakube.kubelet.manager_settings import KubeletSettings
@@ -174,3 +175,91 @@ def test_devices_stay_with_their_pods_when_the_plugin_lists_them_again() -> None
     second = admit(node, pod(container("c", gpu="1"), uid="second"))
     assert first.containers["c"].devices != second.containers["c"].devices
     assert node.devices.available(GPU) == set()
+
+
+def test_a_plugin_that_lists_its_devices_again_keeps_its_preference() -> None:
+    """ListAndWatch says nothing of it."""
+    node = gpu_node((0,))
+
+    def prefer(available: object, must_include: object, size: int) -> list[str]:
+        del available, must_include, size
+        return []
+
+    node.register_devices(GPU, [Device("gpu0", (0,))], preferred=prefer)
+    node.register_devices(GPU, [Device("gpu0", (0,)), Device("gpu1", (0,))])
+    assert node.devices.preferred(GPU) is prefer
+
+
+def test_devices_held_are_counted_until_their_plugin_is_forgotten() -> None:
+    """Of a resource that nobody knows, none are held."""
+    node = gpu_node((0,), (0,), (1,))
+    admit(node, pod(container("c", gpu="2")))
+    assert node.devices.allocated_count(GPU) == 2
+    node.devices.unregister(GPU)
+    assert node.devices.allocated_count(GPU) == 0
+    assert list(node.devices.resources()) == []
+    node.devices.unregister(GPU)
+
+
+def test_a_container_wants_its_own_devices_and_a_pod_those_of_all() -> None:
+    """Added up."""
+    node = gpu_node((0,), (0,), (1,))
+    demand = node.demand_of(pod(container("a", gpu="1"), container("b", gpu="2")))
+    wanted = [node.devices.wanted(demand, one) for one in (*demand.containers, None)]
+    assert wanted == [{GPU: 1}, {GPU: 2}, {GPU: 3}]
+
+
+def test_a_pod_that_holds_more_than_it_asks_for_fits_nowhere() -> None:
+    """Its request has changed."""
+    node = gpu_node((0,), (0,), kubernetes="1.36")
+    admit(node, pod(container("c", gpu="2")))
+    assert hints(node, 2) == [(1, True)]
+    assert hints(node, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "taken", "questions"),
+    [
+        (["gpu1"], 3, ("gpu0", "gpu1", "gpu2"), 1),
+        (["gpu3", "gpu1"], 2, ("gpu1", "gpu3"), 1),
+        # All that are near are needed: there is nothing to ask.
+        ([], 4, ("gpu0", "gpu1", "gpu2", "gpu3"), 0),
+        # Beyond them come those of other NUMA nodes, then those of none.
+        ([], 5, ("gpu0", "gpu1", "gpu2", "gpu3", "gpu5"), 1),
+        (["gpu4"], 5, ("gpu0", "gpu1", "gpu2", "gpu3", "gpu4"), 1),
+        ([], 6, ("gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5"), 1),
+    ],
+)
+def test_a_preference_is_topped_up_with_each_device_once(
+    answer: list[str], count: int, taken: tuple[str, ...], questions: int
+) -> None:
+    """In the order of the kubelet: near the hint, elsewhere, nowhere."""
+    node = gpu_node((0,))
+    asked = []
+
+    def prefer(available: object, must_include: object, size: int) -> list[str]:
+        asked.append((available, must_include, size))
+        return answer
+
+    places: list[tuple[int, ...]] = [(0,), (0,), (0,), (0,), (), (1,)]
+    devices = [Device(f"gpu{number}", nodes) for number, nodes in enumerate(places)]
+    node.register_devices(GPU, devices, preferred=prefer)
+    demand = node.demand_of(pod(container("c", gpu=str(count))))
+    assert node.devices.allocate(demand, demand.containers[0], Hint(1, True)) is None
+    assert node.devices.held_by("uid", "c")[GPU] == taken
+    assert len(asked) == questions
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_while_a_kubelet_starts_running_containers_keep_devices_that_are_away(
+    *, told: bool
+) -> None:
+    """Without word from the runtime all are taken to be running."""
+    node = gpu_node()
+    for uid in ("runs", "ended"):
+        node.devices.restore(uid, "c", GPU, {f"{uid}-gpu": (0,)})
+    node.await_pods({("runs", "c")} if told else None)
+    kept = admit(node, pod(container("c", gpu="1"), uid="runs"))
+    assert kept.containers["c"].devices == {GPU: ("runs-gpu",)}
+    outcome = node.admit(pod(container("c", gpu="1"), uid="ended"))
+    assert isinstance(outcome, Rejected) == told

@@ -450,7 +450,7 @@ def _by_affinity(
 ) -> tuple[list[str], list[str], list[str]]:
     """Split devices into those that touch the hint, those that do not, and those without node."""
     ids = sorted(available)
-    if not resource.aligns or hint.mask is None:
+    if hint.mask is None:
         return [], [], ids
     aligned = [device for device in ids if resource.masks[device] & hint.mask]
     without_node = [device for device in ids if not resource.masks[device]]

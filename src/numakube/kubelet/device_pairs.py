@@ -96,7 +96,8 @@ class Prospect:
         within = [share for level, share in self.chances if level <= closeness]
         if len(within) in (0, len(self.chances)):
             return 1.0 if within else 0.0
-        return None if None in within else sum(share or 0.0 for share in within)
+        known = [share for share in within if share is not None]
+        return sum(known) if len(known) == len(within) else None
 
 
 def pairing(tree: DeviceTree, groups: Sequence[Functions]) -> Closeness | None:
@@ -229,8 +230,6 @@ def _prospect(tree: DeviceTree, container: str, held: Mapping[str, Handout]) -> 
     known = {name: one for name, one in held.items() if all((*one.certain, *one.candidates))}
     unknown = tuple(sorted(held.keys() - known.keys()))
     resources = tuple(sorted(known))
-    if len(known) < 2:
-        return Prospect(container, resources, (), unknown)
     chances = _chances(tree, tuple(known[name] for name in resources))
     return Prospect(container, resources, chances, unknown)
 
@@ -282,16 +281,19 @@ def _extremes(
         for a in set(one)
         for b in set(other)
     ]
-    best = _best_choice(tree, handouts)
-    if best is None or None in levels:
+    known = [level for level in levels if level is not None]
+    if not levels or len(known) < len(levels):
         return ()
-    worst = max(level for level in levels if level is not None)
+    best, worst = _best_choice(tree, handouts), max(known)
     return ((best, None), (worst, None)) if best < worst else ((best, 1.0),)
 
 
-def _best_choice(tree: DeviceTree, handouts: Sequence[Handout]) -> Closeness | None:
-    """Return a bound of how close the devices can be: each two resources by themselves."""
-    worst: Closeness | None = None
+def _best_choice(tree: DeviceTree, handouts: Sequence[Handout]) -> Closeness:
+    """Return a bound of how close the devices can be: each two resources by themselves.
+
+    All of them are connected in a known way, so that enough can be paired at the farthest.
+    """
+    closest = []
     for one, other in combinations(handouts, 2):
         few, many = sorted((one, other), key=lambda h: len(h.certain) + h.wanted)
         levels = [
@@ -300,8 +302,5 @@ def _best_choice(tree: DeviceTree, handouts: Sequence[Handout]) -> Closeness | N
         ]
         need = len(few.certain) + few.wanted
         known = sorted({level for row in levels for level in row if level is not None})
-        found = next((level for level in known if _paired(levels, level) >= need), None)
-        if found is None:
-            return None
-        worst = found if worst is None else max(worst, found)
-    return worst
+        closest.append(next(level for level in known if _paired(levels, level) >= need))
+    return max(closest)

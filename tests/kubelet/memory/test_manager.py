@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
 
 from numakube.api.codec import ResourceList
+from numakube.api.pod import Container
+from numakube.errors import KubeletStartError
 from numakube.kubelet.admission_outcome import Admitted, MemoryBlock, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.manager_settings import KubeletSettings
+from numakube.kubelet.memory.memory_manager import MemoryManager
 from numakube.kubelet.memory.memory_tables import empty_books
+from numakube.kubelet.pod_demand import ContainerDemand, PodDemand, Role
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 
@@ -34,14 +40,14 @@ def memory_node(
     gates: dict[str, bool] | None = None,
 ) -> KubeletNode:
     """A node with static memory and 1 GiB reserved on node 0."""
-    settings = KubeletSettings(
+    configured = KubeletSettings(
         topology_policy=policy,
         topology_scope=scope,
         memory_policy="Static",
         reserved_memory={0: {"memory": GIB}},
         feature_gates=gates or {},
     )
-    return start(machine(numa_count, hugepages=hugepages), settings, kubernetes=kubernetes)
+    return start(machine(numa_count, hugepages=hugepages), configured, kubernetes=kubernetes)
 
 
 def gib(outcome: Admitted) -> dict[str, float]:
@@ -181,16 +187,16 @@ def test_a_bubble_is_charged_once_and_parted_among_its_containers() -> None:
 
 def test_more_hugepages_than_memory_wrap_around_as_in_the_kubelet() -> None:
     """Unsigned arithmetic makes such a node look almost infinite."""
-    settings = KubeletSettings(memory_policy="Static", reserved_memory={0: {"memory": GIB}})
-    node = start(machine(1, gib=1, hugepages=4), settings)
+    configured = KubeletSettings(memory_policy="Static", reserved_memory={0: {"memory": GIB}})
+    node = start(machine(1, gib=1, hugepages=4), configured)
     assert node.memory is not None
     assert node.memory.books[0].tables["memory"].allocatable == (1 << 64) - 4 * GIB
 
 
 def test_sums_over_a_group_wrap_around_when_memory_is_allocated_too() -> None:
     """A node with more reserved than it has eats the memory of the others in its group."""
-    settings = KubeletSettings(memory_policy="Static", reserved_memory={0: {"memory": 12 * GIB}})
-    node = start(machine(2), settings)
+    configured = KubeletSettings(memory_policy="Static", reserved_memory={0: {"memory": 12 * GIB}})
+    node = start(machine(2), configured)
     both = Hint(mask_of([0, 1]), preferred=False)
     assert node.memory is not None
     large = node.demand_of(pod(guaranteed("app", memory="5Gi")))
@@ -291,3 +297,232 @@ def test_hugepages_and_memory_of_init_containers_are_used_again_each_by_itself()
         "init": {"memory": 1, "hugepages-1Gi": 2},
         "app": {"memory": 2, "hugepages-1Gi": 1},
     }
+
+
+def bubble_node(policy: str = "best-effort") -> KubeletNode:
+    """A node that manages the memory of a pod as a whole."""
+    gates = {"PodLevelResourceManagers": True}
+    return memory_node(2, policy, scope="pod", kubernetes="1.37", gates=gates)
+
+
+def manager_of(node: KubeletNode) -> MemoryManager:
+    """Return the Memory Manager of a node, which must have one."""
+    assert node.memory is not None
+    return node.memory
+
+
+def test_a_copy_between_two_containers_knows_what_the_first_left() -> None:
+    """The app uses the memory of its init container again, in the copy as in the original."""
+    node = memory_node(1)
+    demand = node.demand_of(pod(guaranteed("app", memory="2Gi"), init=(guaranteed("init"),)))
+    manager = manager_of(node)
+    manager.allocate(demand, demand.containers[0], Hint(1, True))
+    copy = manager.clone()
+    for one in (manager, copy):
+        one.allocate(demand, demand.containers[1], Hint(1, True))
+        assert one.books[0].tables["memory"].reserved == 2 * GIB
+
+
+def test_a_bubble_without_memory_for_its_shared_containers_fits_nowhere() -> None:
+    """Other pods may have containers that ask for nothing."""
+    level: ResourceList = {"cpu": "2", "memory": "3Gi"}
+    node = bubble_node()
+    full = pod(guaranteed("app", "500m", "3Gi"), container("shared"), level=level)
+    assert manager_of(node).pod_hints(node.demand_of(full)) == {"memory": ()}
+    assert reject(node, full).reason == "EmptyPodSharedPoolError"
+    burstable = pod(container("app", memory="3Gi"), container("other"))
+    assert manager_of(node).pod_hints(node.demand_of(burstable)) is None
+
+
+def test_a_bubble_too_large_for_the_machine_is_refused() -> None:
+    """As a container would be."""
+    node = bubble_node()
+    refused = reject(node, pod(container("app"), level={"cpu": "2", "memory": "20Gi"}))
+    assert "failed to find NUMA nodes to extend the current topology hint" in refused.message
+
+
+def test_a_bubble_of_no_whole_bytes_gets_no_memory() -> None:
+    """Its pod is admitted all the same."""
+    node = bubble_node()
+    one = pod(container("app"), level={"cpu": "2", "memory": "1000000500m"})
+    assert admit(node, one).containers["app"].memory == ()
+    assert manager_of(node).books == manager_of(bubble_node()).books
+
+
+@pytest.mark.parametrize(("kubernetes", "refused"), [("1.36", True), ("1.37", False)])
+def test_a_container_that_asks_for_no_memory_gets_none_since_1_37(
+    kubernetes: str, *, refused: bool
+) -> None:
+    """Before, no default could be found for it."""
+    manager = manager_of(memory_node(kubernetes=kubernetes))
+    empty = ContainerDemand("app", Role.APP, 1, {}, {})
+    demand = PodDemand("uid", guaranteed=True, managed=True, containers=(empty,))
+    failure = manager.allocate(demand, empty, Hint(None, False))
+    assert (failure is not None and "default NUMA affinity" in failure.message) == refused
+    assert list(manager.pods()) == []
+
+
+def test_a_pod_whose_init_containers_gave_all_back_holds_nothing() -> None:
+    """Their memory is free when the next container starts."""
+    node = memory_node(1)
+    demand = node.demand_of(pod(guaranteed("app", memory="2Gi"), init=(guaranteed("init"),)))
+    manager = manager_of(node)
+    manager.allocate(demand, demand.containers[0], Hint(1, True))
+    assert list(manager.pods()) == ["uid"]
+    assert manager.start_container(demand, demand.containers[1])
+    assert list(manager.pods()) == []
+    assert manager.books == manager_of(memory_node(1)).books
+
+
+def test_containers_that_a_pod_still_has_keep_their_memory() -> None:
+    """Only what the others held is free again."""
+    node = memory_node(1)
+    admit(node, pod(guaranteed("a", memory="1Gi"), guaranteed("b", memory="2Gi")))
+    manager = manager_of(node)
+    manager.forget_others("uid", {"a", "c"})
+    assert manager.held_by("uid", "a") == (MemoryBlock((0,), "memory", GIB),)
+    assert manager.held_by("uid", "b") == ()
+    assert manager.books[0].tables["memory"].reserved == GIB
+
+
+@pytest.mark.parametrize(
+    ("guaranteed_", "managed", "memory", "asked"),
+    [
+        (True, True, {"memory": GIB}, {"memory": GIB}),
+        (False, True, {"memory": GIB}, {}),
+        (True, False, {"memory": GIB}, {}),
+        (True, True, None, {}),
+        (True, True, {}, {}),
+    ],
+)
+def test_only_guaranteed_pods_that_are_managed_ask_for_memory(
+    memory: dict[str, int] | None, asked: dict[str, int], *, guaranteed_: bool, managed: bool
+) -> None:
+    """The others have no hints; and nothing is booked for them."""
+    manager = manager_of(memory_node())
+    one = ContainerDemand("app", Role.APP, 1, memory, {})
+    demand = PodDemand("uid", guaranteed=guaranteed_, managed=managed, containers=(one,))
+    assert manager.wanted(demand, one) == manager.wanted(demand, None) == asked
+    assert (manager.container_hints(demand, one) is not None) == bool(asked)
+    assert (manager.pod_hints(demand) is not None) == bool(asked)
+
+
+@pytest.mark.parametrize(("size", "masks"), [("3Gi", [1, 2]), ("10Gi", [3])])
+def test_nodes_alone_are_enough_where_one_can_hold_all(size: str, masks: list[int]) -> None:
+    """Where none can, wider groups say that it fits, if not there."""
+    node = memory_node(2)
+    demand = node.demand_of(pod(guaranteed("app", memory=size)))
+    hints = manager_of(node).container_hints(demand, demand.containers[0], alone=True)
+    assert hints is not None
+    found = hints["memory"]
+    assert isinstance(found, list)
+    assert [hint.mask for hint in found] == masks
+
+
+def test_a_preferred_hint_without_nodes_asks_for_a_preferred_group() -> None:
+    """Both nodes are used together, though one of them would have been large enough."""
+    node = memory_node(2, "best-effort")
+    admit(node, pod(guaranteed("c", memory="10Gi"), uid="wide"))
+    demand = node.demand_of(pod(guaranteed("c", memory="3Gi")))
+    manager = manager_of(node)
+    failure = manager.allocate(demand, demand.containers[0], Hint(None, True))
+    assert failure is not None
+    assert "failed to find the default preferred hint" in failure.message
+    assert manager.allocate(demand, demand.containers[0], Hint(None, False)) is None
+    assert manager.held_by("uid", "c") == (MemoryBlock((0, 1), "memory", 3 * GIB),)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [("14Gi", "violates NUMA node allocation"), ("15Gi", "to extend")]
+)
+def test_a_hint_with_just_enough_memory_is_not_extended(size: str, message: str) -> None:
+    """What is left of a node in use and all of the other are 14 GiB, which may not be joined."""
+    node = memory_node(2, "best-effort")
+    admit(node, pod(guaranteed("c", memory="1Gi"), uid="other"))
+    demand = node.demand_of(pod(guaranteed("c", memory=size)))
+    both = Hint(mask_of((0, 1)), False)
+    failure = manager_of(node).allocate(demand, demand.containers[0], both)
+    assert failure is not None
+    assert message in failure.message
+
+
+@pytest.mark.parametrize(
+    ("memory", "regenerated"),
+    [
+        ({"memory": GIB}, {"memory": (Hint(1, True),)}),
+        ({"memory": 2 * GIB}, None),
+        ({"memory": GIB, "hugepages-1Gi": GIB}, None),
+    ],
+)
+def test_hints_of_memory_already_held_name_its_nodes(
+    memory: dict[str, int], regenerated: dict[str, tuple[Hint, ...]] | None
+) -> None:
+    """A request that differs from what is held reads as no preference."""
+    node = memory_node(2, hugepages=2)
+    admit(node, pod(guaranteed("app", memory="1Gi")))
+    one = ContainerDemand("app", Role.APP, 1, memory, {})
+    demand = PodDemand("uid", guaranteed=True, managed=True, containers=(one,))
+    assert manager_of(node).container_hints(demand, one) == regenerated
+
+
+@pytest.mark.parametrize(
+    ("reserved", "node_allocatable", "message"),
+    [
+        ({"memory": GIB}, {}, 'amount "1073741824" of type "memory" is not equal to the value "0"'),
+        (
+            {"memory": GIB},
+            {"memory": GIB, "hugepages-1Gi": GIB},
+            'amount "0" of type "hugepages-1Gi" is not equal to the value "1073741824"',
+        ),
+    ],
+)
+def test_reservations_of_one_side_alone_are_told_as_nothing_on_the_other(
+    reserved: dict[str, int], node_allocatable: dict[str, int], message: str
+) -> None:
+    """What NUMA nodes reserve is what the node reserves, or the kubelet does not start."""
+    wrong = KubeletSettings(
+        memory_policy="Static", reserved_memory={0: reserved}, memory_reservation=node_allocatable
+    )
+    with pytest.raises(KubeletStartError, match=message):
+        start(machine(2, hugepages=2), wrong)
+
+
+SIZES = st.fixed_dictionaries({"memory": st.integers(1, 4), "huge": st.integers(0, 3)})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SIZES, max_size=3), st.lists(SIZES, min_size=1, max_size=3), st.integers(0, 3))
+def test_blocks_of_a_pod_add_up_to_what_is_booked(
+    init: list[dict[str, int]], apps: list[dict[str, int]], kept: int
+) -> None:
+    """Also of a pod that comes back with other app containers, after another was admitted."""
+    node = memory_node(1, hugepages=2)
+    first = tuple(sized(f"i{number}", sizes) for number, sizes in enumerate(init))
+    for prefix, uid in (("a", "uid"), ("x", "other"), ("b", "uid")):
+        names = [f"a{n}" if n < kept and uid == "uid" else f"{prefix}{n}" for n in range(len(apps))]
+        members = [sized(name, sizes) for name, sizes in zip(names, apps, strict=True)]
+        node.admit(pod(*members, init=first if uid == "uid" else (), uid=uid))
+        node.collect_garbage()
+        assert_adds_up(manager_of(node))
+    node.remove("uid")
+    node.remove("other")
+    node.collect_garbage()
+    assert manager_of(node).books == manager_of(memory_node(1, hugepages=2)).books
+
+
+def sized(name: str, sizes: dict[str, int]) -> Container:
+    """Return a container that asks for so many GiB."""
+    return guaranteed(name, "10m", **{kind: f"{size}Gi" for kind, size in sizes.items()})
+
+
+def assert_adds_up(manager: MemoryManager) -> None:
+    """Compare the blocks of all containers with the books."""
+    for kind, table in manager.books[0].tables.items():
+        held = [
+            block.size_bytes
+            for containers in manager.assignments.values()
+            for blocks in containers.values()
+            for block in blocks
+            if block.type == kind
+        ]
+        assert sum(held) == table.reserved, kind

@@ -75,7 +75,7 @@ class MemoryManager:
     def pod_hints(self, pod: PodDemand, *, alone: bool = False) -> ProviderHints:
         """Return the NUMA nodes whose memory can serve the whole pod."""
         if pod.pod_level is not None and pod_level_memory.shared_pool_problem(pod):
-            return dict.fromkeys(pod.memory or (), ())
+            return dict.fromkeys(pod.pod_level.memory, ())
         # After a restart the kubelet compares the first container it finds with the whole pod.
         blocks = (self._blocks_of(pod.uid, container.name) for container in pod.containers)
         held = next((one for one in blocks if one is not None), None)
@@ -105,7 +105,7 @@ class MemoryManager:
 
     def allocate_pod(self, pod: PodDemand, hint: Hint) -> Failure | None:
         """Give a pod with pod-level resources its memory, and its containers their parts."""
-        if not pod.guaranteed or not pod.memory:
+        if not pod.memory:
             return None
         if problem := pod_level_memory.shared_pool_problem(pod):
             return Failure("EmptyPodSharedPoolError", problem)
@@ -150,7 +150,7 @@ class MemoryManager:
         """Release what containers hold that the pod has no longer; *containers* are what it has."""
         held = self.assignments.get(uid, {})
         gone = [name for name in held if name not in containers]
-        if gone and len(gone) == len(held):
+        if len(gone) == len(held):
             self.forget(uid)
             return
         for name in gone:
