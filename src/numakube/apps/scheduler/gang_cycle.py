@@ -286,8 +286,11 @@ class GangCycle:
         alone = Refused(decision.diagnosis, unfinished=decision.unfinished)
         message = message or alone.why
         self._results.tell_refused(entry, alone, message, started)
-        # Whatever else refused it, other members or another minimum can help.
-        refused_by |= {GangScheduling.name}
+        refused_by |= decision.diagnosis.plugins()
+        # Whatever else refused it, other members or another minimum can help. Where no plugin did,
+        # there was no node: the first one that comes has to wake the gang, as anything does then.
+        if refused_by:
+            refused_by |= {GangScheduling.name}
         self._results.put_back(entry, alone, message, started, refused_by)
 
 
