@@ -20,6 +20,7 @@ from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.explain import explain, in_its_gang, pod_subject
 from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.trial_placement import trying
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -153,6 +154,24 @@ def _takes(lab: VirtualLab, node: Node | None, name: str, pod: Pod) -> bool:
     return admission is not None and would_admit(admission, pod)
 
 
+async def schedulers_say_what_fits(lab: VirtualLab) -> AsyncIterator[str]:
+    """A scheduler that is asked whether a waiting pod would fit, as ``/v1/fit`` asks, says no."""
+    if lab.unsettled:
+        return
+    for name, running in lab.schedulers.items():
+        if not running.process.leading or running.task.done() or running.shard:
+            continue
+        for pod in lab.waiting():
+            info = PodInfo(pod)
+            held = pod.spec.scheduling_gates or gang_key(info) is not None
+            if held or lab.age(pod) < YOUNG_SECONDS:
+                continue
+            with trying(running.process.scheduler.engine) as trials:
+                (trial,) = trials.pods([info])
+            if trial.node:
+                yield f"{info.key} waits, and scheduler {name} says that it fits on {trial.node}"
+
+
 async def tools_show_what_kubelets_hold(lab: VirtualLab) -> AsyncIterator[str]:
     """What top and map show of zones is what the kubelets' books say."""
     facts = await lab.facts()
@@ -202,6 +221,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     no_zone_holds_more_than_it_has,
     caches_equal_a_fresh_list,
     no_pod_waits_that_fits,
+    schedulers_say_what_fits,
     tools_show_what_kubelets_hold,
     a_quiet_cluster_is_quiet,
     doctor_is_not_broken,
