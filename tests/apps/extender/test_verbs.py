@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,10 +15,12 @@ from tests.apps.extender.place import Place, asked, binding
 from numakube.api.pod import Pod
 from numakube.apps.extender.extender_messages import MetaPod, MetaVictims, PreemptionArgs
 from numakube.apps.extender.filter_nodes import on_scale
+from numakube.apps.extender.kube_scheduler_preemption import Rooms
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.kube.catalog import PODS
 from numakube.kube.client import strategic_patch
 from numakube.scheduling.numa.topology_match_args import read_args
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import until
 
 TOO_FULL = f"{MARK}cannot align container main (cpu)"
@@ -268,11 +272,11 @@ async def test_preemption_keeps_victims_that_make_room(place: Place) -> None:
     for node in ("helps", "small"):
         victim = await place.pod(f"low-{node}", "3")
         assert not (await extender.verbs.bind(binding(victim, node))).error
-        victims[node] = victim.metadata.uid
+        victims[node] = [victim.metadata.uid]
     vip = await place.pod("vip", "7", priorityClassName="high")
-    found = extender.verbs.preempt(_preempt(vip, {**victims, "ghost": "nobody"}))
+    found = extender.verbs.preempt(_preempt(vip, {**victims, "ghost": ["nobody"]}))
     assert found.node_name_to_meta_victims == {
-        "helps": MetaVictims(pods=(MetaPod(uid=victims["helps"]),))
+        "helps": MetaVictims(pods=(MetaPod(uid=victims["helps"][0]),))
     }
 
 
@@ -284,7 +288,7 @@ async def test_preemption_adds_victims_until_one_zone_is_clear(place: Place) -> 
     for low in lows:
         assert not (await extender.verbs.bind(binding(low, "n"))).error
     vip = await place.pod("vip", "8", priorityClassName="high")
-    found = extender.verbs.preempt(_preempt(vip, {"n": lows[0].metadata.uid}))
+    found = extender.verbs.preempt(_preempt(vip, {"n": [lows[0].metadata.uid]}))
     chosen = found.node_name_to_meta_victims["n"]
     assert {one.uid for one in chosen.pods or ()} == {one.metadata.uid for one in lows}
 
@@ -297,7 +301,7 @@ async def test_nobody_else_is_evicted_while_room_is_being_made(place: Place) -> 
         await place.node(node, 8)
         low = await place.pod(f"low-{node}", "5")
         assert not (await extender.verbs.bind(binding(low, node))).error
-        victims[node] = low.metadata.uid
+        victims[node] = [low.metadata.uid]
     await place.pod("vip", "7", priorityClassName="high")
     patch = strategic_patch({"status": {"nominatedNodeName": "n"}})
     before = await place.client.get(PODS, "vip", namespace="default")
@@ -313,22 +317,51 @@ async def test_nobody_else_is_evicted_while_room_is_being_made(place: Place) -> 
     assert set(again.node_name_to_meta_victims) == {"other"}
 
 
-async def test_victims_that_leave_tell_of_room_that_is_being_made(place: Place) -> None:
-    """Also while kube-scheduler does not know of its own nomination."""
+async def test_a_victim_that_leaves_tells_of_room_that_is_being_made(place: Place) -> None:
+    """Also while kube-scheduler does not know of its own nomination, and others have yet to go."""
     extender = await place.start()
-    victims = {}
+    victims: dict[str, list[str]] = {}
     for node in ("n", "other"):
         await place.node(node, 8)
-        low = await place.pod(f"low-{node}", "5", terminationGracePeriodSeconds=300)
-        assert not (await extender.verbs.bind(binding(low, node))).error
-        victims[node] = low.metadata.uid
+        for number in range(2):
+            low = await place.pod(f"low{number}-{node}", "3", terminationGracePeriodSeconds=300)
+            assert not (await extender.verbs.bind(binding(low, node))).error
+            victims.setdefault(node, []).append(low.metadata.uid)
     vip = await place.pod("vip", "7", priorityClassName="high")
     for _ in range(2):  # Nobody has been evicted yet.
         found = extender.verbs.preempt(_preempt(vip, victims))
         assert set(found.node_name_to_meta_victims) == {"n", "other"}
-    await place.client.delete(PODS, "low-n", namespace="default")
+    await place.client.delete(PODS, "low0-n", namespace="default")
     rest = _preempt(vip, {"other": victims["other"]})
     await place.seen(lambda one: not one.verbs.preempt(rest).node_name_to_meta_victims)
+
+
+async def test_room_for_a_pod_that_we_have_yet_to_hear_of_is_made_once(place: Place) -> None:
+    """kube-scheduler may know a pod, and have evicted others for it, before we are told of it."""
+    extender = await place.start()
+    victims = {}
+    for node in ("n", "other"):
+        await place.node(node, 8)
+        low = await place.pod(f"low-{node}", "5")
+        assert not (await extender.verbs.bind(binding(low, node))).error
+        victims[node] = [low.metadata.uid]
+    like = await place.pod("like", "7", priorityClassName="high")
+    unseen = _renamed(like, "vip")
+    found = extender.verbs.preempt(_preempt(unseen, victims))
+    assert set(found.node_name_to_meta_victims) == {"n", "other"}
+    await place.client.delete(PODS, "low-n", namespace="default", grace_seconds=0)
+    await place.seen(lambda one: one.mirror.cluster.pod(victims["n"][0]) is None)
+    again = extender.verbs.preempt(_preempt(unseen, {"other": victims["other"]}))
+    assert again.node_name_to_meta_victims == {}
+
+
+def test_room_is_remembered_for_the_latest_pods_alone() -> None:
+    """Whoever may call the extender cannot fill its memory with pods that do not exist."""
+    rooms = Rooms()
+    for number in range(1500):
+        pod = PodInfo(_renamed(Pod(), f"p{number}"))
+        rooms.note(pod, {"n": MetaVictims(pods=(MetaPod(uid="low"),))}, now=0.0)
+    assert len(rooms) == 1000
 
 
 async def test_room_that_is_being_made_is_kept_for_whom_it_is_made(place: Place) -> None:
@@ -343,13 +376,19 @@ async def test_room_that_is_being_made_is_kept_for_whom_it_is_made(place: Place)
     assert extender.verbs.filter(asked(vip, "n")).node_names == ("n",)
 
 
-def _preempt(pod: Pod, victims: dict[str, str]) -> PreemptionArgs:
+def _preempt(pod: Pod, victims: Mapping[str, Sequence[str]]) -> PreemptionArgs:
     return PreemptionArgs(
         pod=pod,
         node_name_to_meta_victims={
-            node: MetaVictims(pods=(MetaPod(uid=uid),)) for node, uid in victims.items()
+            node: MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids))
+            for node, uids in victims.items()
         },
     )
+
+
+def _renamed(pod: Pod, name: str) -> Pod:
+    metadata = msgspec.structs.replace(pod.metadata, name=name, uid=f"uid-of-{name}")
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _bound(process: object, pod: Pod) -> bool:

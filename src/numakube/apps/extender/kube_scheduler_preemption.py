@@ -8,8 +8,9 @@ to ``failedAndUnresolvableNodes``.
 kube-scheduler may also see that the last victim is gone before we do. It tries the pod on the
 nominated node then, we still refuse it, and it would look for other victims at once. So a pod that
 has room coming gets no further victims for a while; it is woken when the room is there. The room is
-known by victims that leave, too: kube-scheduler asks before its own nomination has come back to it,
-and takes one back if it finds no other node to try.
+known by a victim that leaves, too: kube-scheduler asks before its own nomination has come back to
+it, and takes one back if it finds no other node to try. And it may ask for a pod before the API
+server has told us of it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _NOBODY: Final = 2**31
 
 PATIENCE_SECONDS: Final = 30.0
 """Longer than any report takes that shows victims gone."""
+
+_MOST_PODS: Final = 1000
+"""For which room may be in the making; kube-scheduler makes it for one pod after the other."""
 
 
 def may_preempt(pod: PodInfo) -> bool:
@@ -96,6 +100,9 @@ class Rooms:
     def __init__(self) -> None:
         self._by_uid: dict[str, _Room] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
     def note(self, pod: PodInfo, answer: Mapping[str, MetaVictims], now: float) -> None:
         """Remember what kube-scheduler was told about *pod*."""
         if answer:
@@ -104,12 +111,16 @@ class Rooms:
             }
             known = self._by_uid.get(pod.uid)
             earlier = {} if known is None or known.until < now else known.victims
+            self._by_uid.pop(pod.uid, None)
             self._by_uid[pod.uid] = _Room({**earlier, **victims}, now + PATIENCE_SECONDS)
+            while len(self._by_uid) > _MOST_PODS:
+                del self._by_uid[next(iter(self._by_uid))]
 
     def is_made_for(self, pod: PodInfo, judge: Judge, now: float) -> bool:
         """Tell whether *pod* will fit a node as soon as the victims there are gone.
 
-        That is its nominated node, or else one whose victims are leaving or have left.
+        That is its nominated node, or else one of whose victims one is leaving or has left:
+        kube-scheduler evicts all of them, and we are not told of all at the same moment.
         """
         room = self._by_uid.get(pod.uid)
         nominated = pod.nominated_node_name or judge.nominations.node_of(pod.uid)
@@ -119,7 +130,7 @@ class Rooms:
             node = judge.cluster.node(name)
             if node is None or (nominated and nominated != name):
                 continue
-            if (nominated or _are_leaving(victims, node)) and _fits(pod, node, victims, judge):
+            if (nominated or _has_begun(victims, node)) and _fits(pod, node, victims, judge):
                 return True
         return False
 
@@ -128,8 +139,8 @@ class Rooms:
         self._by_uid.pop(uid, None)
 
 
-def _are_leaving(victims: frozenset[str], node: NodeInfo) -> bool:
-    return all(uid not in node.pods or node.pods[uid].is_being_deleted for uid in victims)
+def _has_begun(victims: frozenset[str], node: NodeInfo) -> bool:
+    return any(uid not in node.pods or node.pods[uid].is_being_deleted for uid in victims)
 
 
 def _fits(pod: PodInfo, node: NodeInfo, victims: frozenset[str], judge: Judge) -> bool:

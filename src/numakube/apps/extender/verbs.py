@@ -130,8 +130,7 @@ class Verbs:
             return PreemptionResult(node_name_to_meta_victims={})
         budgets = budgets_of(self._judge.cluster.objects.disruption_budgets.values())
         found = reconsider(self._judge, pod, _proposals(args), budgets)
-        if self._mirror.waiting(pod) is not None:
-            self._rooms.note(pod, found, now)
+        self._rooms.note(pod, found, now)
         self.recording.told(pod.uid, "preempted", nodes=len(found), example=next(iter(found), ""))
         return PreemptionResult(node_name_to_meta_victims=found)
 
