@@ -7,7 +7,7 @@ ARG PYTHON=3.13
 ARG BASE=python:${PYTHON}-slim
 
 FROM ${BASE} AS build
-ARG EXTRAS=scheduler,extender,exporter,sriov,enforcer,operator,web
+ARG EXTRAS=scheduler,extender,exporter,sriov,placement,enforcer,operator,web,planning,conformance,tracing
 ARG WITHOUT=
 WORKDIR /source
 # All that comes from the index are files with these checksums, the tools that build numakube included.
@@ -15,8 +15,10 @@ COPY release/image-requirements.txt ./release/
 RUN pip download --no-cache-dir --require-hashes --only-binary :all: --dest /wheels -r release/image-requirements.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
+COPY packages ./packages
 RUN python -m venv /opt/numakube \
- && /opt/numakube/bin/pip install --no-cache-dir --no-index --find-links /wheels ".[${EXTRAS}]" \
+ && pip wheel --no-cache-dir --no-index --find-links /wheels --no-deps --wheel-dir /wheels . ./packages/*/ \
+ && /opt/numakube/bin/pip install --no-cache-dir --no-index --find-links /wheels "numakube[${EXTRAS}]" \
  && if [ -n "$WITHOUT" ]; then /opt/numakube/bin/pip uninstall --yes $WITHOUT; fi \
  && /opt/numakube/bin/python -m compileall -q /opt/numakube/lib
 

@@ -10,20 +10,24 @@ WORKERS ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test worlds soak vm lint fmt bench docs dist clean
+.PHONY: help venv demo test worlds soak vm lint fmt bench docs dist release clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## Create .venv with the packages (editable) and their development tools
 
-$(STAMP): pyproject.toml packages/lab/pyproject.toml packages/lab/hatch_build.py constraints.txt
+# Every distribution of the repository, editable.
+PROJECTS := $(wildcard packages/*/pyproject.toml)
+EDITABLE := $(PROJECTS:%/pyproject.toml=-e %)
+
+$(STAMP): pyproject.toml $(PROJECTS) constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "numakube needs Python 3.11 or newer; set PYTHON=...")'
 	@echo 'Setting up $(VENV): a minute or two, once.'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' -e packages/lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(EDITABLE)
 	@# As pip would, on all cores, and our own modules as well; what is no Python 3 stays as it is.
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src packages/lab/src || true
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src packages || true
 	@touch $@
 
 demo: venv  ## Show what numakube does
@@ -33,7 +37,7 @@ test: venv lint  ## Run every check
 	$(BIN)/pytest -n $(WORKERS) -q -rs
 
 worlds: venv  ## Clusters drawn from all features, in virtual time: make worlds N=1000 SEED=7
-	$(BIN)/python -m tests.worlds --count $(or $(N),200) --seed $(or $(SEED),1)
+	$(if $(ASSETS),KUBEBUILDER_ASSETS='$(ASSETS)') $(BIN)/python -m tests.worlds --count $(or $(N),200) --seed $(or $(SEED),1) $(if $(ASSETS),--real)
 
 soak: venv  ## Minutes of faults, and of churn beside ten thousand pods that fit nowhere
 	$(BIN)/pytest -q -m soak
@@ -55,12 +59,16 @@ bench: venv  ## Measure; prints one JSON object a line
 	@$(BIN)/python -m benchmarks
 
 docs: venv  ## Build the documentation as a site into site/; broken links are errors
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' -e packages/lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' $(EDITABLE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 dist: venv  ## Build a release into dist/: packages, chart, plug-in, manifests, checksums
 	@rm -rf dist
 	@$(BIN)/python -m release dist
+
+release: venv  ## The same, and print the commands that sign and publish it; fails if it must not be
+	@rm -rf dist
+	@$(BIN)/python -m release dist --publish
 
 clean:  ## Remove everything that make created
 	rm -rf $(VENV) .vm dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

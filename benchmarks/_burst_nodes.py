@@ -16,8 +16,7 @@ from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.model_report import nrt_of
-from numakube.topology.zone_amounts import zones_of
+from numakube.topology.model_report import nrt_of, zones_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from numakube.kube.client import merge_patch
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.topology.model_report import nrt_of
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.node_documents import Offer, base_offer, node_document
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.nodes.node_documents import NodePlan
 
 _AT_ONCE = 16
 

@@ -29,17 +29,15 @@ from benchmarks._burst_nodes import BurstNode
 from benchmarks._burst_pods import SCHEDULER, BurstPod, burst, pod_of
 from numakube.api.pod import Pod, PodStatus
 from numakube.scheduling.cycle import Chosen, Cycle
-from numakube.scheduling.framework.nominations import Nominations
-from numakube.scheduling.framework.plugins import VectorFilter, VectorScore
-from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.plugins import Nominations, VectorFilter, VectorScore
+from numakube.scheduling.framework.registry import profile_of
 from numakube.scheduling.framework.runtime import Runtime
-from numakube.scheduling.framework.status import unschedulable
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.framework.status import Verdicts, unschedulable
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
-from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch, pending_changes
+from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -49,8 +47,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Plugin
-    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 _NODES: Final = 200
 _PODS: Final = 2000
@@ -214,8 +213,7 @@ class World:
             return
         node = self.cluster.node(decision.node)
         assert node is not None
-        self._runtime.reserve(decision.state, info, node)
-        self._tell(pending_changes(decision.state))
+        self._tell(self._runtime.reserve(decision.state, info, node).changes)
         self.cluster.place(info, decision.node)
         spec = msgspec.structs.replace(pod.spec, node_name=decision.node)
         bound = msgspec.structs.replace(pod, spec=spec)
@@ -272,7 +270,7 @@ class World:
     def _forget(self, uid: str) -> None:
         self._tell(self.cache.pod_gone(uid))
 
-    def _tell(self, changes: Changes) -> None:
+    def _tell(self, changes: BeliefChanges) -> None:
         """Pass on what the cache says, as the scheduler's process does."""
         self.outcome.mispredictions += len(changes.mispredictions)
         self.cluster.take(changes, self.cache)

@@ -20,9 +20,9 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.cycle import Chosen, Cycle
-from numakube.scheduling.dra_replay_api import ReplayedApi
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.claim_api import ReplayedApi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

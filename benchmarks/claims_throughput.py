@@ -68,10 +68,10 @@ ROUNDS: Final = 2
 SERVER: Final = """
 import asyncio
 import structlog
-from numakube.apps.host.process_memory import quiet_collector
+from numakube.apps.host.process_life import quiet_collector
 from numakube.apps.host.process_life import run_fast
 from numakube.kube.client import Client
-from numakube_lab.api.server.api_server import ApiServer
+from kube_lab_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers
 from numakube_lab.controllers.cluster.claim_controller import PodClaims
 from numakube_lab.inprocess_transport import InProcess

@@ -15,14 +15,13 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.pod_annotations import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.koordinator.ledger.node_ledger import Ledger
-from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts
-from numakube.koordinator.placement_on_node import admit, rate
-from numakube.koordinator.placement_refusals import Refusal
-from numakube.koordinator.placement_rule import rule_for
-from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.resources import CPU, MEMORY
 from numakube.values.topology_policy import TopologyScope
+from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace, NodeFacts
+from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.placement_on_node import admit, rate
+from numakube_placement.koordinator.placement_rule import Refusal, rule_for
+from numakube_placement.koordinator.read_pod import wish_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

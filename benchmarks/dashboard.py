@@ -14,10 +14,10 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeCondition, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
-from numakube.apps.dashboard.overview import overview_of
-from numakube.apps.dashboard.page_source import Source
 from numakube.kube.clock import SystemClock
 from numakube.kube.store import Store
+from numakube_pages.overview import overview_of
+from numakube_pages.page_source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

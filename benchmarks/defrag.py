@@ -10,10 +10,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.defrag_quality import admitted, owned
-from numakube.insight.defrag.opened_room import plan_moves
 from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import World, pod
+from numakube_planning.defrag.plan_making import plan_moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,15 +21,19 @@ import msgspec
 
 from benchmarks.defrag_quality import owned
 from benchmarks.fgd import read
-from numakube.insight.defrag.stranded_reduction import reduce_stranded, stranded_in
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.usage.stranded_amounts import stranded
-from numakube.simulation.compared_schedulers import scheduler_arm
-from numakube.simulation.simulator import DEFAULTS, Run
-from numakube.simulation.traces.promotion import Promotion
-from numakube.simulation.traces.traced_cluster import GPU, trace_cluster, trace_workload
 from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube_planning.defrag.plan_making import reduce_stranded, stranded_in
+from numakube_planning.simulation.compared_schedulers import scheduler_arm
+from numakube_planning.simulation.simulator import DEFAULTS, Run
+from numakube_planning.simulation.traced_cluster import (
+    GPU,
+    Promotion,
+    trace_cluster,
+    trace_workload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

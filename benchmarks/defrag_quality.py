@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.meta import OwnerReference
-from numakube.insight.defrag.opened_room import plan_moves
-from numakube.insight.defrag.room_search import MOST_MOVES
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.testing import World, pod
-from numakube.topology.zone_amounts import zones_of
+from numakube.topology.model_report import zones_of
+from numakube_planning.defrag.plan_making import plan_moves
+from numakube_planning.defrag.room_search import MOST_MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.insight.defrag.defrag_plan import Plan
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube_planning.defrag.defrag_plan import Plan
 
 SHAPE: Final = "2 sockets, 4 cores, smt 1, 16Gi"
 CLUSTERS: Final = 40

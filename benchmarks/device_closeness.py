@@ -29,21 +29,15 @@ from numakube.api.koordinator.devices import GPU_CORE, GPU_MEMORY_RATIO, RDMA, R
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.koordinator.devices.device_choice import allot_devices
-from numakube.koordinator.ledger.holdings import Allotment, Share
-from numakube.koordinator.ledger.node_ledger import Ledger
-from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
-from numakube.koordinator.placement_refusals import Refusal
-from numakube.koordinator.wish.pod_wish import DeviceWish
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine import Closeness
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen, Cycle
-from numakube.scheduling.framework.nominations import Nominations
-from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.plugins import Nominations
+from numakube.scheduling.framework.registry import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
@@ -51,8 +45,14 @@ from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.allotments import Allotment, Share
 from numakube.topology.model_report import nrt_of
 from numakube.values.cpuset import CpuSet
+from numakube_placement.koordinator.device_choice import allot_devices
+from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
+from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.placement_rule import Refusal
+from numakube_placement.koordinator.pod_wish import DeviceWish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.lab_scale import node_plan
-from numakube.apps.host.process_memory import quiet_collector
+from kube_lab_server import ApiServer
+from numakube.apps.host.process_life import quiet_collector
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.exporters import ExporterPool
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 

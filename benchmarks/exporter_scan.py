@@ -23,20 +23,20 @@ from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation,
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
+from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.podresources_client import PodResourcesClient
 from numakube.node.podresources_server import PodResourcesServer
 from numakube.node.sysfs_machine import write_tree
-from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
+from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

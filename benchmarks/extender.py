@@ -29,22 +29,22 @@ import msgspec
 from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import cpu_seconds
 from benchmarks.scheduler_throughput import api_server, kubeconfig_of
+from kube_lab_server import ApiServer
 from numakube.apps.extender.extender_messages import (
     BindingArgs,
     ExtenderArgs,
     MetaVictims,
     PreemptionArgs,
+    Requests,
     read,
     write,
 )
-from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.http_serving import Listen
 from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:

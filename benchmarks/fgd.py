@@ -18,13 +18,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Final
 
-from numakube.simulation.gpu_packing.inflation import Packed, run_policy
-from numakube.simulation.traces.trace_rows import read_nodes, read_pods
+from benchmarks._gpu_packing import Packed, run_policy
+from numakube_planning.simulation.trace_rows import read_nodes, read_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.simulation.traces.trace_rows import TraceNode, TracePod
+    from numakube_planning.simulation.trace_rows import TraceNode, TracePod
 
 PUBLISHED: Final = {
     "Random": 87.47,

@@ -9,13 +9,13 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.node_setup import nodes_of_kinds
 from numakube.insight.scheduler_engine import BindsNothing
-from numakube.insight.trial_placement import trying
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.simulation.node_kinds import nodes_of_kinds
-from numakube.simulation.virtual_node import NodeFactory
 from numakube.testing import pod
+from numakube_planning.fit_endpoint import trying
+from numakube_planning.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

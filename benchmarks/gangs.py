@@ -32,7 +32,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

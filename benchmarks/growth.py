@@ -31,7 +31,7 @@ from numakube.api.interning import shared_nrt, shared_pod
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.apps.host.process_memory import keep_freed_memory
+from numakube.apps.host.process_life import keep_freed_memory
 from numakube.insight.scheduler_engine import BindsNothing
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.connection.transport import Request

@@ -12,16 +12,15 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from numakube.koordinator.annotation_values import Arbiter, BindPolicy
-from numakube.koordinator.ledger.holdings import Allotment
-from numakube.koordinator.ledger.node_ledger import Ledger
-from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
-from numakube.koordinator.placement_on_node import admit, rate
-from numakube.koordinator.placement_refusals import Refusal
-from numakube.koordinator.placement_rule import Rule
-from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 from numakube.kubelet.pod_demand import Role
+from numakube.topology.allotments import Allotment
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
+from numakube_placement.koordinator.annotation_values import Arbiter, BindPolicy
+from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
+from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.placement_on_node import admit, rate
+from numakube_placement.koordinator.placement_rule import Refusal, Rule
+from numakube_placement.koordinator.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

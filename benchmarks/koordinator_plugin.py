@@ -11,7 +11,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from tests.scheduling.koordinator.wishes import KoordinatorScheduler, pod
+from packages.placement.tests.plugins.wishes import KoordinatorScheduler, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

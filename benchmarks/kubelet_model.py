@@ -14,11 +14,11 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.kubelet_replay import answer, read_settings
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
+from numakube_conformance.kubelet_replay import answer, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ PATH: Final = "/api/v1/namespaces/default/pods"
 SERVER: Final = """
 import asyncio
 from numakube.apps.host.process_life import run_fast
-from numakube_lab.api.server.api_server import ApiServer
+from kube_lab_server import ApiServer
 async def main():
     async with ApiServer() as server:
         print(server.url, flush=True)

@@ -12,14 +12,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from kube_lab_server import ApiServer
 from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.apps.host.process_memory import quiet_collector
+from numakube.apps.host.process_life import quiet_collector
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 
 if TYPE_CHECKING:

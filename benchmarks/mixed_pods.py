@@ -24,21 +24,20 @@ from numakube.api.koordinator import keys
 from numakube.api.pod import Container, Pod, PodResourceClaim, ResourceClaimUse
 from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
-from numakube.koordinator.ledger.allotment_annotations import allotment_of
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen
-from numakube.scheduling.dra_replay_api import ReplayedApi, finished
-from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.framework.cycle_state import as_bound
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, kubelet_settings, pod, resources, running
+from numakube.testing.claim_api import ReplayedApi, finished
 from numakube.topology import nrt_names
 from numakube.topology.pci_places import write_places
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
+from numakube_placement.koordinator.allotments import allotment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -233,9 +232,9 @@ class Campaign:
         info, node = PodInfo(one), self._cluster.node(decision.node)
         assert node is not None
         runtime = self._scheduler.engine.runtime_for(one.spec.scheduler_name)
-        assert runtime.reserve(decision.state, info, node).ok
-        changes = pending_changes(decision.state)
-        self._cluster.take(changes, self._scheduler.engine.cache)
+        booking = runtime.reserve(decision.state, info, node)
+        assert booking.ok
+        self._cluster.take(booking.changes, self._scheduler.engine.cache)
         assumed = as_bound(decision.state, info)
         self._cluster.place(assumed, node.name)
         known = decision.state.read(CYCLE_CLAIMS)

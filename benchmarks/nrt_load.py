@@ -37,13 +37,13 @@ from numakube.apps.exporter.nrt_writer import difference
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.testing.pods import pod
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.topology.model_report import nrt_of
 from numakube.topology.report_update import update_of
-from numakube_lab.replay.run_file import TOKENS
+from numakube_lab.replay.run_case import TOKENS
 
 if TYPE_CHECKING:
     import ssl

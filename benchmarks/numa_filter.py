@@ -15,17 +15,17 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.apps.host.process_memory import keep_freed_memory
+from numakube.apps.host.process_life import keep_freed_memory
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.reported_nodes import STRATEGIES, Reported, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.scheduling.numa.numa_engine import NumaEngine
+    from numakube.scheduling.numa.topology_match import NumaEngine
 
 GPU, NIC, HUGEPAGES = "vendor.example/gpu", "vendor.example/nic", "hugepages-1Gi"
 NODES, ZONES = 5000, 8

@@ -13,16 +13,15 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.apps.host.process_memory import keep_freed_memory
+from numakube.apps.host.process_life import keep_freed_memory
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of, zones_of
 from numakube.topology.topology_view import NodeTopology, ZoneView
-from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 

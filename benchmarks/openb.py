@@ -20,16 +20,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numakube
 from numakube.cli.shared.connection_options import ClusterOptions
-from numakube.cli.simulate.resumable_runs import Places, results_of
-from numakube.cli.simulate.simulation_inputs import Given, read_runs
-from numakube.simulation.seed_summary import Estimate, Summary, summaries_of
+from numakube.version import VERSION
+from numakube_planning.cli.simulate.resumable_runs import Places, results_of
+from numakube_planning.cli.simulate.simulation_inputs import Given, read_runs
+from numakube_planning.simulation.run_measures import Estimate, Summary, summaries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numakube.simulation.run_result import RunResult
+    from numakube_planning.simulation.run_measures import RunResult
 
 SCHEDULERS: Final = (
     "least-allocated", "most-allocated", "upstream-10s", "upstream-60s", "numakube",
@@ -165,7 +165,7 @@ def _between(page: str, mark: str, text: str) -> str:
 def _origin(made: Made) -> str:
     git = ("git", "rev-parse", "--short=8", "HEAD")
     told = subprocess.run(git, capture_output=True, text=True, check=True)  # noqa: S603 - our own
-    version, cores = f"{numakube.__version__} (commit {told.stdout.strip()})", os.cpu_count()
+    version, cores = f"{VERSION} (commit {told.stdout.strip()})", os.cpu_count()
     return (
         f"Made by numakube {version} with the kubelet model of Kubernetes 1.35\n"
         "and the openb files named in [FGD reproduced](fgd.md);\n"

@@ -13,30 +13,29 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.extender.allotting_engine import AllottingEngine
-from numakube.apps.extender.filter_nodes import Judge
-from numakube.apps.extender.virtual_nodes import KEY, ConfigMap, VirtualNodes
+from numakube.apps.extender.extender_engine import AllottingEngine
+from numakube.apps.extender.filter_nodes import KEY, ConfigMap, Judge, VirtualNodes
 from numakube.errors import ConfigError
+from numakube.insight.node_groups import GROUPS, INSTANCE_TYPE, MACHINE
+from numakube.insight.node_setup import nodes_of_kinds
 from numakube.kube.store import Added
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.scheduling.framework.nominations import Nominations
-from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
-from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
+from numakube.scheduling.framework.plugins import Nominations
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.simulation.node_groups import GROUPS, INSTANCE_TYPE, MACHINE
-from numakube.simulation.node_kinds import nodes_of_kinds
-from numakube.simulation.virtual_node import NodeFactory
 from numakube.testing import pod, running
+from numakube_placement.plugins.node_numa_resource import NodeNUMAResource
+from numakube_placement.plugins.node_numa_resource_args import NodeNUMAResourceArgs
+from numakube_planning.simulation.virtual_node import NodeFactory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.simulation.virtual_node import VirtualNode
+    from numakube_planning.simulation.virtual_node import VirtualNode
 
 CASES: Final = 10_000
 GPU: Final = "nvidia.com/gpu"

@@ -23,9 +23,9 @@ from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.workloads import OwnerSpec, ReplicaSet, Service, ServiceSpec
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.registry import profile_of
 from numakube.scheduling.framework.runtime import Runtime, Scores
+from numakube.scheduling.framework.status import Diagnosis
 from numakube.scheduling.plugins.default_plugins import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

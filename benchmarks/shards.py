@@ -32,16 +32,15 @@ from benchmarks.scheduler_throughput import (
     memory_mb,
     server_process,
 )
-from numakube.apps.host.process_life import run_fast
-from numakube.apps.host.process_memory import quiet_collector
-from numakube.apps.scheduler.shard_leases import GROUP_LABEL, MEMBERS
+from kube_lab_server import ApiServer
+from numakube.apps.host.process_life import quiet_collector, run_fast
+from numakube.apps.scheduler.shards import GROUP_LABEL, MEMBERS
 from numakube.kube.catalog import LEASES, PODS
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.scheduling.assembly import default_configuration
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.simulation.cluster_model import SimulatedCluster
-from numakube.simulation.compared_schedulers import scheduler_arm
-from numakube.simulation.node_kinds import nodes_of_kinds
-from numakube.simulation.simulator import simulate
-from numakube.simulation.workload import Arrival, Workload
+from numakube.insight.node_setup import nodes_of_kinds
 from numakube.testing import pod
+from numakube_planning.simulation.compared_schedulers import scheduler_arm
+from numakube_planning.simulation.simulated_cluster import SimulatedCluster
+from numakube_planning.simulation.simulator import simulate
+from numakube_planning.simulation.workload import Arrival, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

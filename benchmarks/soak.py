@@ -40,6 +40,7 @@ from benchmarks.scheduler_throughput import (
     scheduler,
     server_process,
 )
+from kube_lab_server.server.api_server import MOST_EVENTS
 from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
@@ -47,7 +48,6 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.store import Updated
 from numakube.testing import until
-from numakube_lab.api.server.event_expiry import MOST_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

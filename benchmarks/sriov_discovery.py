@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
-from numakube.apps.sriov.host_scan import SurveyOptions, look
-from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.sriov.pci_discovery import Host
-from numakube.apps.sriov.pool_plugin import Places
-from numakube.apps.sriov.pool_registration import KubeletFolders, Way
-from numakube.apps.sriov.read_config import read_config_file
-from numakube.apps.sriov.sriov_loop import Agent, AgentOptions
 from numakube.kube.clock import SystemClock
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.node.pci.fake_pci import FakePci
+from numakube_sriov.host_scan import SurveyOptions, look
+from numakube_sriov.metrics import SriovMetrics
+from numakube_sriov.pci_discovery import Host
+from numakube_sriov.pool_plugin import Places
+from numakube_sriov.pool_registration import KubeletFolders, Way
+from numakube_sriov.read_config import read_config_file
+from numakube_sriov.sriov_loop import Agent, AgentOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,13 +25,13 @@ from benchmarks.scheduler_throughput import (
     scheduler,
     server_process,
 )
+from kube_lab_server import ApiServer
 from numakube.apps.host.process_life import run_fast
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:

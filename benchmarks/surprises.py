@@ -24,7 +24,7 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.store import Removed
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.testing import GPU, pod_document
-from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.exporters import ExporterPool
 from numakube_lab.testing import LabCluster, RunningScheduler, lab_cluster
 
 if TYPE_CHECKING:

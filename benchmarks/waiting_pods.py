@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.cycle import Cycle, FirstOfEquals, Refused
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.queue.queueing_hints import ProfileHints
-from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
+from numakube.scheduling.scheduling_queue import ProfileHints, SchedulingQueue
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.testing import World, bound, pod
 from numakube.testing.scheduler import Scheduler

@@ -17,19 +17,19 @@ from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.cli.admit import admit_tables, run_example
 from numakube.cli.admit.admit_tables import picture_after
 from numakube.cli.shared.terminal import name_styles, print_drawing
-from numakube.insight.drawing.picture_from_report import picture_of_report
-from numakube.insight.drawing.svg import svg_of
-from numakube.insight.drawing.terminal_map import zone_lines
+from numakube.insight.node_map.picture_from_report import picture_of_report
+from numakube.insight.node_map.terminal_map import zone_lines
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 from numakube.values.cpuset import CpuSet
+from numakube_pages.drawing.svg import svg_of
 
 if TYPE_CHECKING:
     from numakube.api.codec import QuantityText
-    from numakube.insight.drawing.picture import NodePicture
+    from numakube.insight.node_map.picture import NodePicture
 
 FIGURES = Path(__file__).parent / "figures"
 PICTURE = Path(__file__).parent / "images" / "admit.svg"

@@ -13,25 +13,26 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from packaging.requirements import Requirement
 from packaging.tags import compatible_tags, cpython_tags
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from release.project import ROOT, projects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from packaging.tags import Tag
 
-ROOT: Final = Path(__file__).parents[1]
 FILE: Final = ROOT / "release" / "image-requirements.txt"
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 _GLIBC: Final = 28
 """The newest 2.x that a wheel may ask for; the image's own is newer."""
 _HEADER: Final = """\
 # Every file that the image may be built from, with its checksum: `pip download --require-hashes`.
-# Written by `python -m release.image_requirements`; see docs/how-to/make-a-release.md.
+# Written by `python -m release.image_requirements`; see docs/contribute/make-a-release.md.
 """
 
 
@@ -44,24 +45,46 @@ def build_argument(name: str) -> str:
 
 
 def wanted() -> list[str]:
-    """Return the requirements of the project in the image, and of building it there."""
-    description = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project = description["project"]
-    extras = (project["optional-dependencies"][one] for one in build_argument("EXTRAS").split(","))
-    parts = (project["dependencies"], *extras, description["build-system"]["requires"])
-    return sorted({requirement for part in parts for requirement in part})
+    """Return the requirements of the image, and of building there what is ours."""
+    ours = {project.name: project for project in projects()}
+    waiting = [Requirement(f"numakube[{build_argument('EXTRAS')}]")]
+    seen, found = set[str](), set[str]()
+    while waiting:
+        one = waiting.pop()
+        project = ours.get(canonicalize_name(one.name))
+        if project is None or str(one) in seen:
+            found |= {str(one)} if project is None else set()
+            continue
+        seen.add(str(one))
+        found |= set(project.description["build-system"]["requires"])
+        waiting += project.requirements(frozenset(one.extras))
+    return sorted(found)
+
+
+def platforms(architecture: str) -> list[str]:
+    """Return the platforms of wheels that the image takes on *architecture*, the newest first."""
+    named = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
+    found = []
+    for minor in range(_GLIBC, 4, -1):
+        found.append(f"manylinux_2_{minor}_{architecture}")
+        found += [f"{named[minor]}_{architecture}"] if minor in named else []
+    return found
 
 
 def image_tags(architecture: str) -> set[Tag]:
     """Return the tags of wheels that the image takes on *architecture*."""
+    return set(tags_in_order(architecture))
+
+
+def tags_in_order(architecture: str) -> list[Tag]:
+    """Return the same tags, the best first."""
     version = tuple(int(part) for part in build_argument("PYTHON").split("."))
-    platforms = [f"manylinux_2_{minor}_{architecture}" for minor in range(5, _GLIBC + 1)]
-    platforms += [f"manylinux{year}_{architecture}" for year in ("1", "2010", "2014")]
+    fitting = platforms(architecture)
     abi = f"cp{''.join(map(str, version))}"
-    return {
-        *cpython_tags(version, platforms=platforms),
-        *compatible_tags(version, interpreter=abi, platforms=platforms),
-    }
+    return [
+        *cpython_tags(version, platforms=fitting),
+        *compatible_tags(version, interpreter=abi, platforms=fitting),
+    ]
 
 
 def resolved(architecture: str) -> list[dict[str, Any]]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from tests.annexes.needs import is_without_its_annexes
+
+from numakube.annexes import Group, points
 
 # How long an example takes says more about the load of the machine than about the code; pytest's
 # time limit still ends a test that hangs.
@@ -29,7 +34,22 @@ structlog.configure(
 
 _PLAIN_LOGS = structlog.get_config()
 
-pytest_plugins = ["tests.sites.plugin"]
+
+def _configure_logs_for_a_test(**settings: Any) -> None:
+    """Configure logs so that no logger of a module keeps for good what one test set."""
+    _CONFIGURE(**settings | {"cache_logger_on_first_use": False})
+
+
+_CONFIGURE = structlog.configure
+pytest.MonkeyPatch().setattr(structlog, "configure", _configure_logs_for_a_test)
+
+# Clusters come from the lab; a test that needs one is left out where the lab is not installed.
+pytest_plugins = ["tests.sites.plugin"] if "lab" in points(Group.ANNEXES) else []
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out tests that need an annex which is not installed."""
+    return True if is_without_its_annexes(collection_path) else None
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -40,7 +60,7 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 @pytest.fixture(autouse=True)
 def plain_logs() -> Iterator[None]:
-    """Take back what a command that ran inside a test did to the logs."""
+    """Take back what a command that ran inside a test did to the logs, also in another folder."""
+    structlog.configure(**_PLAIN_LOGS)
     yield
-    if structlog.get_config() != _PLAIN_LOGS:
-        structlog.configure(**_PLAIN_LOGS)
+    structlog.configure(**_PLAIN_LOGS)

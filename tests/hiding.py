@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING
 
-from numakube.manifests.packages.sbom import sbom
+from release.sbom import sbom
+
+from numakube.annexes import annexes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +64,8 @@ def without_extras(*extras: str) -> list[str]:
     installed = sbom("numakube", frozenset(extras))
     allowed = {one["name"].lower() for one in installed["components"]} | {"numakube"}
     # What is installed editable has no list of its modules.
-    found = {**packages_distributions(), "numakube_lab": ["numakube-lab"]}
+    ours = {annex.package: [f"numakube-{annex.name}"] for annex in annexes()}
+    found = {**packages_distributions(), **ours, "kube_lab_server": ["kube-lab-server"]}
     return [
         module for module, names in found.items() if not {name.lower() for name in names} & allowed
     ]

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import numakube
-import numakube_lab
-
+ROOT = Path(__file__).parents[1]
 ROOTS = {"NumakubeError", "AssertionError"}
 """What is not a bug, and what is."""
 
@@ -17,8 +15,8 @@ CLASS = re.compile(r"^class (?P<name>[A-Za-z]\w*)\((?P<bases>[^)]*)\)", re.MULTI
 
 def exceptions() -> Iterator[tuple[str, set[str]]]:
     """Yield every public class with the names of its bases."""
-    for package in (numakube, numakube_lab):
-        for file in Path(package.__path__[0]).rglob("*.py"):
+    for source in (ROOT / "src", *ROOT.glob("packages/*/src")):
+        for file in source.rglob("*.py"):
             for found in CLASS.finditer(file.read_text("utf-8")):
                 bases = map(str.strip, found["bases"].split(","))
                 yield found["name"], {base for base in bases if base.isidentifier()}

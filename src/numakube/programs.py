@@ -1,7 +1,8 @@
-"""The programs of numakube that run until they are stopped: one line for each, as plain data.
+"""The programs of the heart that run until they are stopped: one line for each, as plain data.
 
 The command line, the lab and the manifests read this table; what a program does is in
-``numakube.apps.<name>``, which is imported when the program is run.
+``numakube.apps.<name>``, which is imported when the program is run. Annexes have programs too:
+`numakube.annexes.programs` has all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class ProgramEntry:
         port: where it serves health and metrics unless told otherwise.
         extra: the extra of the package that brings the libraries it needs; empty if none.
         on_every_node: whether it runs on every node, where memory counts.
+        section: where the help lists it as a command.
     """
 
     name: str
@@ -31,6 +33,7 @@ class ProgramEntry:
     port: int
     extra: str = ""
     on_every_node: bool = False
+    section: str = "Run"
 
 
 PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
@@ -49,46 +52,14 @@ PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
                 on_every_node=True,
             ),
             ProgramEntry(
-                name="enforcer",
-                summary="Give containers what a scheduler allotted to them.",
-                port=2114,
-                extra="enforcer",
-                on_every_node=True,
-            ),
-            ProgramEntry(
-                name="sriov",
-                summary="Offer PCI devices to this node's kubelet.",
-                port=2113,
-                extra="sriov",
-                on_every_node=True,
-            ),
-            ProgramEntry(
                 name="operator",
                 summary="Run exporters and a scheduler as two custom resources describe.",
                 port=8081,
             ),
             ProgramEntry(
-                name="webhook", summary="Refuse pods whose NUMA annotations are wrong.", port=8443
-            ),
-            ProgramEntry(
                 name="gc",
                 summary="Remove NodeResourceTopology objects of nodes that have vanished.",
                 port=8080,
-            ),
-            ProgramEntry(
-                name="admission-check",
-                summary="Let queued work start only when all of its pods fit.",
-                port=8082,
-            ),
-            ProgramEntry(
-                name="rebalancer",
-                summary="Move a few pods an hour so that others fit.",
-                port=8083,
-            ),
-            ProgramEntry(
-                name="dashboard",
-                summary="Serve pages that show a cluster by NUMA zone.",
-                port=8090,
             ),
         )
     }

@@ -6,7 +6,7 @@ import pytest
 
 from numakube.api.yaml_text import dump_yaml, load_manifests, load_yaml, load_yaml_documents
 from numakube.errors import MalformedObject
-from numakube.values.size_limits import MAX_DEPTH, MAX_VALUES
+from numakube.values.safe_text import MAX_DEPTH, MAX_VALUES
 
 
 def test_scalars_are_those_of_kubernetes() -> None:

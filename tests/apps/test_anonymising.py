@@ -11,8 +11,8 @@ from tests.insight.explain.cases import CASES
 from tests.topology.producers import golden
 
 from numakube.api.nrt import Attribute, with_attribute
+from numakube.api.pod import static_uid
 from numakube.api.resource_slices import DeviceTaintSelector
-from numakube.api.static_pods import static_uid
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack, without_secrets
 from numakube.insight.collected import Collected

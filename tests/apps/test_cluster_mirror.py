@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.apps.scheduler.devices import device_definition, device_document
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.koordinator import keys
 from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.watched_kinds import DEVICES
@@ -21,16 +22,15 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
 )
-from numakube.kube.client import merge_patch
+from numakube.kube.client import merge_patch, strategic_patch
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.numa.caches.cache_contract import Changes
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 from numakube.testing import pod_document
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,7 +66,7 @@ class Told:
         """Something happened."""
         self.events.append(event)
 
-    def cache_changed(self, changes: Changes) -> None:
+    def cache_changed(self, changes: BeliefChanges) -> None:
         """The cache has news."""
 
     def kinds(self) -> set[EventKind]:
@@ -154,6 +154,26 @@ async def test_a_pod_that_we_have_bound_is_told_of_as_added(
     await world.until(lambda: "p" in world.by_phase("Running") and "p" in told.placed)
     about = [event.kind for event in told.events if event.pod and event.pod.name == "p"]
     assert about == [EventKind.POD_ADDED]
+
+
+async def test_whoever_waits_is_told_of_a_pod_that_was_resized_while_it_was_being_bound(
+    world: LabCluster, setup: tuple[Mirror, Told]
+) -> None:
+    """They were refused because of what it was to have before."""
+    mirror, told = setup
+    await world.create(pod_document("p", cpu="2", schedulerName="nobody"))
+    await world.until(lambda: told.waiting == ["p"])
+    pod = PodInfo(world.pod("p"))
+    mirror.assume(pod, "node-0")
+    amounts = {"cpu": "1"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    smaller = strategic_patch({"spec": {"containers": [container]}})
+    await world.client.patch(PODS, "p", smaller, namespace="default", subresource="resize")
+    await bind_pod(world.client, ObjectKey("default", "p"), node="node-0", uid=pod.uid)
+    await world.until(lambda: EventKind.POD_UPDATED in told.kinds())
+    (event,) = [one for one in told.events if one.kind is EventKind.POD_UPDATED]
+    assert event.pod is not None
+    assert event.pod.requests["cpu"] == 1000
 
 
 async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(

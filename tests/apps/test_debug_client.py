@@ -21,7 +21,7 @@ from numakube.apps.debug_client import Reached, reach_schedulers
 from numakube.apps.debugging.documents import Speaker, json_answer
 from numakube.apps.host.endpoint_access import AUDIENCE, Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import new_registry
 from numakube.errors import Forbidden
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
@@ -33,7 +33,7 @@ from numakube.kube.catalog import (
 from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.manifests.debug_access import SCHEDULER, debugging_access
+from numakube.manifests.cluster_policies import SCHEDULER, debugging_access
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,18 +13,19 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.annexes.contributions import needs_every_annex, rows
 from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
 
+from kube_lab_server import Authority
 from numakube.apps.host.http_serving import Elsewhere
 from numakube.apps.host.process_life import Surroundings
 from numakube.apps.host.program import load_program
 from numakube.kube.catalog import NAMESPACES
 from numakube.testing import until
-from numakube_lab.api.access.certificate_authority import Authority
-from numakube_lab.replay.run_file import TOKENS
+from numakube_lab.replay.run_case import TOKENS
 
-PAGE = ROOT / "docs" / "reference" / "endpoints.md"
+PAGE = ROOT / "docs" / "reference" / "debug-endpoints.md"
 ROW = re.compile(r"^\| ([\w\' -]+) \| `(\w+) (\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 CALLERS = ("", TOKENS["alice"], TOKENS["admin"])
@@ -47,10 +47,15 @@ class Scene:
         """What each program is told: to serve all the world."""
         return (
             f"--kubeconfig={self.folder / 'kubeconfig'}",
-            f"--bind-address=0.0.0.0:{PORT}",
+            self.address,
             *self.certificate(),
             *more,
         )
+
+    @property
+    def address(self) -> str:
+        """The flag for where to serve."""
+        return f"--bind-address=0.0.0.0:{PORT}"
 
     def certificate(self) -> tuple[str, ...]:
         """The flags for the server's certificate."""
@@ -170,18 +175,6 @@ async def _exporter(scene: Scene, stop: asyncio.Event) -> object:
     return await load_program("exporter").perform(words, scene.around, stop)
 
 
-async def _sriov(scene: Scene, stop: asyncio.Event) -> object:
-    config = scene.folder / "config.json"
-    config.write_text(json.dumps({"resourceList": [{"resourceName": "a", "selectors": [{}]}]}))
-    more = (
-        f"--config-file={config}",
-        f"--bind-address=0.0.0.0:{PORT}",
-        f"--sysfs={scene.folder}",
-        *scene.certificate(),
-    )
-    return await load_program("sriov").perform(more, scene.around, stop)
-
-
 PROGRAMS: dict[str, Run] = {
     "scheduler": _scheduler,
     "extender": _extender,
@@ -193,7 +186,7 @@ PROGRAMS: dict[str, Run] = {
     "rebalancer": _rebalancer,
     "enforcer": _enforcer,
     "exporter": _exporter,
-    "sriov": _sriov,
+    **rows("SERVERS"),
 }
 
 
@@ -214,7 +207,8 @@ async def running(scene: Scene, program: str) -> AsyncIterator[None]:
 async def until_ready(scene: Scene, program: str) -> None:
     """Wait until a program answers, and says so if it has what it needs here."""
     lacks = program in (
-        *("admission-check", "rebalancer", "enforcer", "exporter", "sriov", "webhook", "operator"),
+        *("admission-check", "rebalancer", "enforcer", "exporter", "webhook", "operator"),
+        *rows("SERVERS"),
     )
     path = "/livez" if lacks else "/readyz"
     await until(lambda: asked(scene, program, "GET", path, ""), lambda status: status == 200)
@@ -248,6 +242,7 @@ async def test_a_program_answers_those_whom_the_table_says(scene: Scene, program
             assert found == [int(one) for one in expected], (server, method, path)
 
 
+@needs_every_annex
 def test_the_table_has_all_programs_and_no_other() -> None:
     """Those with a server."""
     assert {row[0] for row in ROWS} == {*PROGRAMS, HEALTH}

@@ -10,14 +10,15 @@ from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Pod
 from numakube.apps.flight_recording import Recording
 from numakube.kube.clock import ManualClock
-from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.queue.queued_pod import QueuedPod
 from numakube.scheduling.recorder.flight_documents import flight_document
 from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+from numakube.scheduling.scheduling_queue import QueuedPod
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 from numakube.testing import bound
 
 ZONE_0 = {"zones": [{"ids": [0], "amounts": {"cpu": "4", "memory": "1Gi"}}]}
@@ -36,7 +37,7 @@ class Desk:
         self.recording = Recording(FlightRecorder(), self.cluster, ManualClock())
         self.apply(cache.set_report(site.report()))
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: BeliefChanges) -> None:
         """Take over what the cache says."""
         self.cluster.take(changes, self.cache)
         self.recording.cache_changed(changes)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.apps.left_reports import Cleared, clear_all_reports, clear_reports
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGY_UPDATES as UPDATES
@@ -14,8 +15,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.topology import nrt_names
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 
 SYSTEM = "kube-system"

@@ -10,6 +10,7 @@ import pytest
 from tests.scheduling.numa.caches.reported_node import ReportedNode, of_surprises, pod
 from tests.topology.producers import document, golden
 
+from kube_lab_server import ApiServer
 from numakube.api.codec import convert, to_tree
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
@@ -31,14 +32,13 @@ from numakube.kube.decode import Malformed
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.store import Change, Store
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.simulation.observed_cluster import collected_of
 from numakube.topology.report_update import update_of, updated
 from numakube.topology.topology_view import NodeTopology, Producer, view_of
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.dumps.cluster_dump import dump_of
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import Opener, lab_cluster
+from numakube_planning.simulation.simulated_cluster import collected_of
 
 KEY = ObjectKey("", "worker-0")
 

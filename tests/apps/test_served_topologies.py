@@ -40,7 +40,7 @@ from numakube.kube.store import Removed
 from numakube.testing import until
 from numakube.topology.report_update import update_of
 from numakube.topology.topology_view import NodeTopology, view_of
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 
 QUICK = ReflectorTiming(backoff=0.05, longest_backoff=0.2, denial=0.3)
 OLD = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1").raw

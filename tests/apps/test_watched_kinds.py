@@ -28,8 +28,7 @@ from numakube.errors import NotFound
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.scripted_server import ScriptedServer, status_document
-from numakube.scheduling.framework.cluster_events import ClusterEvent
-from numakube.scheduling.framework.object_kinds import POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import POD_GROUP_KINDS, ClusterEvent
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.testing import until

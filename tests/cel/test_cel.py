@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from numakube.cel.value_types import (
     list_of,
     map_of,
 )
+from numakube.cel.values import compare
 
 _VARIABLES: dict[str, CelType] = {
     "i": INT,
@@ -50,6 +52,7 @@ def _value(text: str) -> Any:
         ("{?'a': optional.of(1), ?'b': optional.none()}", {"a": 1}),
         ("l[dyn(1.0)]", 2),
         ("string(1.0 / 0.0)", "+Inf"),
+        ("[string(0.0), string(-0.0), string(-1.0), string(1.5)]", ["0", "-0", "-1", "1.5"]),
         ("string(-1.0 / 0.0)", "-Inf"),
         ("string(0.0 / 0.0)", "NaN"),
         ("(true ? duration('1s') : null) == duration('1s')", True),
@@ -134,6 +137,8 @@ def _value(text: str) -> Any:
         ("string(1) + string(1.5) + string(true) + string(2.0)", "11.5true2"),
         ("uint(3)", 3),
         ("bool('true')", True),
+        ("bool(true)", True),
+        ("bool(false)", False),
         ("string(bytes('ab'))", "ab"),
         ("type(1) == int && type('') == string", True),
         ("timestamp('2024-05-01T10:00:00Z').getHours()", 10),
@@ -314,3 +319,10 @@ def test_variables_that_are_mentioned_are_known() -> None:
         "o",
         "s",
     ]
+
+
+@pytest.mark.parametrize(("one", "other"), [(math.nan, 1.0), (1, math.nan), (math.nan, math.nan)])
+def test_what_is_no_number_has_no_place_among_numbers(one: float, other: float) -> None:
+    """Whichever of the two it is."""
+    with pytest.raises(EvaluationError, match="NaN values cannot be ordered"):
+        compare(one, other)

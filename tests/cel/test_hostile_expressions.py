@@ -17,9 +17,9 @@ from numakube.cel import (
     compile_expression,
 )
 from numakube.cel.bounded_cache import BoundedCache
-from numakube.cel.evaluation_meter import ERROR_WORK, LOOK_EVERY, MOST_WORK, UNLIMITED, Meter
+from numakube.cel.costs import ERROR_WORK, LOOK_EVERY, MOST_WORK, UNLIMITED, Meter
 from numakube.cel.parser import MAX_HEIGHT
-from numakube.cel.regular_expressions import CACHED_BYTES, MAX_BYTES, compiled, compiled_size
+from numakube.cel.string_functions import CACHED_BYTES, MAX_BYTES, compiled, compiled_size
 from numakube.cel.value_types import DYN
 from numakube.errors import InvalidValue
 
@@ -161,6 +161,10 @@ _REFUSED: Final = {
     "1,500 calls": ("'x'" + ".trim()" * 1500 + " == 'x'", "recursion limit"),
     "1,000 macros": ("[1]" + ".map(x, x)" * 1000 + ".size() > 0", "recursion limit"),
     "3,000 parentheses": ("(" * 3000 + "true" + ")" * 3000, "recursion limit"),
+    "400 brackets beside each other before 70 in each other": (
+        f"[{'(1),' * 400}{'(' * 70}1{')' * 70}] == []",
+        "recursion limit",
+    ),
     "a macro that repeats its target": (
         "optional.of(1)" + ".optFlatMap(x, optional.of(x))" * 14 + ".hasValue()",
         "size limit",

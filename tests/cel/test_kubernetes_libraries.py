@@ -142,6 +142,8 @@ _VALUED: Final = r"""
 7 true a.productName.findAll("[A-Z]", 2) == ["N", "V"]
 1 false "a\n".matches("a$")
 2 true ip("10.0.0.1").isGlobalUnicast()
+3 false ip("169.254.0.1").isGlobalUnicast()
+2 false ip("224.0.0.1").isGlobalUnicast()
 2 false ip("10.0.0.1").isLoopback()
 2 true ip("::1").isLoopback()
 6 true isIP("10.0.0.1") && !isIP("x") && !isIP("::ffff:1.2.3.4")

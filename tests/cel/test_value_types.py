@@ -8,7 +8,7 @@ import pytest
 
 from numakube.cel import compile_expression
 from numakube.cel.cel_errors import CompileError
-from numakube.cel.value_types import Bindings, CelType, list_of, map_of, more_general
+from numakube.cel.value_types import Bindings, CelType, ObjectType, list_of, map_of, more_general
 
 INT, TEXT, DYN = CelType("int"), CelType("string"), CelType("dyn")
 
@@ -27,11 +27,25 @@ def test_what_may_be_of_any_type_makes_the_whole_so(text: str, value: Any) -> No
     assert compile_expression(text, {}).measure({})[0] == value
 
 
-@pytest.mark.parametrize("text", ["(true ? 1 : 2) + 'b'", "true ? 'a' : 1", "[1][0] + 'b'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(true ? 1 : 2) + 'b'",
+        "true ? 'a' : 1",
+        "[1][0] + 'b'",
+        "optional.of({'a': 1}).a + 1",
+        "optional.of({'a': 1}).?a + 1",
+        "{'a': 1}.?a + 1",
+        "o == p",
+        "[o] == [p]",
+        "o == {'a': 1}",
+    ],
+)
 def test_what_is_known_is_held_against_what_is_asked_for(text: str) -> None:
     """A value of a known type does not become one of another."""
+    objects = {"o": ObjectType("O", fields={"a": INT}), "p": ObjectType("P", fields={"a": INT})}
     with pytest.raises(CompileError, match="no matching overload"):
-        compile_expression(text, {})
+        compile_expression(text, objects)
 
 
 def test_a_variable_stands_for_the_type_that_says_less() -> None:
@@ -82,3 +96,24 @@ def test_the_more_general_of_two_types_is_that_which_says_less(
 ) -> None:
     """Element by element."""
     assert more_general(one, other) == general
+
+
+def test_a_field_of_what_may_be_missing_may_be_missing() -> None:
+    """And has the value of the field where it is there."""
+    assert compile_expression("optional.of({'a': 1}).a.value() + 1", {}).evaluate({}) == 2
+    assert compile_expression("{'a': 1}.?b.orValue(5) + 1", {}).evaluate({}) == 6
+
+
+def test_bindings_begin_with_what_is_bound_already() -> None:
+    """A variable that has its type from before takes no other."""
+    before = Bindings()
+    variable = before.fresh()
+    assert Bindings({variable.name: INT}).resolved(variable) == INT
+    assert not Bindings({variable.name: INT}).fits([TEXT], [variable])
+
+
+@pytest.mark.parametrize("text", ["'x'.matches()", "'x'.find()", "quantity()", "matches()"])
+def test_a_checked_argument_that_is_missing_is_told_as_a_wrong_call(text: str) -> None:
+    """Nobody looks at what is not there."""
+    with pytest.raises(CompileError, match="no matching overload"):
+        compile_expression(text, {})

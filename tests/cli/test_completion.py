@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numakube.cli.command_table import COMMANDS
+from numakube.cli.command_table import COMMANDS, joined
 from numakube.cli.completion import kubectl_candidates
 from numakube.cli.main import cli
 
@@ -35,8 +35,8 @@ def test_an_unknown_shell_is_wrong_usage(numakube: Callable[..., Ended]) -> None
 
 def test_kubectl_gets_a_candidate_a_line_and_a_directive() -> None:
     """``:4`` tells kubectl not to offer files."""
-    assert list(kubectl_candidates(cli, [""])) == [*COMMANDS, ":4"]
-    assert list(kubectl_candidates(cli, [])) == [*COMMANDS, ":4"]
+    assert list(kubectl_candidates(cli, [""])) == [*COMMANDS, *joined(), ":4"]
+    assert list(kubectl_candidates(cli, [])) == [*COMMANDS, *joined(), ":4"]
     assert list(kubectl_candidates(cli, ["comp"])) == ["completion", ":4"]
     assert list(kubectl_candidates(cli, ["completion", "z"])) == ["zsh", ":4"]
     assert list(kubectl_candidates(cli, ["replay", "k"])) == ["kubelet", ":4"]

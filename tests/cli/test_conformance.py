@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Ended
-from tests.insight.drawing import nodes
+from tests.insight.node_map import nodes
 from tests.topology.producers import document
 
 from numakube.api.yaml_text import dump_yaml

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,8 @@ import pytest
 from tests.cli.test_cluster import KUBECONFIG
 from tests.cli.test_explain import live, quiet
 
-import numakube as package
 from numakube.cli.shared.connection_options import ClusterOptions, config_for
+from numakube.version import VERSION
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -45,6 +48,51 @@ def test_who_cannot_be_reached_is_named(
     (told,) = ended.err.splitlines()
     assert told.startswith(f"error: cannot reach the API server {DEAD} of context 'here': ")
     assert told.endswith("127.0.0.1:1 refused the connection")
+
+
+class _WebPage(BaseHTTPRequestHandler):
+    """Answers everything with a page, as a proxy does that wants a login."""
+
+    def handle_one_request(self) -> None:
+        """Answer whatever was asked, and hang up."""
+        while self.rfile.readline(65537).strip():
+            pass
+        page = b"<!DOCTYPE html>\n<html><title>Sign in</title></html>"
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n"
+        self.wfile.write(head.encode() + page)
+        self.close_connection = True
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """The address of a server that is no API server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WebPage) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("line", [*ASKING, "audit", "fits --shape cpu=1", "podresources node-0"])
+def test_a_web_page_is_not_taken_for_an_answer_of_the_cluster(
+    numakube: Any, web_server: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By no command, though the page comes with status 200; its title says whose it is."""
+    monkeypatch.chdir(tmp_path)
+    ended = numakube("-s", web_server, *line.split())
+    assert (ended.code, ended.out) == (1, "")
+    (told,) = ended.err.splitlines()
+    assert told.startswith("error: ")
+    assert told.endswith(
+        ": the answer is a web page (Sign in): of no Kubernetes API server, or of a proxy"
+    )
+
+
+def test_the_version_of_a_web_page_is_not_known(numakube: Any, web_server: str) -> None:
+    """That of the program is."""
+    ended = numakube("version", "-s", web_server)
+    assert (ended.code, ended.out) == (0, f"numakube    v{VERSION}\n")
+    assert ended.err.startswith("warning: version: the answer is a web page (Sign in)")
 
 
 def test_options_stand_before_the_command_too(numakube: Any, kubeconfig: Path) -> None:
@@ -154,11 +202,11 @@ def test_details_are_logged_if_asked_for(numakube: Any, quiet: None) -> None:
 def test_versions_of_program_and_server(numakube: Any, live: str) -> None:
     """As text and as kubectl's document; the server is not needed."""
     both = json.loads(numakube("version", "-o", "json", "--kubeconfig", live).out)
-    assert both["clientVersion"]["gitVersion"] == f"v{package.__version__}"
+    assert both["clientVersion"]["gitVersion"] == f"v{VERSION}"
     assert both["serverVersion"]["minor"] == "35"
     text = numakube("version", "--kubeconfig", live).out
     assert text.splitlines()[1].startswith("Kubernetes  v1.35")
     alone = numakube("version", "--server", DEAD)
-    assert (alone.code, alone.out) == (0, f"numakube    v{package.__version__}\n")
+    assert (alone.code, alone.out) == (0, f"numakube    v{VERSION}\n")
     assert "refused the connection" in alone.err
     assert numakube("version", "--client").err == ""

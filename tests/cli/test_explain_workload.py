@@ -19,7 +19,7 @@ from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+from numakube.scheduling.plugins.pod_gangs import (
     COSCHEDULING_LABEL,
     MIN_LABEL,
     NAME_LABEL,

@@ -10,10 +10,12 @@ import pytest
 from tests.hiding import Ran, run_hiding, run_lines, without_extras
 from tests.insight.explain.bundling import collected_of
 
+from numakube.annexes import Group, annexes, points
 from numakube.apps.bundle import pack
-from numakube.cli.command_table import COMMANDS
-from numakube.cli.lazy_commands import Contributed, Hosted, Lazy
-from numakube.cli.main import EXTRAS, OPTIONAL
+from numakube.cli.command_table import COMMANDS, joined
+from numakube.cli.lazy_commands import AnyEntry, Hosted, Lazy, OfAnnex
+from numakube.cli.main import OPTIONAL, extra_of
+from numakube.programs import PROGRAMS
 from numakube.testing import World, pod
 
 CORE = {
@@ -26,6 +28,18 @@ CORE = {
 """Libraries of every installation, with what of them we import; nothing starts without click."""
 
 ENDS = {0, 1, 2}
+INSTALLED = [annex for annex in annexes() if annex.is_installed]
+MISSING = {name for annex in annexes() if not annex.is_installed for name in annex.called()}
+ALL: dict[str, AnyEntry] = {
+    name: entry for name, entry in {**COMMANDS, **joined()}.items() if name not in MISSING
+}
+EXTRAS = {name: extra for name in ALL if (extra := extra_of(name))}
+ANNEXES = {annex.package: annex for annex in INSTALLED}
+"""By what is imported."""
+IN_EXTRAS = sorted(
+    {"enforcer", "exporter"} | {name for annex in INSTALLED for name in annex.called()} - {"demo"}
+)
+"""Commands that need one; the demo is not run here, since it takes long."""
 
 
 @pytest.fixture
@@ -66,7 +80,7 @@ def lines(tmp_path: Path) -> list[list[str]]:
         "trace": ["pod", "waits", *taken],
         "validate": taken,
     }
-    return [[name, *given.get(name, ["--help"])] for name in COMMANDS if name != "demo"]
+    return [[name, *given.get(name, ["--help"])] for name in ALL if name != "demo"]
 
 
 def complaints(ran: list[Ran], extra_of: dict[str, str]) -> list[Ran]:
@@ -89,10 +103,10 @@ def test_every_installation_has_what_its_commands_need(
     named = {name: f"numakube[{extra}]" for name, extra in EXTRAS.items()}
     assert complaints(ran, named) == []
     stopped = {one.line[0] for one in ran if "not installed" in one.err}
-    assert stopped == {"enforcer", "exporter", "lab", "sriov"}
+    assert stopped == {*IN_EXTRAS} & {line[0] for line in lines}
 
 
-@pytest.mark.parametrize("command", ["enforcer", "exporter", "lab", "sriov"])
+@pytest.mark.parametrize("command", IN_EXTRAS)
 def test_the_extra_that_is_named_is_enough(
     command: str, lines: list[list[str]], tmp_path: Path
 ) -> None:
@@ -101,10 +115,14 @@ def test_the_extra_that_is_named_is_enough(
     (ran,) = run_lines(without_extras(EXTRAS[command]), own, tmp_path)
 
     assert "not installed" not in ran.err
-    assert (ran.code, ran.err[:25]) in {(0, ""), (2, "error: --host 192.0.2.1 c")}
+    assert (ran.code, ran.err[:25]) in {
+        (0, ""),
+        (1, "error: --from with --bind"),
+        (2, "error: --host 192.0.2.1 c"),
+    }
 
 
-@pytest.mark.parametrize("module", [*CORE, *OPTIONAL])
+@pytest.mark.parametrize("module", [*CORE, *OPTIONAL, *ANNEXES])
 def test_a_missing_library_is_never_called_a_bug(
     module: str, lines: list[list[str]], tmp_path: Path
 ) -> None:
@@ -112,9 +130,13 @@ def test_a_missing_library_is_never_called_a_bug(
     concerned = [line for line in lines if CORE.get(module, module) in imports()[line[0]]]
     ran = run_lines([module], concerned, tmp_path)
 
-    assert len(ran) == len(concerned) > 0
+    assert len(ran) == len(concerned)
+    assert concerned or not ANNEXES[module].called(), "no command needs it"
     optional = {name: f"pip install 'numakube[{extra}]'" for name, extra in EXTRAS.items()}
-    plain = dict.fromkeys(COMMANDS, "pip install numakube\n")
+    plain = dict.fromkeys(ALL, "pip install numakube\n")
+    if module in ANNEXES:
+        annex = ANNEXES[module]
+        plain = {name: f"pip install 'numakube[{annex.extra_of(name)}]'\n" for name in ALL}
     assert complaints(ran, optional if module in OPTIONAL else plain) == []
 
 
@@ -128,22 +150,26 @@ def test_completion_is_silent_about_what_is_missing(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (":4\n", "")
 
 
-def _module_of(name: str, entry: Lazy | Hosted | Contributed) -> str:
+def _module_of(name: str, entry: AnyEntry) -> str:
     match entry:
         case Lazy(module=module):
             return module
-        case Hosted():
+        case Hosted() if name in PROGRAMS:
             return f"numakube.apps.{name.replace('-', '_')}.process"
-        case Contributed():
-            return f"numakube_lab.cli.{name}"
+        case Hosted():
+            return points(Group.PROGRAMS)[name].partition(":")[0]
+        case OfAnnex(group=group):
+            return points(group)[name].partition(":")[0]
 
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
     """Return the packages that each command can come to import, however late."""
-    graph = grimp.build_graph("numakube", "numakube_lab", include_external_packages=True)
+    graph = grimp.build_graph(
+        "numakube", "kube_lab_server", *ANNEXES, include_external_packages=True
+    )
     found = {}
-    for name, entry in COMMANDS.items():
+    for name, entry in ALL.items():
         module = _module_of(name, entry)
         reached = {module, *graph.find_upstream_modules(module, as_package=True)}
         found[name] = {one.partition(".")[0] for one in reached}

@@ -10,9 +10,18 @@ from typing import Any
 import click
 import pytest
 
-from numakube.cli.command_table import COMMANDS, SECTIONS
+from numakube.annexes import annexes
+from numakube.cli.command_table import COMMANDS, joined, sections
 from numakube.cli.examples import EXAMPLES
 from numakube.cli.main import cli, run
+
+MISSING = {
+    f"numakube {path}"
+    for annex in annexes()
+    if not annex.is_installed
+    for path in (*annex.called(), *(f"replay {one.name}" for one in annex.replays))
+}
+"""Commands of annexes that are not installed; `tests.annexes` tests what they say."""
 
 
 def everything(ctx: click.Context) -> Iterator[click.Context]:
@@ -20,6 +29,8 @@ def everything(ctx: click.Context) -> Iterator[click.Context]:
     group = ctx.command
     assert isinstance(group, click.Group)
     for name in group.list_commands(ctx):
+        if f"{ctx.command_path} {name}" in MISSING:
+            continue
         command = group.get_command(ctx, name)
         assert command is not None
         below = click.Context(command, info_name=name, parent=ctx)
@@ -31,6 +42,12 @@ def everything(ctx: click.Context) -> Iterator[click.Context]:
 ALL = {
     ctx.command_path.partition(" ")[2]: ctx
     for ctx in everything(click.Context(cli, info_name="numakube"))
+}
+ALL_EXAMPLES = EXAMPLES | {
+    path: words
+    for annex in annexes()
+    if annex.is_installed
+    for path, words in annex.examples.items()
 }
 GROUPS = ["", *(path for path, ctx in ALL.items() if isinstance(ctx.command, click.Group))]
 
@@ -52,8 +69,10 @@ def test_commands_are_listed_by_what_people_come_for(numakube: Any) -> None:
     """Each is in one section."""
     listing = numakube("--help").out
     titles = [line[:-1] for line in listing.splitlines() if line.endswith(":") and line[0] != " "]
-    assert titles == ["Options", *SECTIONS]
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+    assert titles == ["Options", *sections()]
+    assert sorted(name for names in sections().values() for name in names) == sorted(
+        {*COMMANDS, *joined()}
+    )
 
 
 def test_help_explains_a_command(numakube: Any) -> None:
@@ -85,20 +104,20 @@ def test_no_message_has_tabs(numakube: Any) -> None:
 
 def test_every_command_has_examples() -> None:
     """And no example is of a command that is gone."""
-    assert EXAMPLES.keys() == ALL.keys()
+    assert ALL_EXAMPLES.keys() == ALL.keys()
 
 
-@pytest.mark.parametrize("path", EXAMPLES)
+@pytest.mark.parametrize("path", ALL_EXAMPLES)
 def test_examples_are_command_lines_that_the_command_takes(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They stand at the end of its help, with the program's name."""
     monkeypatch.chdir(tmp_path)
     ctx = ALL[path]
-    assert f"Examples:\n    {f'numakube {path} {EXAMPLES[path][0]}'.rstrip()}\n" in (
+    assert f"Examples:\n    {f'numakube {path} {ALL_EXAMPLES[path][0]}'.rstrip()}\n" in (
         ctx.get_help() + "\n"
     )
-    for words in EXAMPLES[path]:
+    for words in ALL_EXAMPLES[path]:
         line = shlex.split(words.partition("<")[0])
         for file in line:
             if ".jsonl" in file:

@@ -12,7 +12,7 @@ from tests.cli.conftest import Ended
 from numakube.apps.host.common_settings import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, resource_of
 from numakube.manifests.scheduler import SchedulerManifest
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import pod_document, until
 from numakube_lab.testing import LabCluster, lab_cluster
 

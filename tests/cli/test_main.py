@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-import numakube as package
-from numakube.cli.command_table import COMMANDS
+from numakube.cli.command_table import COMMANDS, joined
 from numakube.cli.lazy_commands import Lazy
 from numakube.cli.main import cli, run
 from numakube.errors import ClusterUnreachable, InvalidValue
+from numakube.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def test_help_and_version_import_nothing_heavy(option: str) -> None:
 
 def test_version(numakube: Callable[..., Ended]) -> None:
     """The version is the package's."""
-    assert numakube("--version") == ended(0, f"numakube {package.__version__}\n")
+    assert numakube("--version") == ended(0, f"numakube {VERSION}\n")
 
 
 def ended(code: int, out: str = "", err: str = "") -> Ended:
@@ -79,11 +79,11 @@ def test_every_command_is_listed_and_can_be_loaded(numakube: Callable[..., Ended
     """The list shows the same summaries as the commands' own help begins with."""
     listing = numakube("--help").out
 
-    for name in COMMANDS:
+    for name, entry in {**COMMANDS, **joined()}.items():
         own = numakube(name, "--help")
         assert name in listing
         assert own.code == 0
-        assert COMMANDS[name].summary.rstrip(".?") in " ".join(own.out.split())
+        assert entry.summary.rstrip(".?") in " ".join(own.out.split())
 
 
 def test_an_unknown_command_is_wrong_usage(numakube: Callable[..., Ended]) -> None:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.cli.conftest import Ended
-from tests.insight.drawing import nodes
+from tests.insight.node_map import nodes
 
 from numakube.api.yaml_text import load_yaml
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from numakube.cli.shared.terminal import print_drawing
-from numakube.insight.drawing.terminal_zone import Span
+from numakube.insight.node_map.terminal_map import Span
 
 
 @pytest.mark.parametrize("system", ["standard", "256", "truecolor"])

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from tests.cli.conftest import Ended
 
-from numakube.apps.exporter.podresources_endpoint import document_of
+from numakube.apps.exporter.debug_outputs import document_of
 from numakube.cli.podresources import _rows
 from numakube.kube.catalog import NAMESPACES, PODS, resource_of
 from numakube.manifests.exporter import ExporterManifest

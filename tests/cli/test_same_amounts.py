@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.apps.dashboard.serving import page, served, words
-from tests.apps.dashboard.world import empty_source
+from packages.pages.tests.serving import page, served, words
+from packages.pages.tests.world import empty_source
 from tests.cli.conftest import Ended
 from tests.insight.explain.bundling import collected_of
 
 from numakube.apps.bundle import pack
 from numakube.insight.pod_timeline import use_text
 from numakube.kubelet.admission_trace import amount
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
 from numakube.testing import World, pod
 
 Run = Callable[..., Ended]
@@ -80,7 +80,7 @@ async def test_pages_agree_with_commands(world: World) -> None:
 
 def test_events_traces_and_timelines_agree() -> None:
     """What schedulers write and what the kubelet model says."""
-    event = Rejection(
+    event = AlignmentRefusal(
         kind=Kind.ALIGN, resource="memory", zones=(1,), wanted=8 << 30, free=FREE_BYTES
     )
     assert f"memory: best zone has {FREE_TEXT} of 8Gi" in event.message

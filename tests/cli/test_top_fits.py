@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.cli.conftest import Ended
-from tests.insight.drawing.nodes import bundle
+from tests.insight.node_map.nodes import bundle
 
 from numakube.api.affinity_and_taints import Taint
 from numakube.api.nodes import Node, NodeCondition
 from numakube.apps.bundle import unpack
-from numakube.apps.dashboard.explain_view import Explainer
-from numakube.apps.dashboard.process import source_of_facts
 from numakube.insight.facts import facts_of
 from numakube.kube.clock import SystemClock
 from numakube.testing import GPU, World, pod
+from numakube_pages.explain_view import Explainer
+from numakube_pages.process import source_of_facts
 
 Run = Callable[..., Ended]
 

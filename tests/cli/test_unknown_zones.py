@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Ended
-from tests.insight.drawing.nodes import bundle
+from tests.insight.node_map.nodes import bundle
 
 from numakube.insight.facts import ClusterFacts
 from numakube.testing import World, pod

@@ -118,7 +118,9 @@ def run_page(text: str, directory: Path) -> str:
     def run(match: re.Match[str]) -> str:
         block = Block(match["info"], match["body"])
         if title := TITLE.search(block.info):
-            (directory / title["name"]).write_text(block.body, encoding="utf-8")
+            file = directory / title["name"]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.body, encoding="utf-8")
         if block.language == "pycon":
             run_doctest(block.body, namespace)
         if block.language != "console":

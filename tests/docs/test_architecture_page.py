@@ -6,23 +6,37 @@ import ast
 import configparser
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "contribute" / "architecture.md"
 PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*(?=<!-- /packages -->)", re.DOTALL)
-SOURCES = (ROOT / "src" / "numakube", ROOT / "packages" / "lab" / "src" / "numakube_lab")
-CONTRACTS = {"numakube": "layers", "numakube_lab": "lab-layers"}
+PROJECTS = (ROOT, *sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml")))
+SOURCES = tuple(one for project in PROJECTS for one in project.glob("src/*/"))
+CONTRACTS = {
+    "numakube": "layers",
+    "numakube_dra_driver": "dra-driver-layers",
+    "numakube_conformance": "conformance",
+    "numakube_lab": "lab-layers",
+    "numakube_pages": "pages",
+    "numakube_planning": "planning-layers",
+    "numakube_tracing": "tracing-layers",
+    "kube_lab_server": "lab-server-layers",
+    "numakube_placement": "placement-layers",
+}
 LONGEST_GLOSSARY = 40
 
 
-def layers_of(distribution: str) -> list[str]:
-    """Return the top packages and modules of a distribution, highest first."""
+def layers_of(package: str) -> list[str]:
+    """Return the packages and modules in *package*, highest first; none if it has no layers."""
+    if package not in CONTRACTS:
+        return []
     linter = configparser.ConfigParser()
     linter.read(ROOT / ".importlinter")
-    return re.findall(r"\w+", linter[f"importlinter:contract:{CONTRACTS[distribution]}"]["layers"])
+    return re.findall(r"\w+", linter[f"importlinter:contract:{CONTRACTS[package]}"]["layers"])
 
 
 def first_line(package: Path) -> str:
@@ -44,8 +58,10 @@ def generated() -> str:
     """Return a table for each distribution."""
     parts = []
     for source in SOURCES:
+        about = tomllib.loads((source.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
         rows = ["| package | what it has |", "|---|---|", *packages_of(source)]
-        parts.append(f"\n### {source.name}\n\n{first_line(source)}\n\n" + "\n".join(rows))
+        head = f"\n### {about['name']}\n\n{about['description']}.\n\n"
+        parts.append(head + "\n".join(rows))
     return "\n".join(parts) + "\n\n"
 
 
@@ -79,7 +95,7 @@ def test_the_page_has_every_package_with_its_first_line() -> None:
         assert real == written
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.parents[1].name)
 def test_every_package_describes_itself_in_a_sentence(source: Path) -> None:
     """A first line that ends in the middle of a sentence would look broken in the table."""
     for one in source.rglob("__init__.py"):

@@ -30,7 +30,7 @@ def _text(page: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    ["docs/reference/limits.md", "docs/how-to/upgrade.md", "docs/reference/kubelet-model.md"],
+    ["docs/reference/limits.md", "docs/how-to/upgrade.md", "docs/contribute/kubelet-model.md"],
 )
 def test_the_versions_of_kubelets_are_those_of_the_model(page: str) -> None:
     """From the oldest to the newest that is modelled."""
@@ -100,7 +100,5 @@ def test_options_that_pages_name_exist(page: Path) -> None:
 
 def test_every_plugin_of_the_default_profile_is_on_its_page() -> None:
     """By name."""
-    listed = re.findall(
-        r"^\| `([A-Z]\w+)` \|", _text("docs/reference/scheduler-plugins.md"), re.MULTILINE
-    )
+    listed = re.findall(r"^\| `([A-Z]\w+)` \|", _text("docs/reference/scheduler.md"), re.MULTILINE)
     assert set(DEFAULT_PLUGINS) - set(listed) == set()

@@ -14,10 +14,10 @@ import pytest
 from tests.docs.pages import ROOT, run_page
 
 from numakube.api.yaml_text import load_yaml
-from numakube.cli.command_table import COMMANDS
+from numakube.cli.command_table import COMMANDS, joined
 from numakube.cli.main import cli
-from numakube.kubelet.machines.presets import PRESETS
-from numakube.values import size_limits
+from numakube.kubelet.machines.shape import PRESETS
+from numakube.values import safe_text
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]*)(?:#(?P<anchor>[^)]*))?\)")
@@ -109,7 +109,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     context = click.Context(cli)
 
-    for name in COMMANDS:
+    for name in {**COMMANDS, **joined()}:
         command = cli.get_command(context, name)
         assert command is not None
         assert f"\n## numakube {name}\n" in reference
@@ -146,18 +146,16 @@ def test_recordings_are_of_commands_that_exist_and_shown_as_they_ended() -> None
         times = [time for time, kind, _ in events if kind == "o"]
 
         assert (header["version"], header["title"]) == (2, command)
-        assert command.split()[-1] in COMMANDS or command.split()[2] in COMMANDS
+        assert {*command.split()[1:3]} & {*COMMANDS, *joined()}
         assert times == sorted(times)
         assert file.with_suffix(".svg").read_text(encoding="utf-8") == module["svg_of"](cast)
 
 
 def test_every_limit_stands_in_the_table() -> None:
     """With the value that decoders stop at."""
-    text = (ROOT / "docs/reference/decoder-limits.md").read_text()
+    text = (ROOT / "docs/reference/limits.md").read_text()
     told = dict(re.findall(r"^\| `(MAX_[A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
     real = {
-        name: str(getattr(size_limits, name))
-        for name in dir(size_limits)
-        if name.startswith("MAX_")
+        name: str(getattr(safe_text, name)) for name in dir(safe_text) if name.startswith("MAX_")
     }
     assert told == real

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "reference" / "field-coverage.md"
+PAGE = ROOT / "docs" / "contribute" / "field-coverage.md"
 ITEMS = {"A": 20, "B": 23, "C": 39, "D": 29, "E": 13, "L": 12}
 STATES = {"works", "partly", "missing", "refused"}
 ROW = re.compile(r"^\| (?P<cells>[A-Z]\d+ \|.*) \|$", re.MULTILINE)
-TEST = re.compile(r"`(?P<path>tests/[^`]+)`")
+TEST = re.compile(r"`(?P<path>(?:packages/\w+/)?tests/[^`]+)`")
 LINK = re.compile(r"\]\((?P<path>[^)#]+)")
 
 

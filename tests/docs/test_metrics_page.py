@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from tests.annexes.contributions import rows
 from tests.docs.pages import ROOT
 from tests.manifests.exported import Exported, exported
 
@@ -23,7 +24,7 @@ TITLES = {
     "scheduler": "Scheduler",
     "extender": "Extender",
     "operator": "Operator",
-    "sriov": "SR-IOV device plugin",
+    **rows("METRIC_TITLES"),
     "enforcer": "Enforcer",
     "webhook": "Admission webhook",
     "process": "Every process",
@@ -42,9 +43,8 @@ UNITS = {
     "numakube_exporter_stale": "0 or 1",
     "leader_election_master_status": "0 or 1",
     "numakube_operator_condition": "0 or 1",
-    "numakube_sriov_registered": "0 or 1",
     "numakube_webhook_registered": "0 or 1",
-    "numakube_sriov_config_valid": "0 or 1",
+    **rows("METRIC_UNITS"),
 }
 
 

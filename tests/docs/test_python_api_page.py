@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "reference" / "python-api.md"
+PAGE = ROOT / "docs" / "contribute" / "python-api.md"
 PACKAGES = (
     "numakube.kubelet",
     "numakube.scheduling.framework",

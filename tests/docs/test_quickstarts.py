@@ -20,9 +20,13 @@ from typing import Any
 import pytest
 from tests.docs.pages import ROOT
 
-from numakube.api.kubelet_config import KubeletConfiguration
-from numakube.api.kubelet_flags import configuration, read_flags
-from numakube.api.kubelet_sources import merged, read_source
+from numakube.api.kubelet_config import (
+    KubeletConfiguration,
+    configuration,
+    merged,
+    read_flags,
+    read_source,
+)
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import Node
 from numakube.api.yaml_text import load_yaml
@@ -30,7 +34,7 @@ from numakube.apps.deployer.kubelet_validation import validate
 from numakube.insight.facts import ClusterFacts
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.run_folder import RunDir

@@ -12,7 +12,7 @@ from numakube.dra.alike_nodes import NodeKinds
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.device_ids import PoolId
 from numakube.dra.features import Features
-from numakube.dra.pools import Inventory
+from numakube.dra.pools import DeviceInventory
 
 NAMES = ("n1", "n2", "n3")
 
@@ -40,7 +40,7 @@ def taken(state: AllocatedState, node: str, device: str) -> None:
 
 def test_a_node_that_has_changed_is_looked_at_again() -> None:
     """What it declares is part of its kind."""
-    kinds = NodeKinds(Inventory(map(slice_of, NAMES), Features()), AllocatedState())
+    kinds = NodeKinds(DeviceInventory(map(slice_of, NAMES), Features()), AllocatedState())
     first, second, third = map(node_of, NAMES)
     assert kinds.of(first) == kinds.of(second) == kinds.of(third)
     changed = node_of("n2", "Something")
@@ -52,7 +52,7 @@ def test_a_node_that_has_changed_is_looked_at_again() -> None:
 def test_nodes_whose_devices_were_taken_are_of_another_kind_and_are_named() -> None:
     """Alike again are those of which the same devices are taken."""
     state = AllocatedState()
-    kinds = NodeKinds(Inventory(map(slice_of, NAMES), Features()), state)
+    kinds = NodeKinds(DeviceInventory(map(slice_of, NAMES), Features()), state)
     nodes = {name: node_of(name) for name in NAMES}
     before = [kinds.of(one) for one in nodes.values()]
     assert len(set(before)) == 1
@@ -67,3 +67,15 @@ def test_nodes_whose_devices_were_taken_are_of_another_kind_and_are_named() -> N
     kinds.pool_changed(PoolId("d", "n3"))
     assert kinds.of(nodes["n3"]) == kinds.of(nodes["n2"])
     assert not kinds.is_worn
+
+
+def test_a_node_whose_pool_goes_on_elsewhere_is_of_no_kind() -> None:
+    """What others do to the rest of the pool counts there, whatever else the node has."""
+    slices = [slice_of("n1"), slice_of("n2")]
+    for name in ("n1", "n2"):
+        pool = {"name": "wide", "generation": 1, "resourceSliceCount": 2}
+        spec = {"driver": "d", "pool": pool, "nodeName": name, "devices": [{"name": name}]}
+        tree = {"metadata": {"name": f"wide-{name}"}, "spec": spec}
+        slices.append(convert(ResourceSlice, tree))
+    assert DeviceInventory(slices[:2], Features()).kind_of(node_of("n1")) is not None
+    assert DeviceInventory(slices, Features()).kind_of(node_of("n1")) is None

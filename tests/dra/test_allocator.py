@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
 from numakube.api.resource_slices import DeviceAttribute, DeviceClass, ResourceSlice
 from numakube.dra.alike_nodes import OWN, NodeKinds
 from numakube.dra.allocated_state import AllocatedState, state_of
-from numakube.dra.allocator import Allocator
+from numakube.dra.allocator import Allocator, preference_score
 from numakube.dra.cel_selectors import derived_attribute, derived_program
-from numakube.dra.device_ids import AllocationError
+from numakube.dra.device_ids import AllocationError, SearchStopped
 from numakube.dra.features import Features, features_of
-from numakube.dra.pools import Inventory
-from numakube.dra.search_time import SearchStopped
+from numakube.dra.pools import DeviceInventory, selects
 from numakube.errors import InvalidValue
 
 _NODE = convert(Node, {"metadata": {"name": "n1"}})
@@ -60,7 +60,7 @@ def _allocate(
     features: Features | None = None,
 ) -> list[AllocationResult] | None:
     ids = count()
-    inventory = Inventory(slices, features or Features())
+    inventory = DeviceInventory(slices, features or Features())
     allocator = Allocator(
         inventory, state or AllocatedState(), _CLASSES, new_id=lambda: f"id-{next(ids)}"
     )
@@ -93,7 +93,7 @@ def test_a_search_that_takes_too_long_is_stopped() -> None:
     devices = [{"name": f"d{i}", "attributes": {"n": {"int": i}}} for i in range(60)]
     claim = _claim(_request(count=5), constraints=[{"distinctAttribute": "d/n"}])
     more = _claim(_request(count=60), name="e")
-    inventory = Inventory([_slice(devices)], Features())
+    inventory = DeviceInventory([_slice(devices)], Features())
     steps = iter(range(500))
     allocator = Allocator(
         inventory,
@@ -171,7 +171,7 @@ def _with_amounts_by_request(**value: Any) -> list[ResourceSlice]:
 def test_nothing_is_taken_from_counters_by_request(request_: dict[str, Any]) -> None:
     """KEP-5941: to ignore the field would mean that the device takes nothing of the counter."""
     slices = _with_amounts_by_request(valueFrom={"capacityKey": "d/bandwidth"})
-    (pool,) = Inventory(slices, Features()).pools_for(_NODE)
+    (pool,) = DeviceInventory(slices, Features()).pools_for(_NODE)
     assert not pool.usable
     with pytest.raises(AllocationError, match=r"counter bandwidth of set pf-0 .*KEP-5941"):
         _allocate(slices, _claim(request_))
@@ -195,7 +195,7 @@ def test_an_alpha_feature_takes_the_newest_allocator(gate: str, newest: bool) ->
 
 def test_nothing_is_allocated_from_a_pool_of_which_slices_are_missing() -> None:
     """It is known all the same: a request for all devices must not overlook it."""
-    inventory = Inventory([_slice([{"name": "a"}], count=2)], Features())
+    inventory = DeviceInventory([_slice([{"name": "a"}], count=2)], Features())
     (pool,) = inventory.pools_for(_NODE)
     assert (pool.usable, pool.incomplete) == (False, True)
     assert _allocate([_slice([{"name": "a"}], count=2)], _claim(_request())) is None
@@ -327,7 +327,7 @@ def test_nodes_of_one_kind_get_equal_devices(
                 result = {"request": "r", "driver": "d", "pool": name, "device": f"d{at}"}
                 held = convert(AllocationResult, {"devices": {"results": [result]}})
                 state.add(held, sharing=True)
-    inventory = Inventory(slices, Features())
+    inventory = DeviceInventory(slices, Features())
     kinds, allocator = (
         NodeKinds(inventory, state),
         Allocator(inventory, state, _CLASSES, new_id=str),
@@ -345,5 +345,180 @@ def test_nodes_of_one_kind_get_equal_devices(
 def test_a_node_that_reaches_devices_of_others_is_of_its_own_kind() -> None:
     """Or one that shares a device."""
     everywhere = _slice([{"name": "a"}], nodeName=None, allNodes=True)
-    kinds = NodeKinds(Inventory([everywhere], Features()), AllocatedState())
+    kinds = NodeKinds(DeviceInventory([everywhere], Features()), AllocatedState())
     assert kinds.of(_NODE) == OWN
+
+
+# ------------------------------------------------------------------------------------------------
+# What is written of an allocation: the nodes that can use it, and who configures the devices.
+
+NODE = convert(Node, {"metadata": {"name": "n1", "labels": {"zone": "a", "rack": "r"}}})
+HERE = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+ZONE_TOO = {"key": "zone", "operator": "In", "values": ["b", "a"]}
+RACK = {"key": "rack", "operator": "In", "values": ["r"]}
+
+
+def slice_of(name: str, device: dict[str, Any], **spec: Any) -> ResourceSlice:
+    """Return a slice with one device in a pool of its own."""
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    tree = {"driver": "d", "pool": pool, "devices": [{"name": name, **device}], **spec}
+    return convert(ResourceSlice, {"metadata": {"name": name}, "spec": tree})
+
+
+def selector(*expressions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a node selector with one term."""
+    return {"nodeSelectorTerms": [{"matchExpressions": list(expressions), **more}]}
+
+
+def allocation(*slices: ResourceSlice, **devices: Any) -> AllocationResult:
+    """Return what a claim for one device of each slice gets."""
+    requests = [
+        {"name": f"r{number}", "exactly": {"deviceClassName": "gpu", "count": 1}}
+        for number in range(len(slices))
+    ]
+    tree = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": {"devices": {"requests": requests, **devices}},
+    }
+    config = [{"opaque": {"driver": "d", "parameters": {"by": "class"}}}]
+    gpu = convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {"config": config}})
+    inventory = DeviceInventory(list(slices), Features())
+    allocator = Allocator(inventory, AllocatedState(), {"gpu": gpu}, new_id=str)
+    found = allocator.allocate(NODE, [convert(ResourceClaim, tree)])
+    assert found is not None
+    return found[0]
+
+
+def where(one: AllocationResult) -> tuple[list[Any], list[Any]] | None:
+    """Return the expressions and fields of the only term, as documents."""
+    if one.node_selector is None:
+        return None
+    (term,) = one.node_selector.node_selector_terms
+    return tuple(
+        [{"key": each.key, "operator": each.operator, "values": list(each.values)} for each in some]
+        for some in (term.match_expressions, term.match_fields)
+    )  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("device", "spec", "expected"),
+    [
+        ({}, {"nodeName": "n1"}, ([], HERE)),
+        ({}, {"allNodes": True}, None),
+        ({"bindsToNode": True}, {"allNodes": True}, ([], HERE)),
+        ({}, {"nodeSelector": selector(ZONE, RACK)}, ([ZONE, RACK], [])),
+        ({"nodeName": "n1"}, {"perDeviceNodeSelection": True}, ([], HERE)),
+        ({"allNodes": True}, {"perDeviceNodeSelection": True}, None),
+        (
+            {"nodeSelector": selector(RACK)},
+            {"perDeviceNodeSelection": True},
+            ([RACK], []),
+        ),
+    ],
+)
+def test_an_allocation_is_good_for_the_nodes_that_reach_the_device(
+    device: dict[str, Any], spec: dict[str, Any], expected: tuple[list[Any], list[Any]] | None
+) -> None:
+    """For all if the device says so, or for one if it binds to the node."""
+    assert where(allocation(slice_of("a", device, **spec))) == expected
+
+
+def test_what_several_devices_ask_of_nodes_is_asked_once() -> None:
+    """The same labels with the same values, in any order, are the same."""
+    slices = (
+        slice_of("a", {}, nodeSelector=selector(ZONE)),
+        slice_of("b", {}, nodeSelector=selector(ZONE_TOO, RACK)),
+    )
+    assert where(allocation(*slices)) == ([ZONE, RACK], [])
+    bound = slice_of("c", {}, nodeName="n1")
+    assert where(allocation(*slices, bound)) == ([], HERE)
+
+
+def test_several_terms_are_an_error() -> None:
+    """They cannot be joined with those of other devices."""
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}, {"matchExpressions": [RACK]}]}
+    with pytest.raises(AllocationError, match=r"NodeSelector with 2 terms"):
+        allocation(slice_of("a", {}, nodeSelector=terms))
+
+
+def test_configuration_of_class_and_claim_comes_with_the_requests_that_it_is_for() -> None:
+    """Of the claim, all that names no request or one that was allocated."""
+    opaque = {"driver": "d", "parameters": {"by": "claim"}}
+    config = [
+        {"opaque": opaque},
+        {"requests": ["r0"], "opaque": opaque},
+        {"requests": ["none"], "opaque": opaque},
+    ]
+    slices = [slice_of(name, {}, nodeName="n1") for name in ("a", "b")]
+    found = allocation(*slices, config=config).devices.config
+    told = [(one.source, tuple(one.requests)) for one in found]
+    assert ("FromClaim", ("none",)) not in told
+    assert told.count(("FromClaim", ())) == 1
+    assert told.count(("FromClaim", ("r0",))) == 1
+    assert [source for source, _ in told].count("FromClass") == 1
+
+
+@pytest.mark.parametrize(
+    ("requirement", "problem"),
+    [
+        (
+            {"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]},
+            '[0].matchExpressions[0].operator: Unsupported value: "Near": supported values: '
+            '"DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"',
+        ),
+        (
+            {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]},
+            '[0].matchFields[0].operator: Unsupported value: "Exists": supported values: '
+            '"In", "NotIn"',
+        ),
+        (
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]},
+            '[0].matchFields[0].values: Invalid value: []string{"a", "b"}: must have one element',
+        ),
+    ],
+)
+def test_a_selector_that_cannot_be_read_is_told_by_its_part(
+    requirement: dict[str, Any], problem: str
+) -> None:
+    """Whatever node is asked about."""
+    selector = convert(NodeSelector, {"nodeSelectorTerms": [requirement]})
+    with pytest.raises(AllocationError) as told:
+        selects(selector, NODE)
+    assert str(told.value).endswith(f": {problem}")
+
+
+@pytest.mark.parametrize(
+    ("term", "selected"),
+    [
+        ({}, False),
+        ({"matchFields": HERE}, True),
+        ({"matchFields": HERE, "matchExpressions": [ZONE]}, True),
+        ({"matchFields": [{**HERE[0], "operator": "NotIn"}], "matchExpressions": [ZONE]}, False),
+        ({"matchFields": HERE, "matchExpressions": [{**ZONE, "operator": "NotIn"}]}, False),
+        ({"matchFields": [{**HERE[0], "key": "metadata.uid"}]}, False),
+    ],
+)
+def test_a_term_holds_if_all_of_it_does(term: dict[str, Any], selected: bool) -> None:
+    """An empty one never does; of a node only the name can be asked for as a field."""
+    assert selects(convert(NodeSelector, {"nodeSelectorTerms": [term]}), NODE) is selected
+
+
+# ------------------------------------------------------------------------------------------------
+# Nodes where requests get what they name first are better.
+
+
+def test_alternatives_count_by_their_place_in_the_list() -> None:
+    """Also those of a claim that was allocated before; the others are allocated in order."""
+    alternatives = [{"name": one, "deviceClassName": "gpu"} for one in ("best", "good", "poor")]
+
+    def allocated(alternative: str) -> dict[str, Any]:
+        result = {"request": f"r/{alternative}", "driver": "d", "pool": "n1", "device": "a"}
+        return {"devices": {"results": [result]}}
+
+    request = {"name": "r", "firstAvailable": alternatives}
+    tree = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    fresh = convert(ResourceClaim, tree)
+    held = convert(ResourceClaim, {**tree, "status": {"allocation": allocated("poor")}})
+    served = convert(AllocationResult, allocated("good"))
+    assert preference_score([held, fresh], [served]) == 6 + 7

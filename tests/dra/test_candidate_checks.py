@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
-from numakube.api.resource_claims import ResourceClaim
-from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.api.resource_claims import DeviceToleration, ResourceClaim
+from numakube.api.resource_slices import Device, DeviceClass, DeviceTaintRule, ResourceSlice
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.allocator import Allocator
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.features import Features
-from numakube.dra.pools import Inventory
+from numakube.dra.pools import DeviceInventory, repelling_taint, with_taints
 
 CLASSES = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {}})}
 OPTIONAL = "DRAOptionalNodeOperations"
@@ -43,7 +44,7 @@ def allocated(
     node = convert(
         Node, {"metadata": {"name": "n1"}, "status": {"declaredFeatures": list(declared)}}
     )
-    allocator = Allocator(Inventory([one], features), AllocatedState(), CLASSES, new_id=str)
+    allocator = Allocator(DeviceInventory([one], features), AllocatedState(), CLASSES, new_id=str)
     found = allocator.allocate(node, [claim])
     return None if found is None else [each.device for each in found[0].devices.results]
 
@@ -86,7 +87,7 @@ def test_devices_that_consume_counters_need_their_feature(partitionable: bool) -
         ),
     ]
     node = convert(Node, {"metadata": {"name": "n1"}})
-    allocator = Allocator(Inventory(slices, features), AllocatedState(), CLASSES, new_id=str)
+    allocator = Allocator(DeviceInventory(slices, features), AllocatedState(), CLASSES, new_id=str)
     found = allocator.allocate(node, [claim_of()])
     assert found is not None
     names = [each.device for each in found[0].devices.results]
@@ -159,3 +160,141 @@ def test_an_alternative_that_makes_a_claim_too_large_is_passed_over(
     found = allocated(slice_of(devices), convert(ResourceClaim, tree), Features())
     assert found is not None
     assert len(found) == 28 + chosen
+
+
+CAPACITY = {"requests": {"memory": "1"}}
+PLAIN = {"deviceClassName": "gpu", "count": 1}
+
+
+@pytest.mark.parametrize(
+    ("request_", "feature", "problem"),
+    [
+        ({"exactly": {**PLAIN, "adminAccess": True}}, "admin_access",
+         "claim ns/c, request r: admin access is requested, but the feature is disabled"),
+        ({"firstAvailable": [{"name": "s", **PLAIN}]}, "prioritized_list",
+         "claim ns/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"),
+        ({"exactly": {**PLAIN, "capacity": CAPACITY}}, "consumable_capacity",
+         "claim ns/c, request r: has capacity requests, but the DRAConsumableCapacity feature is "
+         "disabled"),
+        ({"firstAvailable": [{"name": "s", **PLAIN, "capacity": CAPACITY}]}, "consumable_capacity",
+         "claim ns/c, subrequest s: has capacity requests, but the DRAConsumableCapacity feature "
+         "is disabled"),
+    ],
+)  # fmt: skip
+def test_what_a_disabled_feature_would_give_is_refused_and_nothing_else(
+    request_: dict[str, Any], feature: str, problem: str
+) -> None:
+    """With the name of the request; others of the same claim are understood."""
+    metadata = {"name": "c", "namespace": "ns", "uid": "c"}
+    spec = {"devices": {"requests": [{"name": "r", **request_}]}}
+    claim = convert(ResourceClaim, {"metadata": metadata, "spec": spec})
+    without = Features(**{feature: False})
+    with pytest.raises(AllocationError, match=f"^{re.escape(problem)}$"):
+        allocated(slice_of([{"name": "a"}]), claim, without)
+    assert allocated(slice_of([{"name": "a"}]), claim_of(), without) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("exactly", "problem"),
+    [
+        ({"deviceClassName": ""}, "missing device class name (unsupported request type?)"),
+        ({"deviceClassName": "none"}, 'deviceclass.resource.k8s.io "none" not found'),
+        ({"allocationMode": "Most"}, "unsupported count mode Most"),
+        ({"selectors": [{}]}, "selector #0: CEL expression empty (unsupported selector type?)"),
+    ],
+)
+def test_a_request_that_cannot_be_understood_is_an_error(
+    exactly: dict[str, Any], problem: str
+) -> None:
+    """Though devices are there."""
+    with pytest.raises(AllocationError, match=f"^claim ns/c, request r.*{re.escape(problem)}$"):
+        allocated(slice_of([{"name": "a"}]), claim_of(**exactly), Features())
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "b", "a")])
+def test_a_pool_in_which_two_devices_have_one_name_is_not_used(
+    names: tuple[str, ...],
+) -> None:
+    """Nobody could tell which of them is meant."""
+    devices = slice_of([{"name": name} for name in names])
+    with pytest.raises(AllocationError, match="invalid resource pools"):
+        allocated(devices, claim_of(), Features())
+
+
+# ------------------------------------------------------------------------------------------------
+# Taints of devices, their own and those of rules, keep requests away that do not tolerate them.
+
+
+def taint(key: str, effect: str = "NoSchedule") -> dict[str, str]:
+    """Return a taint."""
+    return {"key": key, "value": "v", "effect": effect}
+
+
+def device(*taints: dict[str, str]) -> Device:
+    """Return a device."""
+    return convert(Device, {"name": "a", "taints": list(taints)})
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerated", "repelled_by"),
+    [
+        ([], [], None),
+        ([taint("x")], [], "x"),
+        ([taint("x", "NoExecute")], [], "x"),
+        ([taint("x", "None")], [], None),
+        ([taint("x")], ["x"], None),
+        ([taint("x")], ["y"], "x"),
+        ([taint("x"), taint("y")], ["x"], "y"),
+        ([taint("x"), taint("y")], ["y", "x"], None),
+        ([taint("x", "None"), taint("y")], [], "y"),
+    ],
+)
+def test_the_first_taint_that_is_not_tolerated_repels(
+    taints: list[dict[str, str]], tolerated: list[str], repelled_by: str | None
+) -> None:
+    """Any of the tolerations will do; other effects keep nobody away."""
+    tolerations = [
+        convert(DeviceToleration, {"key": key, "operator": "Exists"}) for key in tolerated
+    ]
+    found = repelling_taint(device(*taints), tolerations)
+    assert (None if found is None else found.key) == repelled_by
+
+
+def tainted(selector: dict[str, Any] | None) -> dict[str, list[str]]:
+    """Return the taints of the devices of a slice after a rule."""
+    devices = [{"name": "a", "taints": [taint("own")]}, {"name": "b"}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    tree = {"driver": "d", "pool": pool, "nodeName": "n", "devices": devices}
+    one = convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": tree})
+    spec: dict[str, Any] = {"taint": taint("rule")}
+    if selector is not None:
+        spec["deviceSelector"] = selector
+    rule = convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec})
+    (found,) = with_taints([one], [rule])
+    assert with_taints([one], []) == [one]
+    return {each.name: [taint.key for taint in each.taints] for each in found.spec.devices}
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        (None, "ab"),
+        ({}, "ab"),
+        ({"driver": "d"}, "ab"),
+        ({"driver": "other"}, ""),
+        ({"pool": "p"}, "ab"),
+        ({"pool": "other"}, ""),
+        ({"driver": "d", "pool": "other"}, ""),
+        ({"driver": "other", "pool": "p"}, ""),
+        ({"device": "b"}, "b"),
+        ({"driver": "d", "pool": "p", "device": "a"}, "a"),
+        ({"driver": "d", "pool": "p", "device": "other"}, ""),
+    ],
+)
+def test_a_rule_taints_the_devices_that_all_of_its_selector_names(
+    selector: dict[str, Any] | None, selected: str
+) -> None:
+    """After their own taints; without a selector all, as kube-scheduler takes it."""
+    before = {"a": ["own"], "b": []}
+    after = {name: [*keys, "rule"] if name in selected else keys for name, keys in before.items()}
+    assert tainted(selector) == after

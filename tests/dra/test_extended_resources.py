@@ -158,3 +158,7 @@ def test_a_claim_that_was_made_for_the_pod_is_found_again(
     assert (found is known) is own
     if not own:
         assert (found.metadata.name, found.metadata.uid) == (IN_MEMORY_NAME, "new")
+
+
+# ------------------------------------------------------------------------------------------------
+# Devices that stand for resources of the node, and what a pod asks for as a whole.

@@ -16,7 +16,7 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_scheduler,
 )
 
-from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Document

@@ -25,7 +25,7 @@ from tests.field.operated import (
 )
 
 from numakube.api.pod import Pod
-from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
 from numakube.errors import ServiceUnavailable
 from numakube.kube.catalog import (
     CONFIG_MAPS,

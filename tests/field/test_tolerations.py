@@ -19,7 +19,7 @@ from tests.field.operated import (
     want_exporters,
 )
 
-from numakube.apps.operator.watched_state import OPERATORS
+from numakube.apps.operator.controller import OPERATORS
 from numakube.kube.catalog import DAEMON_SETS, PODS
 from numakube.kube.client import Client
 from numakube.testing import until

@@ -47,16 +47,15 @@ from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesSched
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.extender.extender_messages import BindingArgs, PreemptionArgs, read
-from numakube.apps.extender.filter_requests import Requests
-from numakube.apps.webhook.admission_review import judge, read_review, write_review
+from numakube.apps.extender.extender_messages import BindingArgs, PreemptionArgs, Requests, read
 from numakube.errors import NumakubeError
-from numakube.koordinator.ledger.allotment_annotations import allotment_of
-from numakube.koordinator.node.read_node import facts_of
-from numakube.koordinator.wish.read_pod import wish_of
 from numakube.node.podresources_client import allocatable_from_json, pods_from_json
 from numakube.topology.topology_view import view_of
 from numakube.values.cpuset import CpuSet
+from numakube_placement.koordinator.allotments import allotment_of
+from numakube_placement.koordinator.read_node import facts_of
+from numakube_placement.koordinator.read_pod import wish_of
+from numakube_placement.webhook.admission_review import judge, read_review, write_review
 
 if TYPE_CHECKING:
     from collections.abc import Callable

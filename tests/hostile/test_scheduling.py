@@ -32,7 +32,6 @@ from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.resource_types import key_of
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
-from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.nrt_names import EXACT_ANNOTATION
 from numakube_lab.testing import without_election
@@ -61,8 +60,8 @@ class Site:
         process = SchedulerProcess(without_election(), Offline())
         self.rng = rng
         self.mirror = process.mirror
-        self.runtime = process.scheduler.engine.runtimes["numakube-scheduler"]
-        self.cycle: Cycle = process.scheduler.cycle
+        self.runtime = process.parts.engine.runtimes["numakube-scheduler"]
+        self.cycle: Cycle = process.parts.cycle
         self.scheduler = process.scheduler
         self.version = 0
         for name in ("good-0", "good-1", "good-2"):
@@ -125,9 +124,8 @@ class Site:
         if isinstance(decision, Chosen):
             node = self.mirror.cluster.node(decision.node)
             assert node is not None
-            self.runtime.reserve(decision.state, info, node)
-            self.runtime.unreserve(decision.state, info, node.name)
-            self.mirror.apply(pending_changes(decision.state))
+            self.mirror.apply(self.runtime.reserve(decision.state, info, node).changes)
+            self.mirror.apply(self.runtime.unreserve(decision.state, info, node.name))
         return decision
 
 

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import msgspec
-from tests.insight.drawing import nodes
+from tests.insight.node_map import nodes
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
-from numakube.insight.drawing.picture_from_facts import node_picture
-from numakube.insight.drawing.planned_picture import Plan, planned
 from numakube.insight.facts import ClusterFacts
+from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.insight.node_map.planned_picture import Plan, planned
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.kubelet.kubelet_model import KubeletNode

@@ -18,20 +18,19 @@ from tests.insight.claim_world import (
 from numakube.api.codec import convert
 from numakube.api.resource_slices import DeviceTaintRule
 from numakube.dra.device_ids import DeviceId
-from numakube.insight.audit.alignment_audit import audit
 from numakube.insight.dra_devices import DraDevice, zones_needed, zones_of_devices
-from numakube.insight.drawing.map_json import picture_document
-from numakube.insight.drawing.map_words import device_words
-from numakube.insight.drawing.picture_from_facts import node_picture
-from numakube.insight.drawing.planned_picture import Plan, planned
-from numakube.insight.drawing.svg import svg_of
-from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.explain.running_pod import placement_of
+from numakube.insight.node_map.map_json import picture_document
+from numakube.insight.node_map.map_words import device_words
+from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.insight.node_map.planned_picture import Plan, planned
+from numakube.insight.node_map.terminal_map import text_of
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
-from numakube.kubelet.device_connections import Closeness
+from numakube.kubelet.machine import Closeness
 from numakube.testing import World, pod
+from numakube_planning.audit import audit
 
 if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
@@ -68,7 +67,6 @@ def test_the_map_says_who_shares_a_device_by_which_claim() -> None:
     document = next(one for one in documents if one.get("id") == "gpu-0")
     assert document["pods"] == ["default/one", "default/two"]
     assert document["claims"] == ["default/shared"]
-    assert "by claim default/shared" in svg_of(picture)
 
 
 def test_a_plan_gives_back_the_devices_of_pods_that_go() -> None:

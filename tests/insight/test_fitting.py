@@ -24,7 +24,6 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
-from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 
@@ -131,8 +130,9 @@ def tried(scene: Scene, most: int = 400) -> Counter[str]:
             return found
         node = engine.cluster.node(decision.node)
         assert node is not None
-        assert runtime.reserve(decision.state, info, node).ok
-        engine.cluster.take(pending_changes(decision.state), engine.cache)
+        booking = runtime.reserve(decision.state, info, node)
+        assert booking.ok
+        engine.cluster.take(booking.changes, engine.cache)
         engine.cluster.place(info, decision.node)
         assert not scene.exact or not isinstance(models[decision.node].admit(one), Rejected)
         found[decision.node] += 1

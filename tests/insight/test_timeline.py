@@ -8,19 +8,19 @@ from textwrap import dedent
 import numpy as np
 
 from numakube.insight.pod_timeline import timeline, use_text
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
-from numakube.scheduling.numa.caches.mispredictions import Severity, ZoneUse
-from numakube.scheduling.recorder import flight_notes as notes
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
+from numakube.scheduling.recorder import flight_recorder as notes
 from numakube.scheduling.recorder.flight_documents import WallTime, flight_document
-from numakube.scheduling.recorder.flight_notes import (
+from numakube.scheduling.recorder.flight_recorder import (
     Candidates,
-    Group,
+    FlightRecorder,
+    FlightSubject,
     Nominated,
     Queued,
-    Subject,
-    Tried,
+    RefusedGroup,
+    TriedNote,
 )
-from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+from numakube.scheduling.snapshot.zone_belief import MispredictionSeverity, ZoneUse
 
 WALL = WallTime(datetime(2026, 1, 1, 12, 0, 10, tzinfo=UTC), 10.0)
 ZONE_0: ZoneUse = {(0,): {"cpu": 4000, "memory": 1 << 30}}
@@ -36,7 +36,7 @@ def told(recorder: FlightRecorder) -> str:
 def recorder_with(*events: notes.Note, why: str = "created", attempts: int = 10) -> FlightRecorder:
     """Return a recorder with one attempt."""
     recorder = FlightRecorder(attempts=attempts)
-    recorder.begin(Subject("u1", "default", "web"), Queued(0.0, why))
+    recorder.begin(FlightSubject("u1", "default", "web"), Queued(0.0, why))
     for event in events:
         recorder.note("u1", event)
     return recorder
@@ -44,27 +44,33 @@ def recorder_with(*events: notes.Note, why: str = "created", attempts: int = 10)
 
 def test_a_pod_that_is_refused_and_then_placed() -> None:
     """Why not, what woke it, where it went and what it got."""
-    rejection = Rejection(
-        kind=Kind.KUBELET, resource="cpu", wanted=4000, free=3000, detail="CPUs 4-7 are held by x"
+    refusal = AlignmentRefusal(
+        kind=Kind.KUBELET,
+        resource="cpu",
+        wanted=4000,
+        free=3000,
+        detail="CPUs 4-7 are held by x",
     )
     text = "cannot align container (cpu: best zone has 3 of 4)"
     groups = (
-        Group("NodeResourceTopologyMatch", (text,), 7, ("n1", "n2"), rejection, confirmed=True),
-        Group("TaintToleration", ("node(s) had untolerated taint(s)",), 1, ("n9",)),
+        RefusedGroup(
+            "NodeResourceTopologyMatch", (text,), 7, ("n1", "n2"), refusal, confirmed=True
+        ),
+        RefusedGroup("TaintToleration", ("node(s) had untolerated taint(s)",), 1, ("n9",)),
     )
-    refused = Tried(at=1.0, seconds=0.0021, evaluated=8, groups=groups)
+    refused = TriedNote(at=1.0, seconds=0.0021, evaluated=8, groups=groups)
     recorder = recorder_with(refused)
-    recorder.begin(Subject("u1", "default", "web"), Queued(3.0, "pod-deleted of a/b on n2"))
+    recorder.begin(FlightSubject("u1", "default", "web"), Queued(3.0, "pod-deleted of a/b on n2"))
     best = Candidates(
         ("n2", "n1"), np.array([90, 70]), ("A", "B"), (np.array([60, 70]), np.array([30, 0]))
     )
-    chosen = Tried(at=4.0, seconds=0.001, evaluated=8, feasible=2, node="n2", candidates=best)
+    chosen = TriedNote(at=4.0, seconds=0.001, evaluated=8, feasible=2, node="n2", candidates=best)
     for note in (
         chosen,
-        notes.Reserved(4.0, "n2", ZONE_0),
-        notes.Bound(4.25, "n2"),
-        notes.Admitted(5.0, "n2"),
-        notes.Observed(5.5, "n2", ZONE_0),
+        notes.ReservedNote(4.0, "n2", ZONE_0),
+        notes.BoundNote(4.25, "n2"),
+        notes.AdmittedNote(5.0, "n2"),
+        notes.ObservedNote(5.5, "n2", ZONE_0),
     ):
         recorder.note("u1", note)
     assert told(recorder) == dedent("""\
@@ -91,12 +97,12 @@ def test_a_pod_that_is_refused_and_then_placed() -> None:
 def test_a_pod_that_fares_badly() -> None:
     """A misprediction has both views; a rejection has the kubelet's words."""
     recorder = recorder_with(
-        notes.Reserved(1.0, "n1", ZONE_0),
-        notes.Mispredicted(2.0, "n1", Severity.ZONES, ZONE_0, ZONE_1),
-        notes.Rejected(3.0, "n1", "TopologyAffinityError", "Resources cannot be allocated"),
-        notes.NotBound(4.0, "the node is gone"),
-        notes.Ended(5.0, "deleted"),
-        notes.Told(6.0, "prioritized", {"nodes": 3, "best": "n1"}),
+        notes.ReservedNote(1.0, "n1", ZONE_0),
+        notes.MispredictedNote(2.0, "n1", MispredictionSeverity.ZONES, ZONE_0, ZONE_1),
+        notes.RejectedNote(3.0, "n1", "TopologyAffinityError", "Resources cannot be allocated"),
+        notes.NotBoundNote(4.0, "the node is gone"),
+        notes.EndedNote(5.0, "deleted"),
+        notes.ToldNote(6.0, "prioritized", {"nodes": 3, "best": "n1"}),
     )
     lines = told(recorder).splitlines()[3:]
     assert [line[16:] for line in lines] == [
@@ -113,11 +119,11 @@ def test_what_is_not_known_is_said() -> None:
     """Counts only, failures, victims, and attempts that are not kept any more."""
     nominated = Nominated("n1", ("default/low",))
     recorder = recorder_with(
-        Tried(at=1.0, seconds=0.0, evaluated=1, nominated=nominated, remembered=True, others=4),
-        Tried(at=1.0, seconds=0.0, message="Spread: out of order"),
-        Tried(at=1.0, seconds=0.001, evaluated=9, feasible=3, by="filter"),
-        notes.Reserved(2.0, "n1", anywhere=(0, 1)),
-        notes.Reserved(2.0, "n1"),
+        TriedNote(at=1.0, seconds=0.0, evaluated=1, nominated=nominated, remembered=True, others=4),
+        TriedNote(at=1.0, seconds=0.0, message="Spread: out of order"),
+        TriedNote(at=1.0, seconds=0.001, evaluated=9, feasible=3, by="filter"),
+        notes.ReservedNote(2.0, "n1", anywhere=(0, 1)),
+        notes.ReservedNote(2.0, "n1"),
         attempts=1,
     )
     text = told(recorder)
@@ -128,7 +134,7 @@ def test_what_is_not_known_is_said() -> None:
     assert "filter: 3 of 9 nodes fit" in text
     assert "counts only, somewhere in zones 0+1" in text
     assert "nothing is known of its zones" in text
-    recorder.begin(Subject("u1", "default", "web"), Queued(3.0, "again"))
+    recorder.begin(FlightSubject("u1", "default", "web"), Queued(3.0, "again"))
     assert "2 attempts; the last 1 are kept" in told(recorder)
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from tests.kubelet.build import container
 
 from numakube.api.pod import Container
-from numakube.kubelet.device_connections import PciPath, tree_of
-from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.machine import Device, Machine, PciPath, tree_of
 from numakube.kubelet.machines.shape_text import from_shape
 
 GPU, NIC = "vendor.example/gpu", "vendor.example/nic"

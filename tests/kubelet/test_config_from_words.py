@@ -20,8 +20,7 @@ from numakube.kubelet.config_from_words import (
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import KubeletSettings, settings_of
 
 
 @given(machines())
@@ -129,6 +128,7 @@ LARGEST = MemoryReservation(numa_node=1, limits={"memory": str(512 << 20)})
         (OWN, "", {}),
         (OWN, "policy=none", {"topology_manager_policy": "none", "feature_gates": ALPHA}),
         (OWN, "max-pods=7", {"max_pods": 7, "feature_gates": ALPHA}),
+        (KubeletConfiguration(), "max-pods=7", {"max_pods": 7, "feature_gates": ALPHA}),
         (
             OWN,
             "cpu=none,AllAlpha=false",

@@ -14,10 +14,9 @@ from tests.kubelet.connected import GPU, NIC, asks, gpu_server
 
 from numakube.api.pod import Container
 from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement
-from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath, tree_of
 from numakube.kubelet.device_pairs import Prospect, certain_functions, foresee, pairing
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.machine import Closeness, Device, DeviceTree, Machine, PciPath, tree_of
 from numakube.kubelet.preferred_allocation import Preference, chooser_of
 
 

@@ -12,26 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kubelet.build import guaranteed, pod, start
-from tests.kubelet.test_hint_merge import numa_of
+from tests.kubelet.test_topology_hints import numa_of
 
-from numakube.kubelet import hint_merge, reference_hint_merge
+from numakube.kubelet import topology_hints as hint_merge
+from numakube.kubelet import topology_hints as reference_hint_merge
 from numakube.kubelet.admission_outcome import NO_ANSWER, Admitted, NoAnswer, Rejected
-from numakube.kubelet.cpus.cpu_hints import listed_cpu_hints, wide_cpu_hints
-from numakube.kubelet.device_hints import listed_device_hints, wide_device_hints
+from numakube.kubelet.cpu_manager import listed_cpu_hints, wide_cpu_hints
+from numakube.kubelet.device_manager import listed_device_hints, wide_device_hints
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.memory.memory_hints import (
+from numakube.kubelet.memory_hints import (
+    MemoryBooks,
+    MemoryTable,
+    NodeMemory,
     best_hint,
     listed_memory_hints,
     wide_memory_hints,
 )
-from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory
-from numakube.kubelet.numa_ranking import NumaInfo
-from numakube.kubelet.policies import decide
-from numakube.kubelet.topology_hints import Hint, ProviderHints
-from numakube.kubelet.wide_hint_merge import merge_wide
-from numakube.kubelet.wide_hints import Cover, WideHints
+from numakube.kubelet.topology_hints import Hint, NumaInfo, ProviderHints
+from numakube.kubelet.topology_manager import decide
+from numakube.kubelet.wide_hints import Cover, WideHints, merge_wide
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet
 from numakube.values.numamask import mask_of, masks_over
 from numakube.values.topology_policy import TopologyPolicy
@@ -105,7 +106,8 @@ def test_described_hints_merge_as_listed_ones(random: Random) -> None:
         axes.append(some_hints(random, tuple(nodes)))
     axes = [one for one in axes if one]
     others = [[Hint(None, preferred=True)], [Hint(None, preferred=False)]]
-    others.append([Hint(random.choice(masks_over(numa.nodes)), preferred=True)])
+    some = random.choices(masks_over(numa.nodes), k=random.randint(1, 4))
+    others.append([Hint(mask, preferred=random.random() < 0.5) for mask in some])
     listed = random.sample(others, random.randint(0, 1))
     plain = [*(one.listing() for one in axes), *listed]
     assert merge_wide([*axes, *listed], numa) == reference_hint_merge.merge(plain, numa)
@@ -388,6 +390,44 @@ HALF = sets_with(19, 19)
         pytest.param(
             [HALF, [Hint(mask_of(range(12)), True)]], Hint(mask_of(range(12)), False), id="listed"
         ),
+        pytest.param(
+            [sets_with(3), [Hint(mask_of(range(8)), True)]],
+            Hint(mask_of(range(8)), False),
+            id="eight common nodes",
+        ),
+        pytest.param(
+            [sets_with(2), [Hint(0b111, True), Hint(0b11111, True)]],
+            Hint(0b111, False),
+            id="the narrowest of the neediest",
+        ),
+        pytest.param(
+            [sets_with(2), [Hint(0b1010, True), Hint(0b101, True)]],
+            Hint(0b101, False),
+            id="within a listed one",
+        ),
+        pytest.param(
+            [sets_with(18, 19), sets_with(18, 18)],
+            Hint(mask_of(range(18)), False),
+            id="each prefers its own size",
+        ),
+        pytest.param(
+            [sets_with(7, 7), sets_with(7, 7)], Hint(0b1111111, True), id="both prefer of millions"
+        ),
+        pytest.param(
+            [sets_with(7, 7, aligned=bool), sets_with(7, 7)],
+            Hint(0b1111111, True),
+            id="one prefers all of millions",
+        ),
+        pytest.param(
+            [sets_with(18, 19, aligned=lambda mask: mask & 0b11 == 0)] * 2,
+            Hint(mask_of(range(2, 20)), True),
+            id="aligned for both",
+        ),
+        pytest.param(
+            [HALF, HALF, [Hint(None, preferred=False)]],
+            Hint(mask_of(range(19)), False),
+            id="no hope of two",
+        ),
     ],
 )
 def test_twenty_nodes_are_merged_without_lists_of_sets(
@@ -438,17 +478,37 @@ def test_hints_are_counted_and_shown_by_example() -> None:
     assert shown == ["any/preferred", "{0,3}/not preferred"]
     everything = WideHints((0, 1, 2), (Cover({0b111: 4}, 4),), least=3)
     assert (everything.fewest, everything.narrowest, set(everything.members())) == (1, 3, {7})
+    assert everything.examples() == [Hint(7, False)]
     nothing = WideHints((0, 1, 2), (Cover({0b1: 1}, 2),), listed=frozenset({0b110}))
     assert (nothing.fewest, nothing.narrowest, nothing.examples()) == (1, 2, [Hint(6, False)])
-    assert not WideHints((0, 1), (Cover({0b1: 1}, 2),))
+    none = WideHints((0, 1), (Cover({0b1: 1}, 2),))
+    assert (bool(none), none.examples()) == (False, [])
 
 
-@pytest.mark.parametrize("nodes", [14, 20])
-def test_a_search_that_finds_no_set_ends(nodes: int) -> None:
-    """Sums that were tried in vain are not tried again; where that is no help it gives up."""
-    odd = {1 << node: 2 for node in range(nodes)}
-    mixed = {1 << node: 1 + node % 2 for node in range(nodes)}
-    both = WideHints(
-        tuple(range(nodes)), (Cover(odd, nodes), Cover(mixed, 3 * nodes // 2 + 1)), smallest=2
-    )
-    assert both.narrowest is None or both.narrowest > nodes // 2
+def test_sums_that_were_tried_in_vain_are_not_tried_again() -> None:
+    """Six even nodes and five odd ones are eleven; that ten are too few takes no million steps."""
+    even = {1 << node: 1 for node in range(0, 20, 2)}
+    odd = {1 << node: 1 for node in range(1, 20, 2)}
+    both = WideHints(TWENTY.nodes, (Cover(even, 6), Cover(odd, 5)))
+    assert both.narrowest == 11
+
+
+def test_what_two_nodes_share_counts_once() -> None:
+    """Node 0 adds nothing beside node 1 and completes nodes 2 and 3, after equal sums."""
+    shared = WideHints((0, 1, 2, 3), (Cover({0b11: 1, 0b1000: 1}, 2),), least=3)
+    assert set(shared.members()) == {0b1011, 0b1101, 0b1110, 0b1111}
+
+
+def test_nodes_that_are_equally_far_apart_are_compared_once() -> None:
+    """No set of ten can be closer than the first, so that the others are not looked at."""
+    far = numa_of(*range(20), closest=True)
+    assert WideHints(far.nodes, ()).first(10, numa=far) == mask_of(range(10))
+
+
+def test_a_search_among_too_many_sets_gives_up() -> None:
+    """Distances without any order, where nothing tells the closest set but trying."""
+    random = Random(1)
+    rows = [[random.randint(10, 250) for _ in range(24)] for _ in range(24)]
+    far = numa_of(*range(24), distances=rows, closest=True)
+    with pytest.raises(NoAnswer, match="among too many sets of NUMA nodes"):
+        WideHints(far.nodes, ()).first(12, numa=far)

@@ -17,7 +17,7 @@ from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.dumps.cluster_dump import Dump, dump_of, plans_of
 from numakube_lab.lab_cluster import Lab, LabOptions

@@ -19,16 +19,15 @@ from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
-from numakube.topology.model_from_report import report_of
-from numakube.topology.model_report import nrt_of
+from numakube.kubelet.manager_settings import allocatable_of, capacity_of, settings_of
+from numakube.topology.model_report import nrt_of, report_of
 from numakube.values.resources import quantities_of
 from numakube_lab.dumps.cluster_dump import dump_of, plans_of, read_dump
 from numakube_lab.nodes.node_documents import Offer, node_document
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.nodes.node_documents import NodePlan
 
 DUMP = """
 apiVersion: v1

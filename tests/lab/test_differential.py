@@ -15,8 +15,8 @@ from tests.lab.differential.sequences import make_sequence
 from tests.real.api_server import real_server
 from tests.real.marks import needs_assets
 
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.replay.run_file import USERS
+from kube_lab_server import ApiServer
+from numakube_lab.replay.run_case import USERS
 
 SEEDS = range(int(os.environ.get("DIFFERENTIAL_SEEDS", "30")))
 """More seeds take more time: a real server answers some 200 requests a second."""

@@ -8,8 +8,7 @@ from random import Random
 import aiohttp
 import pytest
 
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.faults import FaultKind, FaultRule, Faults
+from kube_lab_server import ApiServer, FaultKind, FaultRule, Faults
 
 NODES = "/api/v1/nodes"
 

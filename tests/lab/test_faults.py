@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from kube_lab_server import Fault, FaultKind, FaultRule, Faults
 from numakube.errors import ConfigError
-from numakube_lab.faults import Fault, FaultKind, FaultRule, Faults
 
 
 def faults(*rules: FaultRule) -> Faults:

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.api.codec import Wire
 from numakube.api.meta import ObjectMeta
 from numakube.errors import AlreadyExists, BadRequest, Conflict, NotFound
@@ -20,7 +21,6 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.resource_types import ObjectKey, Resource
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube.testing import turns
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 

@@ -20,12 +20,11 @@ from tests.real.kube_scheduler import (
     stock_scheduler,
 )
 
+from kube_lab_server import ApiServer, User
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
-from numakube_lab.api.access.authentication import User
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
+from numakube_lab.controllers.object_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import lab_cluster, uniform_plans
 
 pytestmark = [needs_scheduler, pytest.mark.timeout(120)]

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_lab_server import ApiServer, User
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube_lab.api.access.authentication import User
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.run_folder import RunDir
 

@@ -21,7 +21,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube.topology.tree_text import write_tree
+from numakube.topology.report_notation import write_tree
 from numakube_lab.control_socket import ControlClient
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.run_folder import LabInfo, RunDir

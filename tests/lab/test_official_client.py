@@ -16,8 +16,7 @@ import pytest
 import yaml
 from kubernetes import client, dynamic, watch
 
-from numakube_lab.api.access.authentication import User
-from numakube_lab.api.server.api_server import ApiServer
+from kube_lab_server import ApiServer, User
 
 # It leaves connections to the garbage collector.
 pytestmark = [

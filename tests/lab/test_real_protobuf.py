@@ -13,11 +13,11 @@ from tests.lab.differential.normalising import Normaliser
 from tests.real.api_server import real_server
 from tests.real.marks import needs_assets
 
-from numakube_lab.kinds import GVK
+from kube_lab_server import GVK
+from kube_lab_server.schema.builtin_types import BUILTIN
+from kube_lab_server.schema.protobuf import read_protobuf
 from numakube_lab.replay.recorded_cases import Step, read_cases
-from numakube_lab.replay.run_file import TOKENS
-from numakube_lab.schema.builtin_types import BUILTIN
-from numakube_lab.schema.protobuf import read_protobuf
+from numakube_lab.replay.run_case import TOKENS
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 VECTORS = Path(__file__).parents[1] / "vectors" / "apiserver.jsonl.gz"

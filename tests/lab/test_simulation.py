@@ -19,15 +19,16 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER
+from numakube.insight.node_setup import NodeSetup
 from numakube.kubelet.config_from_words import lab_configuration
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.simulation.cluster_model import SimulatedCluster, SimulatedNode
-from numakube.simulation.compared_schedulers import scheduler_arm
-from numakube.simulation.simulator import DEFAULTS, Run
-from numakube.simulation.workload import Arrival, OwnerKind, Workload
 from numakube.testing import GPU, pod_document, refusal_of
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.testing import lab_cluster
+from numakube_planning.simulation.compared_schedulers import scheduler_arm
+from numakube_planning.simulation.simulated_cluster import SimulatedCluster
+from numakube_planning.simulation.simulator import DEFAULTS, Run
+from numakube_planning.simulation.workload import Arrival, OwnerKind, Workload
 
 CASES = int(os.environ.get("SIMULATION_CASES", "8"))
 ROUNDS = 6
@@ -88,7 +89,7 @@ def _preferred(case: int, weights: list[int]) -> Iterator[dict[str, Any]]:
 
 def _simulated(case: Case) -> dict[str, str]:
     nodes = tuple(
-        SimulatedNode(name=plan.name, machine=plan.machine, config=plan.config, labels=plan.labels)
+        NodeSetup(name=plan.name, machine=plan.machine, config=plan.config, labels=plan.labels)
         for plan in case.plans
     )
     arrivals = tuple(

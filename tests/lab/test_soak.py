@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.codec import Wire
 from numakube.api.meta import ObjectMeta
 from numakube.errors import NumakubeError
@@ -17,7 +18,6 @@ from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resource_types import Resource, key_of
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.run_folder import RunDir
 

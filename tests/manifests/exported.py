@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numakube.apps.admission_check.process import AdmissionCheckMetrics
-from numakube.apps.enforcer.metrics import EnforcerMetrics
+from tests.annexes.contributions import rows
+
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
-from numakube.apps.gc.collector import GcMetrics
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.gc.process import GcMetrics
+from numakube.apps.host.process_life import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
-from numakube.apps.rebalancer.process import RebalancerMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.webhook.process import WebhookMetrics
+from numakube_placement.enforcer.metrics import EnforcerMetrics
+from numakube_placement.webhook.process import WebhookMetrics
+from numakube_planning.admission_check.process import AdmissionCheckMetrics
+from numakube_planning.rebalancer.process import RebalancerMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +55,11 @@ def exported() -> list[Exported]:
         "scheduler": SchedulerMetrics,
         "extender": ExtenderMetrics,
         "operator": OperatorMetrics,
-        "sriov": SriovMetrics,
         "enforcer": EnforcerMetrics,
         "webhook": WebhookMetrics,
         "admission-check": AdmissionCheckMetrics,
         "rebalancer": RebalancerMetrics,
+        **rows("METRICS"),
     }.items():
         registry = new_registry(component)
         make(registry)

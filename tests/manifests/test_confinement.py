@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.annexes.contributions import rows
 
 from numakube.api.numaresources import (
     AdmissionCheckSpec,
@@ -13,16 +14,16 @@ from numakube.api.numaresources import (
     RebalancerSpec,
     SchedulerSpec,
 )
-from numakube.apps.operator.scheduler_companions import companion_objects
+from numakube.apps.operator.scheduler_plan import companion_objects
 from numakube.manifests.components import COMPONENTS, UPDATERS, Choices, component_objects
 from numakube.manifests.exporter import PoolExporter, PoolExporters
 from numakube.manifests.secondary_scheduler import SecondaryScheduler
-from numakube.manifests.sriov import SriovManifest
 
 Documents = list[dict[str, Any]]
 AS_ROOT = (
     *("exporter", "rte", "nfd", "operator exporter", "operator exporter openshift"),
-    *("sriov", "sriov cdi", "enforcer"),
+    "enforcer",
+    *rows("AS_ROOT"),
 )
 """The kubelet's sockets, and control groups, are root's."""
 
@@ -34,7 +35,8 @@ def _flavours() -> Iterator[tuple[str, Documents]]:
         yield updater, component_objects("exporter", Choices(updater=updater))
     yield "scheduler shards", component_objects("scheduler", Choices(shards=3))
     yield "extender plain", component_objects("extender", Choices(tls=False, replicas=1))
-    yield "sriov cdi", SriovManifest(use_cdi=True).objects()
+    for name, objects in rows("FLAVOURS").items():
+        yield name, objects()
     for openshift in (False, True):
         pools = (PoolExporter(name="p", notified=True, koordinator=True, paused=True),)
         exporters = PoolExporters(namespace="n", image="i", openshift=openshift, pools=pools)

@@ -8,18 +8,15 @@ from typing import Any
 
 from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.sriov.read_config import read_config
-from numakube.manifests.admission_check import AdmissionCheckManifest
-from numakube.manifests.enforcer import EnforcerManifest
+from numakube.manifests.cluster_policies import flow_control
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest, as_comment
-from numakube.manifests.flow_control import flow_control
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.rbac_rules import view_role
-from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.scheduler import SchedulerManifest
-from numakube.manifests.sriov import SriovManifest
-from numakube.manifests.webhook import WebhookManifest
+from numakube_placement.manifests.enforcer import EnforcerManifest
+from numakube_placement.manifests.webhook import WebhookManifest
+from numakube_planning.manifests import AdmissionCheckManifest, RebalancerManifest
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 HEAD = (
@@ -76,20 +73,6 @@ def test_the_extender_file_is_up_to_date() -> None:
 def test_the_operator_file_is_up_to_date() -> None:
     """With the kinds of its objects, and its namespace."""
     assert is_up_to_date("operator.yaml", OperatorManifest().objects())
-
-
-def test_the_sriov_file_is_up_to_date() -> None:
-    """With two pools as an example, which the plugin takes as they are."""
-    manifest = SriovManifest()
-    documents = [namespace(manifest.namespace), *manifest.objects()]
-    assert is_up_to_date("sriov.yaml", documents)
-    text = manifest.config_map()["data"]["config.json"]
-    config = read_config(text, "config.json", prefix="intel.com")
-    assert [pool.resource for pool in config.pools] == [
-        "intel.com/sriov_netdevice",
-        "intel.com/sriov_dpdk",
-    ]
-    assert config.remarks == ()
 
 
 def test_the_webhook_file_is_up_to_date() -> None:

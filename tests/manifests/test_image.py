@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.hiding import run_hiding, without_extras
 
+from numakube.annexes import Group, annexes, points
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.release_image import IMAGE
 
@@ -22,24 +23,24 @@ ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {
-    "admission-check": "",
-    "rebalancer": "",
-    "enforcer": "enforcer",
     "exporter": "exporter",
     "extender": "extender",
     "gc": "",
     "operator": "operator",
     "scheduler": "scheduler",
-    "sriov": "sriov",
-    "webhook": "",
+    **{
+        entry.name: entry.extra or annex.extra
+        for annex in annexes()
+        if annex.is_installed and annex.manifests
+        for entry in annex.programs
+    },
 }
 """What each component that runs in a container installs."""
 
 PROGRAM = """
 import importlib, pkgutil
 
-name = sys.argv[2]
-package = "numakube.apps." + name.replace("-", "_")
+name, package = sys.argv[2:4]
 code = run([name, "--help"], program="numakube")
 if code == 0:
     found = importlib.import_module(package)
@@ -108,12 +109,14 @@ def test_every_container_of_ours_starts_a_component_that_the_image_has() -> None
         if container["image"] == IMAGE
     }
     assert started <= EXTRAS.keys()
-    assert started >= {"exporter", "extender", "operator", "scheduler", "sriov"}
+    assert started >= {"exporter", "extender", "operator", "scheduler"}
 
 
 def run_with(extra: str, component: str) -> subprocess.CompletedProcess[str]:
     """Import a component and print its help where only one extra is installed."""
-    return run_hiding(without_extras(*([extra] if extra else ())), PROGRAM, component)
+    place = points(Group.PROGRAMS).get(component, "").partition(":")[0]
+    package = place.rpartition(".")[0] or f"numakube.apps.{component.replace('-', '_')}"
+    return run_hiding(without_extras(*([extra] if extra else ())), PROGRAM, component, package)
 
 
 @pytest.mark.parametrize("component", sorted(EXTRAS))

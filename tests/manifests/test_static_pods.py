@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kube_lab_server.patching.json_patch import json_patch
 from numakube.api.yaml_text import load_yaml
 from numakube.insight.scheduler_engine import tried
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.static_pods import MANIFEST, PATCH, StaticPods
-from numakube_lab.patching.json_patch import json_patch
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "kubeadm"
 CONFIG = "etc/kubernetes/numakube/config.yaml"

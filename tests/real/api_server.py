@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from numakube.api.yaml_text import dump_yaml
 from numakube.testing import until_blocking
-from numakube_lab.replay.run_file import TOKENS, USERS
+from numakube_lab.replay.run_case import TOKENS, USERS
 
 VARIABLE: Final = "KUBEBUILDER_ASSETS"
 START_SECONDS: Final = 100.0

@@ -13,11 +13,66 @@ from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
-from release.build import ROOT, SUMS, build
+from release.build import SUMS, build
+from release.project import ROOT, projects
 
 from numakube.api.yaml_text import load_manifests, load_yaml
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.manifests.release_image import VERSION
+
+LIBRARIES = ("numakube_api", "numakube_cel", "numakube_client", "numakube_http", "numakube_kubelet")
+"""What is installed with numakube, and can be without."""
+ALONE = (*LIBRARIES, "kube_lab_server")
+PARTS = tuple(project.stem for project in projects()[1:])
+ADMISSION = """
+from numakube.api.codec import convert
+from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.api.pod import Pod
+from numakube.kubelet import KubeletNode, from_shape, settings_of
+
+machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi")
+config = convert(KubeletConfiguration, {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+exact = {"cpu": "4", "memory": "1Gi"}
+container = {"name": "c", "resources": {"requests": exact, "limits": exact}}
+pod = convert(Pod, {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container]}})
+outcome = KubeletNode(machine, settings_of(config, machine)).admit(pod)
+print(type(outcome).__name__)
+"""
+SERVED = """
+import asyncio
+from kube_lab_server import MASTERS, ApiServer, InsideRequest, User
+
+async def namespaces():
+    async with ApiServer() as server:
+        root = User("root", "", (MASTERS,))
+        answer = await server.ask(root, InsideRequest("GET", "/api/v1/namespaces/default"))
+        print(answer.status)
+
+asyncio.run(namespaces())
+"""
+USES = {
+    "numakube_api": (
+        "from numakube.values.quantity import parse_quantity as q; print(q('1.5Gi').value())",
+        "1610612736",
+    ),
+    "numakube_cel": (
+        "from numakube.cel import compile_expression as c; print(c('1 + 2', {}).evaluate({}))",
+        "3",
+    ),
+    "numakube_client": (
+        "from numakube.kube import PODS; print(PODS.path('a', namespace='b'))",
+        "/api/v1/namespaces/b/pods/a",
+    ),
+    "numakube_http": (
+        "from numakube.http import names_this_machine as n; print(n('[::1]'))",
+        "True",
+    ),
+    "numakube_kubelet": (ADMISSION, "Admitted"),
+    "kube_lab_server": (SERVED, "200"),
+}
+"""What each library does where nothing else of ours is, and what that prints."""
+NEEDS = {"kube_lab_server": ("numakube_api", "numakube_cel", "numakube_http")}
+"""What a library needs of ours, if more than the types of the API."""
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +81,13 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     build(folder)
     return folder
+
+
+def unpack(dist: Path, name: str, folder: Path) -> set[str]:
+    """Put what a wheel contains into *folder*, and return the names of its files."""
+    with zipfile.ZipFile(dist / f"{name}-{VERSION}-py3-none-any.whl") as wheel:
+        wheel.extractall(folder)  # noqa: S202 - our own
+        return set(wheel.namelist())
 
 
 def digest(path: Path) -> str:
@@ -49,10 +111,14 @@ def test_a_release_has_every_file_and_its_checksum(dist: Path) -> None:
     assert sums.keys() == {
         f"numakube-{VERSION}-py3-none-any.whl",
         f"numakube-{VERSION}.tar.gz",
-        f"numakube_lab-{VERSION}-py3-none-any.whl",
-        f"numakube_lab-{VERSION}.tar.gz",
+        *(f"{name}-{VERSION}-py3-none-any.whl" for name in PARTS),
+        *(f"{name}-{VERSION}.tar.gz" for name in PARTS),
         f"numakube-{VERSION}.tgz",
         f"numakube-{VERSION}.cdx.json",
+        f"numakube-{VERSION}.intoto.json",
+        f"numakube-chart-{VERSION}.oci.tar",
+        f"numakube-manifests-{VERSION}.tar.gz",
+        f"numakube-olm-{VERSION}.tar.gz",
         f"kubectl-numa-{VERSION}.tar.gz",
         "numa.yaml",
         "install.yaml",
@@ -67,9 +133,9 @@ def test_the_same_tree_gives_the_same_release(dist: Path, tmp_path: Path) -> Non
 
 def test_the_wheel_runs_and_has_its_data(dist: Path, tmp_path: Path) -> None:
     """Without the tree that it was built from."""
-    with zipfile.ZipFile(dist / f"numakube-{VERSION}-py3-none-any.whl") as wheel:
-        names = set(wheel.namelist())
-        wheel.extractall(tmp_path)  # noqa: S202 - our own
+    for name in LIBRARIES:
+        unpack(dist, name, tmp_path)
+    names = unpack(dist, "numakube", tmp_path)
     program = "import numakube.cli.main as main; print(main.__file__); main.main()"
     printed = run(sys.executable, "-c", program, "--version", PYTHONPATH=str(tmp_path))
     assert printed == f"{tmp_path}/numakube/cli/main.py\nnumakube {VERSION}\n"
@@ -82,6 +148,18 @@ def test_the_wheel_runs_and_has_its_data(dist: Path, tmp_path: Path) -> None:
     assert not [name for name in names if "/lab/" in name]
 
 
+@pytest.mark.parametrize("name", ALONE)
+def test_a_library_does_its_job_without_the_rest(name: str, dist: Path, tmp_path: Path) -> None:
+    """With nothing of ours but what it says that it needs."""
+    for one in (name, *NEEDS.get(name, ("numakube_api",))):
+        unpack(dist, one, tmp_path)
+    # Without site, where this tree is installed; of what is there, only what is not ours.
+    places = [one for one in sys.path if one.endswith("site-packages")]
+    program, answer = USES[name]
+    path = ":".join((str(tmp_path), *places))
+    assert run(sys.executable, "-S", "-c", program, PYTHONPATH=path) == f"{answer}\n"
+
+
 def test_the_lab_is_a_wheel_of_its_own(dist: Path) -> None:
     """It goes with just this version of numakube, whose program finds it by its entry points."""
     with zipfile.ZipFile(dist / f"numakube_lab-{VERSION}-py3-none-any.whl") as wheel:
@@ -92,7 +170,7 @@ def test_the_lab_is_a_wheel_of_its_own(dist: Path) -> None:
     assert "[numakube.commands]" in entries
 
 
-@pytest.mark.parametrize("name", ["numakube", "numakube_lab"])
+@pytest.mark.parametrize("name", ["numakube", *PARTS])
 def test_a_wheel_can_be_built_from_the_source_distribution(
     name: str, dist: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -9,14 +11,25 @@ from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.api.affinity_and_taints import Affinity, PodAffinity, PodAffinityTerm
 from numakube.api.meta import LabelSelector
+from numakube.insight.node_setup import nodes_of_kinds
+from numakube.insight.scheduler_engine import BindsNothing
 from numakube.scheduling.arrays import Rows
-from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.assembly import Engine, all_plugins, assemble, default_configuration
+from numakube.scheduling.cycle import (
+    Attempt,
+    Chosen,
+    Cycle,
+    Failed,
+    FirstOfEquals,
+    KnownRefusals,
+    Refused,
+)
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,
     Nomination,
+    Nominations,
     Plugin,
     PostFilter,
     PreFilter,
@@ -25,19 +38,23 @@ from numakube.scheduling.framework.plugins import (
     Score,
     VectorFilter,
 )
-from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.registry import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.status import (
     SUCCESS,
+    Diagnosis,
     Status,
+    Verdicts,
     failure,
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.plugins.rejection_guard import NODE_SECONDS
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import pod
+from numakube_planning.simulation.virtual_node import NodeFactory
 
 
 class Room(Filter, VectorFilter, Score):
@@ -294,3 +311,169 @@ def test_a_plugin_that_cannot_prepare_its_scores_fails_the_attempt(
         "Broken",
         "cannot read the preferences",
     )
+
+
+# ------------------------------------------------------------------------------------------------
+# A refusal that is not looked into again is what a new look would say.
+
+
+def cycle_of(engine: Engine) -> Cycle:
+    """Return a cycle that remembers nothing yet."""
+    return Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+
+
+def what_of(decision: object) -> object:
+    """Return all of a decision that anybody reads; where room is made changes from time to time."""
+    if isinstance(decision, Refused):
+        diagnosis, evicts = decision.diagnosis, decision.nomination is not None
+        return evicts or diagnosis.message(), diagnosis.plugins(), diagnosis.statuses()
+    assert isinstance(decision, Chosen)
+    return decision.node
+
+
+@pytest.mark.parametrize("priorities", [1, 2])
+def test_while_pods_come_and_go(priorities: int) -> None:
+    """Room is made before each look, mostly on nodes that stay too full."""
+    engine, rng = engine_of_nodes(), Random(priorities)
+    (runtime,) = engine.runtimes.values()
+    nodes, lasting = sorted(engine.cluster.row_of), cycle_of(engine)
+    leaving = PodInfo(pod("leaving", cpu="1", priority=priorities))
+    held = 0
+    for step in range(70):
+        number = rng.randrange(40)
+        one = PodInfo(pod(f"p{number}", cpu=str(1 + number % 6), priority=number % priorities))
+        engine.cluster.remove_pod(one.uid)
+        for come in (one, leaving)[rng.random() < 0.2 :]:
+            engine.cluster.place(come, rng.choice(nodes))
+        engine.cluster.remove_pod(leaving.uid)
+        for cpu in ("3", "5", "7", "40"):
+            asked = PodInfo(pod(f"asked{step}", cpu=cpu, priority=priorities - 1))
+            found = lasting.decide(asked, runtime)
+            assert what_of(found) == what_of(cycle_of(engine).decide(asked, runtime))
+            held += isinstance(found, Refused) and found.remembered
+    assert (held > 40) == (priorities == 1)
+
+
+def test_a_node_that_rejected_a_pod_is_tried_again_when_its_time_is_over() -> None:
+    """Nothing else need happen: time alone makes such a refusal void."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    cycle = cycle_of(engine)
+    for node in engine.cluster.nodes():
+        rejected = PodInfo(pod(f"on-{node.name}", cpu="2", node_name=node.name))
+        assert node.numa is not None
+        engine.guard.rejected(rejected, 0.0, report=node.numa.topology)
+    again = PodInfo(pod("again", cpu="2"))
+
+    refused = cycle.decide(again, runtime)
+    engine.guard.advance(NODE_SECONDS + 1)
+    decision = cycle.decide(again, runtime)
+
+    assert isinstance(refused, Refused)
+    assert isinstance(decision, Chosen)
+
+
+def test_room_that_was_kept_for_others_is_found_when_it_is_given_back() -> None:
+    """Though no node has changed."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    cycle, asked = cycle_of(engine), PodInfo(pod("asked", cpu="2"))
+    kept = {f"{node}-{one}": node for node in engine.cluster.row_of for one in range(8)}
+    for name, node in kept.items():
+        engine.nominations.nominate(PodInfo(pod(name, cpu="2")), node)
+    refused = cycle.decide(asked, runtime)
+    for name in kept:
+        engine.nominations.drop(PodInfo(pod(name, cpu="2")).uid)
+
+    assert isinstance(refused, Refused)
+    assert isinstance(cycle.decide(asked, runtime), Chosen)
+
+
+def test_what_is_remembered_is_bounded_by_the_nodes_of_all_refusals() -> None:
+    """Refusals by large clusters take more memory, so that fewer are kept; of none, many are."""
+    engine = engine_of_nodes()
+    (runtime,) = engine.runtimes.values()
+    for total, kept in ((400_000, 1), (0, 4)):
+        known = KnownRefusals(engine.cluster, engine.nominations)
+        asked = [PodInfo(pod(f"asked{number}", cpu=str(20 + number))) for number in range(4)]
+        for one in asked:
+            known.put(one, Diagnosis(total=total), CycleState())
+        assert sum(known.get(one, runtime) is not None for one in asked) == kept
+
+
+# ------------------------------------------------------------------------------------------------
+# What nominated pods leave to others is remembered for pods that are alike, and never wrong.
+
+NODES = "6x 2 sockets, 4 cores, smt 1, 16Gi; policy=single-numa-node"
+
+
+class Forgetful(Nominations):
+    """Remembers no verdict."""
+
+    def verdict(self, kind: bytes, node: str, state: object) -> None:
+        """Know nothing."""
+        del kind, node, state
+
+
+def engine_of_nodes() -> Engine:
+    """Return an engine that knows a few empty nodes."""
+    engine = assemble(default_configuration(), all_plugins(BindsNothing.make))
+    factory = NodeFactory({})
+    for plan in nodes_of_kinds([NODES]):
+        node = factory.make(plan)
+        engine.cluster.set_node(node.object)
+        report = node.report(1, exact=True)
+        engine.cluster.take(engine.cache.set_report(report), engine.cache)
+    return engine
+
+
+def feasible(engine: Engine, asked: PodInfo, nominations: Nominations) -> list[int]:
+    """Return the rows that are left for a pod."""
+    runtime = next(iter(engine.runtimes.values()))
+    attempt = Attempt(runtime, asked, engine.cluster.snapshot(), nominations)
+    rows: list[int] = attempt.feasible_rows().tolist()
+    return rows
+
+
+def test_remembered_verdicts_are_what_a_new_look_would_say() -> None:
+    """While pods are nominated, placed and taken off in any order."""
+    engine, rng = engine_of_nodes(), Random(7)
+    nodes = sorted(engine.cluster.row_of)
+    remembering, forgetful = engine.nominations, Forgetful()
+    refused = 0
+    for step in range(80):
+        number, node = rng.randrange(12), rng.choice(nodes)
+        one = PodInfo(pod(f"p{number}", cpu=str(1 + number % 3), priority=number % 2))
+        change = rng.randrange(5)
+        for some in (remembering, forgetful):
+            if change < 2:
+                some.nominate(one, node)
+            elif change == 2:
+                some.drop(one.uid)
+        if change > 2:
+            engine.cluster.remove_pod(one.uid)
+        if change > 3:
+            engine.cluster.place(one, node)
+        for cpu in ("2", "3"):
+            asked = PodInfo(pod(f"asked{step}", cpu=cpu))
+            found = feasible(engine, asked, remembering)
+            assert found == feasible(engine, asked, forgetful)
+            refused += len(found) < len(nodes)
+    assert refused > 10
+
+
+def test_a_pod_takes_its_own_room_while_its_like_is_refused() -> None:
+    """Room on the only node is kept for one of two pods that are alike."""
+    engine = engine_of_nodes()
+    runtime = next(iter(engine.runtimes.values()))
+    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+    for number, node in enumerate(sorted(engine.cluster.row_of)):
+        for place in range(2):
+            engine.nominations.nominate(PodInfo(pod(f"k{number}-{place}", cpu="3")), node)
+    mine = PodInfo(pod("k0-0", cpu="3"))
+
+    assert not isinstance(cycle.decide(PodInfo(pod("other", cpu="3")), runtime), Chosen)
+    decision = cycle.decide(mine, runtime)
+
+    assert isinstance(decision, Chosen)
+    assert decision.node == min(engine.cluster.row_of)

@@ -14,7 +14,7 @@ from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, gang_arguments
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.recorder.decision_notes import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod

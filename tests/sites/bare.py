@@ -13,14 +13,14 @@ from typing import TypeAlias
 from tests.real.api_server import RealServer
 from tests.sites.sweeping import Sweeper
 
+from kube_lab_server import ApiServer
 from numakube.api.yaml_text import dump_yaml
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
-from numakube_lab.replay.run_file import TOKENS, USERS
+from numakube_lab.replay.run_case import TOKENS, USERS
 
 
 @dataclass(frozen=True, slots=True)

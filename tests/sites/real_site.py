@@ -19,16 +19,16 @@ from tests.real.api_server import RealServer
 from tests.sites.sweeping import Sweeper
 from tests.sites.unreliable import Unreliable, Wire
 
+from kube_lab_server import Faults
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import UserConfig, load_config
 from numakube.kube.connection.credentials import authenticator_for
 from numakube.kube.connection.http import HttpTransport
-from numakube_lab.cluster_parts import Crew
-from numakube_lab.exporters.nrt_definition import install_definition
-from numakube_lab.faults import Faults
-from numakube_lab.processes.config_sources import InsideAddress
+from numakube_lab.exporters import install_definition
+from numakube_lab.lab_cluster import Crew
+from numakube_lab.processes.full_pod_spec import InsideAddress
 from numakube_lab.run_folder import RunDir
 from numakube_lab.testing import SiteOptions
 

@@ -11,7 +11,7 @@ from numakube.kube.catalog import CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.testing import until
-from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
+from numakube_lab.controllers.cluster.garbage_collector import collectable_resources
 
 _AT_A_TIME = 16
 
@@ -30,8 +30,11 @@ class Sweeper:
         self._resources = [one.raw for one in found] + [CORE_EVENTS.raw]
         self._known = {one["metadata"]["uid"] for _, one in await self._all()}
 
-    async def sweep(self) -> None:
-        """Remove everything that has come since; namespaces last, they must be empty."""
+    async def sweep(self) -> int:
+        """Remove everything that has come since; return how much that was.
+
+        Namespaces are last, they must be empty.
+        """
         new = [(kind, one) for kind, one in await self._all() if not self._is_known(one)]
         limit = asyncio.Semaphore(_AT_A_TIME)
 
@@ -43,6 +46,7 @@ class Sweeper:
         for last in (False, True):
             turn = [one for one in new if (one[0].plural == "namespaces") is last]
             await asyncio.gather(*(remove(kind, one) for kind, one in turn))
+        return len(new)
 
     async def _all(self) -> list[tuple[Resource[Document], Document]]:
         found = []

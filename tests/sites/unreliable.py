@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 from typing import Self
 from urllib.parse import urlsplit
 
+from kube_lab_server import Fault, Faults
 from numakube.errors import ClusterUnreachable
 from numakube.kube.connection.transport import Request, Response, Stream, Transport
 from numakube.testing import elapse
-from numakube_lab.faults import Fault, Faults
 
 _CHUNK_BYTES = 256 * 1024
 

@@ -8,7 +8,7 @@ from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.model_from_report import node_of, remove_pod, report_of
+from numakube.topology.model_report import node_of, remove_pod, report_of
 from numakube.topology.report_codec import decode_report, encode_report
 
 

@@ -15,8 +15,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
-from numakube.topology.conformance import Severity
-from numakube.topology.conformance_rules import RULES, findings_in
+from numakube.topology.conformance import RULES, Severity, findings_in
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
 
@@ -143,6 +142,11 @@ def test_every_rule_names_the_field_that_breaks_it(
 ) -> None:
     """One change to an object without fault."""
     assert (rule, field) in found(changed(path, value))
+
+
+def test_a_part_of_a_cpu_can_be_given_out() -> None:
+    """Of all resources only CPUs are shared in thousandths."""
+    assert found(changed("zones.0.resources.0.available", "1500m")) == []
 
 
 def test_every_rule_has_such_a_case() -> None:

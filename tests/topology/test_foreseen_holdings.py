@@ -17,8 +17,7 @@ from tests.scheduling.numa.caches.reported_node import (
     taken,
 )
 
-from numakube.kubelet.device_connections import PciPath, tree_of
-from numakube.kubelet.machine import Device
+from numakube.kubelet.machine import Device, PciPath, tree_of
 from numakube.kubelet.preferred_allocation import Preference
 from numakube.topology.exact_report import (
     DeviceChoice,
@@ -28,7 +27,7 @@ from numakube.topology.exact_report import (
     uid_hash,
 )
 from numakube.topology.foreseen_holdings import current_view, overlap, same_state, state_after
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import CPU, MEMORY

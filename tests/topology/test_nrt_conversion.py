@@ -14,7 +14,7 @@ from numakube.api.nrt import GROUP, V1ALPHA1, V1ALPHA2, convert_nrt
 from numakube.errors import MalformedObject
 from numakube.topology import nrt_names
 from numakube.topology.nrt_conversion import KEPT_PREFIX, VERSIONS, convert_version
-from numakube.topology.nrt_v1beta1 import V1BETA1
+from numakube.topology.nrt_v1beta1 import V1BETA1, legacy_policies
 from numakube.topology.topology_view import NodeTopology, view_of
 
 Tree = dict[str, Any]
@@ -368,3 +368,9 @@ def test_policies_of_v1alpha1_are_attributes_in_v1alpha2() -> None:
         {"name": nrt_names.TOPOLOGY_SCOPE, "value": "pod"},
     ]
     assert "attributes" not in convert_version({**old, "topologyPolicies": []}, V1ALPHA2)
+
+
+def test_attributes_that_tell_no_policy_leave_the_legacy_field_empty() -> None:
+    """Readers of that field take their own default, which need not be none."""
+    assert legacy_policies([{"name": nrt_names.TOPOLOGY_SCOPE, "value": "pod"}]) == []
+    assert legacy_policies([{"name": nrt_names.TOPOLOGY_POLICY, "value": "none"}]) == ["None"]

@@ -22,8 +22,8 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.report_codec import encode_report
+from numakube.topology.report_notation import as_the_kubelet_sees_it
 from numakube.topology.topology_view import (
     FingerprintMethod,
     NodeTopology,
@@ -241,6 +241,24 @@ def test_attributes_override_legacy_policies_one_by_one(
     assert (view.policy, view.scope) == (policy, scope)
 
 
+@pytest.mark.parametrize(
+    ("policies", "attributes", "producer"),
+    [
+        (("Restricted",), {}, Producer.UNKNOWN),
+        ((), {nrt_names.TOPOLOGY_POLICY: "restricted"}, Producer.UNKNOWN),
+        (("Restricted",), {nrt_names.TOPOLOGY_SCOPE: "pod"}, Producer.UNKNOWN),
+        (("Restricted",), {nrt_names.TOPOLOGY_POLICY: "restricted"}, Producer.NFD),
+        (("Restricted",), {nrt_names.TOPOLOGY_POLICY: "x", nrt_names.NRI_POLICY: "x"},
+         Producer.NRI_PLUGINS),
+    ],
+)  # fmt: skip
+def test_only_nfd_tells_a_policy_in_both_ways(
+    policies: tuple[str, ...], attributes: dict[str, str], producer: Producer
+) -> None:
+    """Unless another one has left its mark."""
+    assert seen(nrt(policies=policies, attributes=attributes)).producer is producer
+
+
 def test_legacy_policies_after_the_first_are_a_problem() -> None:
     """Which are ignored is told; one policy alone is none."""
     told = seen(nrt(policies=("Restricted", "None", "BestEffort"))).problems
@@ -262,7 +280,9 @@ def test_the_last_valid_attribute_of_a_name_wins() -> None:
 )
 def test_the_number_of_numa_nodes_is_bounded(text: str, most: int) -> None:
     """The plugin's bounds."""
-    assert seen(nrt(attributes={nrt_names.MAX_NUMA_NODES: text})).max_numa_nodes == most
+    view = seen(nrt(attributes={nrt_names.MAX_NUMA_NODES: text}))
+    assert view.max_numa_nodes == most
+    assert (view.problems == ()) == (text in ("2", "5000"))
 
 
 def test_the_annotation_serves_where_there_is_no_fingerprint_attribute() -> None:

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.values.safe_text import (
+    MAX_REASON,
     printable,
     printable_lines,
     quoted,
     reason_of,
     without_secrets,
 )
-from numakube.values.size_limits import MAX_REASON
 
 
 @given(st.text())

@@ -22,7 +22,7 @@ from tests.vm.truth import Truth
 from numakube.api.pod import Pod
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.topology.model_from_report import node_of
+from numakube.topology.model_report import node_of
 
 MUST_BE_ZERO: Final[Mapping[str, str]] = {
     "rejected": "bound by our scheduler, rejected by the kubelet",

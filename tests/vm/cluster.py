@@ -31,7 +31,7 @@ from numakube.api.yaml_text import dump_yaml
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
 from numakube.kube.client import Client
-from numakube.kubelet.settings_from_config import allocatable_of
+from numakube.kubelet.manager_settings import allocatable_of
 from numakube.testing import until
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import milli_value, value

@@ -18,7 +18,7 @@ from tests.vm.programs import Program, asset
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from numakube.kube.catalog import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLIC
 from numakube.kube.client import Client
 from numakube.node.device_plugin.plugin_protocol import REGISTRATION_SERVICE
 from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
+from numakube.node.dra_plugin import MESSAGES
 from numakube.node.grpc_serving import serve_socket, unary_handler
-from numakube.node.protos import build
 from numakube.testing import until
 
 NAME: Final = "gpu.example"
@@ -27,25 +27,6 @@ NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
 _KUBELET: Final = Path("/var/lib/kubelet")
 _REGISTERED_SECONDS: Final = 60.0
-MESSAGES: Final = build(
-    "k8s.io.kubelet.pkg.apis.dra.v1",
-    "dra.proto",
-    {
-        "Claim": {"namespace": (1, "string"), "uid": (2, "string"), "name": (3, "string")},
-        "Device": {
-            "request_names": (1, "[string]"),
-            "pool_name": (2, "string"),
-            "device_name": (3, "string"),
-            "cdi_device_ids": (4, "[string]"),
-        },
-        "NodePrepareResourcesRequest": {"claims": (1, "[Claim]")},
-        "NodePrepareResourceResponse": {"devices": (1, "[Device]"), "error": (2, "string")},
-        "NodePrepareResourcesResponse": {"claims": (1, "{NodePrepareResourceResponse}")},
-        "NodeUnprepareResourcesRequest": {"claims": (1, "[Claim]")},
-        "NodeUnprepareResourceResponse": {"error": (1, "string")},
-        "NodeUnprepareResourcesResponse": {"claims": (1, "{NodeUnprepareResourceResponse}")},
-    },
-)
 
 
 @dataclass(slots=True)

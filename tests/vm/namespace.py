@@ -32,7 +32,7 @@ from numakube.api.yaml_text import dump_yaml
 from numakube.errors import InvalidValue, KubeletStartError
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.kubelet.state_files import StateFiles, restore
 from numakube.node.podresources_client import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import write_tree

@@ -21,7 +21,7 @@ from numakube.api.pod import Pod
 from numakube.api.yaml_text import dump_yaml
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_report import nrt_of
 from numakube.values.cpuset import CpuSet

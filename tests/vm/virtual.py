@@ -35,7 +35,7 @@ from tests.vm.qemu import NIC, VF, accelerator_of, command
 from numakube.api.yaml_text import dump_yaml
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.sysfs_read import from_sysfs
+from numakube.kubelet.machines.sysfs_files import from_sysfs
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources_client import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import _PATTERNS
@@ -313,11 +313,13 @@ def _make_stuff(disk: Path, made: Image, kubeconfig: Path, numakube: Path) -> No
     with tempfile.TemporaryDirectory(dir=disk.parent) as name:
         folder = Path(name)
         shutil.copy(asset("kubelet"), folder / "kubelet")
-        shutil.copytree(source_of(numakube), folder / "site" / "numakube", ignore=_no_caches)
+        package = folder / "site" / "numakube"
+        for source in sources_of(numakube):
+            shutil.copytree(source, package, ignore=_no_caches, dirs_exist_ok=True)
         for file, content in basic_images(made.busybox).items():
             (folder / file).write_bytes(content)
         (folder / "later").mkdir()
-        numakube_tar = numakube_image(made.python, source_of(numakube))
+        numakube_tar = numakube_image(made.python, package)
         (folder / "later/numakube.tar").write_bytes(numakube_tar)
         (folder / "kubeconfig").write_text(_inner_kubeconfig(kubeconfig))
         _do("mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(disk), "512M")
@@ -337,10 +339,11 @@ def _inner_kubeconfig(kubeconfig: Path) -> str:
     return dump_yaml(config)
 
 
-def source_of(numakube: Path) -> Path:
-    """Return the package that the command *numakube* runs."""
-    code = "import numakube; print(numakube.__path__[0])"
-    return Path(_do(str(numakube.with_name("python")), "-c", code).strip())
+def sources_of(numakube: Path) -> list[Path]:
+    """Return the folders of the package that the command *numakube* runs: one a distribution."""
+    code = "import numakube; print(*numakube.__path__, sep='\\n')"
+    printed = _do(str(numakube.with_name("python")), "-c", code)
+    return [Path(line) for line in printed.splitlines()]
 
 
 def _no_caches(_: str, names: list[str]) -> list[str]:

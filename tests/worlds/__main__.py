@@ -2,6 +2,8 @@
 
 Every world is made from a row of the covering array, again and again with other choices. A world
 in which something does not hold is made smaller and printed as a scenario; then the exit code is 1.
+With ``--real`` worlds are played on the control plane whose programs ``KUBEBUILDER_ASSETS`` names,
+and printed whole.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -21,8 +23,9 @@ from tests.worlds.covering import Row, covered, covering_array, wanted
 from tests.worlds.features import FEATURES
 from tests.worlds.generate import world
 from tests.worlds.oracles import Finding
-from tests.worlds.play import Play
+from tests.worlds.play import Play, played
 from tests.worlds.quiet_loop import run
+from tests.worlds.real_worlds import TOGETHER, RealWorld, lacking, played_together
 from tests.worlds.script import Command, listed
 from tests.worlds.shrinking import shrunk
 from tests.worlds.virtual_lab import virtual_lab
@@ -64,8 +67,10 @@ def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
         return Outcome(number, 0, (Finding("a_world_ends", repr(error)),), listed(commands))
     if not findings:
         return Outcome(number, pods)
-    smaller = shrunk(commands, number, findings[0].oracle) if shrink else commands
-    return Outcome(number, pods, tuple(findings), listed(smaller))
+    if shrink:
+        commands = shrunk(commands, number, findings[0].oracle)
+        findings = run(played(commands, seed=number))
+    return Outcome(number, pods, tuple(findings), listed(commands))
 
 
 async def _played(commands: list[Command], seed: object) -> tuple[int, list[Finding]]:
@@ -84,12 +89,21 @@ async def _played(commands: list[Command], seed: object) -> tuple[int, list[Find
 @click.option("--first", default=0, show_default=True, help="The number of the first world.")
 @click.option("--workers", default=os.cpu_count() or 1, help="How many at the same time.")
 @click.option("--shrink/--no-shrink", default=True, help="Whether to make findings smaller.")
-def main(*, count: int, seed: int, first: int, workers: int, shrink: bool) -> None:
+@click.option("--real", is_flag=True, help="On real kube-apiservers, in the machine's time.")
+def main(*, count: int, seed: int, first: int, workers: int, shrink: bool, real: bool) -> None:
     """Play many worlds and print what does not hold."""
+    if real and (missing := lacking()):
+        raise click.ClickException(f"no worlds on a real server: {missing}")
     began = time.monotonic()
     found: Counter[str] = Counter()
     pods = 0
-    for one in _outcomes(range(first, first + count), seed, workers, shrink=shrink):
+    numbers = range(first, first + count)
+    outcomes = (
+        _real_outcomes(numbers, seed, workers)
+        if real
+        else _outcomes(numbers, seed, workers, shrink=shrink)
+    )
+    for one in outcomes:
         pods += one.pods
         if one.findings:
             found[one.findings[0].oracle] += 1
@@ -117,6 +131,22 @@ def _outcomes(numbers: range, seed: int, workers: int, *, shrink: bool) -> Itera
         waiting = [pool.submit(outcome, number, seed, shrink=shrink) for number in numbers]
         for one in waiting:
             yield one.result()
+
+
+def _real_outcomes(numbers: range, seed: int, workers: int) -> Iterator[Outcome]:
+    with ProcessPoolExecutor(workers) as pool:
+        batches = [numbers[start : start + TOGETHER] for start in range(0, len(numbers), TOGETHER)]
+        waiting = [
+            pool.submit(played_together, [(number, commands_of(number, seed)) for number in batch])
+            for batch in batches
+        ]
+        for done in as_completed(waiting):
+            yield from (_whole(one, seed) for one in done.result())
+
+
+def _whole(world: RealWorld, seed: int) -> Outcome:
+    script = listed(commands_of(world.number, seed)) if world.findings else ""
+    return Outcome(world.number, world.pods, world.findings, script)
 
 
 if __name__ == "__main__":

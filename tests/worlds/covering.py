@@ -7,7 +7,7 @@ table change the state of a running cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from random import Random
 from typing import TypeAlias
@@ -40,42 +40,65 @@ def covered(row: Mapping[str, str]) -> Iterator[Combination]:
 
 def covering_array(features: Sequence[Feature], rng: Random) -> Iterator[Row]:
     """Yield rows until nothing is missing."""
-    missing = wanted(features)
-    by_value: dict[tuple[str, str], set[Combination]] = {}
-    for one in missing:
-        for item in one:
-            by_value.setdefault(item, set()).add(one)
-    order = sorted(missing, key=sorted)
+    order = sorted(wanted(features), key=sorted)
     rng.shuffle(order)
+    missing = _Missing(features, order)
     for start in order:
-        if start not in missing:
+        if not missing.has(start):
             continue
         row = dict(start)
         others = [one for one in features if one.name not in row]
         rng.shuffle(others)
         for feature in others:
-            row[feature.name] = _best(feature, row, by_value, rng)
-        done = missing.intersection(covered(row))
-        missing -= done
-        for one in done:
-            for item in one:
-                by_value[item].discard(one)
+            values = list(feature.values)
+            rng.shuffle(values)
+            row[feature.name] = max(values, key=missing.gains(feature, row))
+        missing.met(row)
         yield {feature.name: row[feature.name] for feature in features}
 
 
-def _best(
-    feature: Feature,
-    row: Row,
-    by_value: Mapping[tuple[str, str], set[Combination]],
-    rng: Random,
-) -> str:
-    """Return the value that meets most of what is missing."""
-    chosen = set(row.items())
+class _Missing:
+    """The combinations that no row has yet: each the sum of the bits of its values."""
 
-    def gain(value: str) -> int:
-        item = (feature.name, value)
-        return sum(one - {item} <= chosen for one in by_value.get(item, ()))
+    def __init__(self, features: Sequence[Feature], combinations: Iterable[Combination]) -> None:
+        items = [(one.name, value) for one in features for value in one.values]
+        self._bits = {item: 1 << number for number, item in enumerate(items)}
+        self._changing = {one.name for one in features if one.changes}
+        self._missing = set(map(self._sum, combinations))
 
-    values = list(feature.values)
-    rng.shuffle(values)
-    return max(values, key=gain)
+    def _sum(self, combination: Iterable[tuple[str, str]]) -> int:
+        return sum(map(self._bits.__getitem__, combination))
+
+    def has(self, combination: Combination) -> bool:
+        """Tell whether a combination is missing."""
+        return self._sum(combination) in self._missing
+
+    def met(self, row: Row) -> None:
+        """Miss the combinations of *row* no longer."""
+        all_bits, changing = self._bits_of(row)
+        self._missing.difference_update(one | other for one, other in combinations(all_bits, 2))
+        self._missing.difference_update(
+            first | second | third
+            for first, second in combinations(changing, 2)
+            for third in all_bits
+        )
+
+    def _bits_of(self, row: Row) -> tuple[list[int], list[int]]:
+        """Return the bits of all values of a row, and of those that change state."""
+        changing = [self._bits[item] for item in row.items() if item[0] in self._changing]
+        return [self._bits[item] for item in row.items()], changing
+
+    def gains(self, feature: Feature, row: Row) -> Callable[[str], int]:
+        """Return what says how many combinations a value adds to an unfinished *row*."""
+        all_bits, changing = self._bits_of(row)
+        # Of three that are wanted, two change state: this one may be one of them.
+        second = combinations(changing, 2)
+        partners = {*all_bits, *(one | other for one, other in second)}
+        if feature.changes:
+            partners |= {one | other for one in changing for other in all_bits if one != other}
+
+        def gain(value: str) -> int:
+            bit = self._bits[feature.name, value]
+            return sum(bit | one in self._missing for one in partners)
+
+        return gain

@@ -14,8 +14,11 @@ from typing import Final
 
 from tests.apps.scheduler.gang_trials import RACK
 from tests.worlds.covering import Row
+from tests.worlds.deployed import DEPLOYABLE
 from tests.worlds.features import BY_NAME, MACHINES
+from tests.worlds.oracles.placement import WRONG
 from tests.worlds.script import Command
+from tests.worlds.stock import STOCK
 from tests.worlds.virtual_lab import PRODUCERS
 
 from numakube.kubelet.config_from_words import UNALIGNED
@@ -51,6 +54,8 @@ class _World:
         yield from self._more_pods("late", self.rng.randint(1, 4))
         yield Command.of("wait")
         yield from self._probe()
+        if self.row["end"] == "cleared":
+            yield Command.of("clear")
 
     def _node(self, number: int) -> Command:
         rng, row = self.rng, self.row
@@ -95,6 +100,8 @@ class _World:
                 yield Command.of("scheduler", "start", "b", shard="b")
             case _:
                 yield Command.of("scheduler", "start", "one")
+        if self.row["schedulers"] == "extender":
+            yield Command.of("extender", "start")
 
     def _first_pods(self) -> Iterator[Command]:
         row, rng = self.row, self.rng
@@ -106,24 +113,34 @@ class _World:
         if row["owner"] != "none":
             yield Command.of("create", row["owner"], "app", pods=rng.randint(1, 4), **self._sizes())
         if row["probe"] == "defrag":
-            for number in range(2):
-                name = f"filler-{number}"
-                yield Command.of(
-                    "create", "deployment", name, pods=rng.randint(3, 6), cpu=rng.choice("123")
-                )
+            yield from self._scattered("filler", 3, 6)
+        if row["disks"] != "none":
+            yield from self._disks()
         if row["constraint"] != "none":
-            for number in range(rng.randint(1, 3)):
-                yield Command.of(
-                    "create", "pod", f"tied-{number}", **self._sizes(), **self._constraint(number)
-                )
+            yield from self._tied()
         if row["aligned-by"] != "kubelet":
-            scope = "/container" if row["aligned-by"] == "annotation-by-container" else ""
-            policies = ("SingleNUMANode", "Restricted", "BestEffort")
-            for number in range(rng.randint(1, 3)):
-                align = f"{rng.choice(policies)}{scope}"
-                yield Command.of(
-                    "create", "pod", f"wish-{number}", align=align, cpu=rng.randint(1, 4)
-                )
+            yield from self._wishes()
+
+    def _scattered(self, name: str, least: int, most: int) -> Iterator[Command]:
+        """Yield small pods that can move, and lie about."""
+        for number in range(2):
+            pods, cpu = self.rng.randint(least, most), self.rng.choice("123")
+            yield Command.of("create", "deployment", f"{name}-{number}", pods=pods, cpu=cpu)
+
+    def _tied(self) -> Iterator[Command]:
+        for number in range(self.rng.randint(1, 3)):
+            told = {**self._sizes(), **self._constraint(number)}
+            yield Command.of("create", "pod", f"tied-{number}", **told)
+
+    def _wishes(self) -> Iterator[Command]:
+        """Yield pods whose zones a scheduler is to choose, where no kubelet does."""
+        rng = self.rng
+        scope = "/container" if self.row["aligned-by"] == "annotation-by-container" else ""
+        policies = ("SingleNUMANode", "Restricted", "BestEffort")
+        for number in range(rng.randint(1, 3)):
+            align = f"{rng.choice(policies)}{scope}"
+            yield Command.of("create", "pod", f"wish-{number}", align=align, cpu=rng.randint(1, 4))
+        yield Command.of("create", "pod", f"{WRONG}wish", align="SingelNUMANode", cpu=1)
 
     def _more_pods(self, prefix: str, count: int) -> Iterator[Command]:
         row, rng = self.row, self.rng
@@ -135,6 +152,8 @@ class _World:
                 options["priority"] = "high"
             if row["schedulers"] == "beside-default" and rng.random() < 0.3:
                 options["scheduler"] = "default-scheduler"
+            if row["schedulers"] == "extender" and rng.random() < 0.6:
+                options["scheduler"] = STOCK
             name = f"{prefix}-{number}"
             self.names.append(name)
             yield Command.of("create", "pod", name, **options)
@@ -186,6 +205,22 @@ class _World:
             case _:
                 for number in range(rng.randint(1, 3)):
                     yield Command.of("create", "pod", f"dra-{number}", cpu=rng.randint(1, 3), gpu=1)
+
+    def _disks(self) -> Iterator[Command]:
+        """Yield pods with disks, some of which end so that others use their disks."""
+        rng, of_class = self.rng, self.row["disks"]
+        yield Command.of("disks", "start")
+        if of_class == "stateful":
+            pods, disk = rng.randint(1, 4), rng.choice(("local", "rack", "offered"))
+            yield Command.of("create", "statefulset", "db", pods=pods, disk=disk, **self._sizes())
+            return
+        for number in range(rng.randint(1, 4)):
+            name = f"disk-{number}"
+            yield Command.of("create", "pod", name, **self._sizes(), disk=of_class)
+        yield Command.of("pass", "20")
+        yield Command.of("delete", "pod", "disk-0")
+        options: dict[str, object] = {**self._sizes(), "disk-of": "disk-0"}
+        yield Command.of("create", "pod", "again", **options)
 
     def _gang(self, name: str) -> Command:
         row, rng = self.row, self.rng
@@ -281,6 +316,27 @@ class _World:
         if self.rng.random() < 0.5:
             yield Command.of("untaint", node)
 
+    def _rebalancer(self) -> Iterator[Command]:
+        """Yield pods that lie about, and one that fits once some of them have moved."""
+        yield from self._scattered("scattered", 2, 5)
+        yield self._a_while(20)
+        yield Command.of("create", "pod", "large", cpu=self.rng.choice("4678"), priority="never")
+        yield Command.of("rebalancer", "start")
+        yield self._a_while(30, 60)
+
+    def _minimum_raised(self) -> Iterator[Command]:
+        """Yield a group that asks for more than there are, for longer than gangs may lack some."""
+        if self.row["gang"] in ("coscheduling", "volcano"):
+            yield Command.of("raise", "gang", least=self.rng.choice((9, 12)), api=self.row["gang"])
+            yield self._a_while(700)
+
+    def _extender_killed(self) -> Iterator[Command]:
+        if self.row["schedulers"] == "extender":
+            yield from self._more_pods("sooner", 2)
+            yield Command.of("extender", "kill")
+            yield self._a_while(0, 3, 30)
+            yield Command.of("extender", "start")
+
     def _kubelet_restart(self) -> Iterator[Command]:
         yield Command.of("kubelet", "restart", self._a_node())
 
@@ -337,15 +393,39 @@ class _World:
         yield Command.of("server", "restart", seconds=self.rng.choice((2, 20, 60)))
 
     def _probe(self) -> Iterator[Command]:
-        rng = self.rng
         options = {key: text for key, text in self._sizes().items() if key != "gpu"}
+        match self.row["probe"]:
+            case "components":
+                yield Command.of("components", *self._some_components())
+                yield Command.of("wait")
+            case "operator":
+                yield Command.of("operator")
+                yield Command.of("wait")
+            case _:
+                yield from self._probe_tool(options)
+
+    def _some_components(self) -> list[str]:
+        return self.rng.sample(DEPLOYABLE, self.rng.randint(1, 4))
+
+    def _probe_tool(self, options: dict[str, str]) -> Iterator[Command]:
+        """Yield a question to a tool whose answer is tried."""
+        rng = self.rng
         match self.row["probe"]:
             case "fits":
                 yield Command.of("probe", "fits", **options)
             case "defrag":
                 yield Command.of("defrag", cpu=rng.choice("3468"), count=rng.choice("123"))
+            case "changes":
+                yield Command.of("probe", "changes", **self._odd(options), pick=rng.randint(1, 6))
+            case "advise":
+                size = {**options, "cpu": rng.choice(("2", "3", "4", "5", "7"))}
+                yield Command.of("probe", "advise", **size, pick=rng.randint(1, 6))
+            case "hold":
+                yield Command.of("probe", "hold", **options)
             case "explain":
-                yield Command.of("probe", "explain", **options, **self._kind())
+                # A name that no scheduler serves is a frequent mistake.
+                nobody = {"scheduler": "numa-scheduler"} if rng.random() < 0.2 else {}
+                yield Command.of("probe", "explain", **options, **self._kind(), **nobody)
             case "explain-device":
                 if self.row["devices"] == "claims":
                     yield Command.of("probe", "explain", **options, claim="template")
@@ -353,3 +433,18 @@ class _World:
                     yield Command.of("probe", "explain", **options, gpu="1")
             case _:
                 pass
+
+    def _odd(self, options: dict[str, str]) -> dict[str, str]:
+        """Return a pod that may fit nowhere."""
+        rng = self.rng
+        sizes = {"cpu": rng.choice(("3", "5", "7", "9", "11", "15", "19", "40", "2500m"))}
+        sizes["memory"] = rng.choice(("256Mi", "3Gi", "9Gi", "20Gi"))
+        wishes: tuple[dict[str, str], ...] = (
+            {},
+            {},
+            {"selector": f"{RACK}=r7"},
+            {"together": RACK},
+            {"gpu": rng.choice(("1", "3", "9"))},
+            {"hugepages-2Mi": "4Gi"},
+        )
+        return {**options, **sizes, **rng.choice(wishes), **self._kind()}

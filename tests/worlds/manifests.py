@@ -3,6 +3,7 @@
 create pod web cpu=2 memory=1Gi gpu=1 qos=guaranteed containers=2
 create gang train pods=8 least=6 api=coscheduling cpu=2 claim=template
 create deployment web pods=3 cpu=1
+create pod database cpu=2 disk=local
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from tests.apps.scheduler.gang_trials import (
     group_definition,
     groups_of,
 )
+from tests.worlds.disks import disk_claim
 
 from numakube.api.koordinator import keys
 from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.apps.watched_kinds import CLAIMS
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
@@ -31,7 +34,7 @@ from numakube.kube.catalog import (
     STATEFUL_SETS,
 )
 from numakube.kube.resource_types import Resource
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+from numakube.scheduling.plugins.pod_gangs import (
     COSCHEDULING_LABEL,
     MIN_LABEL,
     NAME_LABEL,
@@ -60,6 +63,7 @@ KINDS: Final[Mapping[str, Resource[Any]]] = {
     "daemonset": DAEMON_SETS.raw,
     "job": JOBS.raw,
     "claim": RESOURCE_CLAIMS.raw,
+    "disk": CLAIMS.raw,
 }
 
 
@@ -80,6 +84,8 @@ def objects(kind: str, name: str, options: Mapping[str, str]) -> Objects:
             RESOURCE_CLAIM_TEMPLATES.raw,
             {"metadata": {"name": name}, "spec": {"spec": _claim(options)}},
         )
+    if "disk" in options and kind == "pod":
+        yield CLAIMS.raw, {"metadata": {"name": name}, "spec": disk_claim(options["disk"])}
     yield from _MAKERS[kind](name, options)
 
 
@@ -119,6 +125,9 @@ def _replicated(name: str, options: Mapping[str, str], kind: str) -> Objects:
     spec: Document = {"selector": {"matchLabels": {APP: name}}, "template": template}
     if kind != "daemonset":
         spec |= {"replicas": int(options.get("pods", "2"))}
+    if "disk" in options:
+        claim = {"metadata": {"name": "data"}, "spec": disk_claim(options["disk"])}
+        spec |= {"volumeClaimTemplates": [claim]}
     yield KINDS[kind], {"metadata": {"name": name}, "spec": spec}
 
 
@@ -140,6 +149,16 @@ _MAKERS: Final[Mapping[str, Callable[[str, Mapping[str, str]], Objects]]] = {
     "statefulset": lambda name, options: _replicated(name, options, "statefulset"),
     "daemonset": lambda name, options: _replicated(name, options, "daemonset"),
 }
+
+
+def exporter_pod(name: str, node: str) -> Document:
+    """Return the pod in which the exporter of a node runs, as a DaemonSet makes it."""
+    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}]}
+    container = {"name": "exporter", "image": IMAGE}
+    return {
+        "metadata": {"name": name, "labels": {APP: "exporter"}},
+        "spec": {**spec, "containers": [container], "terminationGracePeriodSeconds": 5},
+    }
 
 
 def pod_document(
@@ -169,6 +188,9 @@ def pod_document(
     if options.get("level") == "pod":
         wanted = _amounts(options)
         spec["resources"] = {"requests": wanted, "limits": wanted}
+    if claimed := options.get("disk-of", name if "disk" in options and not of else ""):
+        claim = {"claimName": claimed}
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
     _add_claims(spec, options, of or name)
     _add_constraints(spec, options, told[APP])
     if "align" in options:

@@ -6,25 +6,25 @@ so a scenario that prints nothing for it is one in which everything holds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.worlds.manifests import KINDS, objects, pod_document
-from tests.worlds.oracles import ORACLES, Finding
+from tests.apps.scheduler.gang_trials import groups_of
+from tests.worlds.deployed import Trial
+from tests.worlds.manifests import GROUPS, KINDS, objects, pod_document
+from tests.worlds.operated import Operation
+from tests.worlds.oracles import Finding
+from tests.worlds.oracles.leftovers import grown, holding_on, left_over
+from tests.worlds.probes import Prober
 from tests.worlds.script import Block, Command, Scenario
-from tests.worlds.virtual_lab import VirtualLab, virtual_lab
+from tests.worlds.virtual_lab import EXPORTERS, QUIET_SECONDS, Lab, virtual_lab
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod, has_ended
-from numakube.apps.rebalancer.plan_following import Follower
-from numakube.apps.rebalancer.pod_moving import Mover
 from numakube.errors import ApiError, NotFound
-from numakube.insight.defrag.defrag_plan import Plan, on_known_zones
-from numakube.insight.defrag.opened_room import plan_moves
 from numakube.insight.explain import explain, in_its_gang, manifest_subject, pod_subject
-from numakube.insight.explain.fits_answer import how_many_more
 from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies
@@ -33,14 +33,13 @@ from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import merge_patch, strategic_patch
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import evict_pod
+from numakube_planning.defrag.defrag_plan import Plan, on_known_zones
+from numakube_planning.defrag.plan_making import plan_moves
+from numakube_planning.fits_answer import how_many_more
+from numakube_planning.rebalancer.pod_moving import Follower, Mover
 
-QUIET_SECONDS: Final = 60
-"""In which everything that can start has started: longer than any back-off, shorter than the five
-minutes after which a scheduler tries every pod again."""
-LAST_SECONDS: Final = 20
-"""In which nothing is to be written any more."""
 _SPACE: Final = "default"
-_MOST_PROBES: Final = 60
+_FILLING: Final = 4
 _PATIENCE_SECONDS: Final = 120.0
 """How long one pod may take to move."""
 
@@ -53,7 +52,7 @@ class Play:
         findings: what oracles have found so far.
     """
 
-    lab: VirtualLab
+    lab: Lab
     findings: list[Finding] = field(default_factory=list)
 
     async def do(self, command: Command) -> list[str]:
@@ -69,7 +68,7 @@ class Play:
         await self.lab.through(self.lab.pool.remove(name))
 
     async def _producer(self, node: str, name: str) -> None:
-        self.lab.produce(node, name)
+        await self.lab.produce(node, name)
 
     async def _scheduler(self, act: str, name: str = "one", shard: str = "") -> None:
         match act:
@@ -95,6 +94,11 @@ class Play:
         change = merge_patch({"spec": {"replicas": int(pods)}})
         with suppress(NotFound):
             await self.lab.client.patch(KINDS[kind], name, change, namespace=_SPACE)
+
+    async def _raise(self, name: str, least: str, api: str) -> None:
+        """Let a group ask for more members."""
+        change = merge_patch({"spec": {"minMember": int(least)}})
+        await self.lab.client.patch(groups_of(GROUPS[api]), name, change, namespace=_SPACE)
 
     async def _ungate(self, name: str) -> None:
         with suppress(NotFound):
@@ -140,6 +144,25 @@ class Play:
         assert act == "restart", act
         await self.lab.restart_server(float(seconds))
 
+    async def _extender(self, act: str) -> None:
+        await (self.lab.start_extender() if act == "start" else self.lab.kill_extender())
+
+    async def _disks(self, act: str) -> None:
+        assert act == "start", act
+        await self.lab.start_disks()
+
+    async def _components(self, *names: str) -> list[str]:
+        """Deploy components, and remove them again."""
+        found = await Trial(self.lab).of(names)
+        self.findings += found
+        return [str(one) for one in found]
+
+    async def _operator(self) -> list[str]:
+        """Install an operator, and let it do and undo its work."""
+        found = await Operation(self.lab).tried()
+        self.findings += found
+        return [str(one) for one in found]
+
     async def _rebalancer(self, act: str) -> None:
         assert act == "start", act
         await self.lab.start_rebalancer()
@@ -153,7 +176,8 @@ class Play:
         await self._cordon(node)
         for pod in self.lab.pods:
             owners = {one.kind for one in pod.metadata.owner_references}
-            if pod.spec.node_name == node and "DaemonSet" not in owners:
+            stays = "DaemonSet" in owners or pod.metadata.namespace != _SPACE
+            if pod.spec.node_name == node and not stays:
                 with suppress(ApiError):
                     await evict_pod(self.lab.client, ObjectKey(_SPACE, pod.metadata.name))
 
@@ -172,58 +196,60 @@ class Play:
 
     async def _watches(self, act: str) -> None:
         """Have watches broken off, or the past forgotten as well."""
-        if act == "expire":
-            self.lab.server.state.store.compact()
-        self.lab.server.state.feeds.end()
+        await self.lab.break_watches(forget=act == "expire")
 
     async def _pass(self, seconds: str) -> None:
         await self.lab.pass_time(float(seconds))
 
     async def _wait(self) -> list[str]:
-        await self.lab.pass_time(QUIET_SECONDS - LAST_SECONDS)
-        await self.lab.listen(LAST_SECONDS)
-        found = [one async for one in asked(self.lab)]
+        found = await self.lab.found_at_rest(Prober(self.lab).asked)
         self.findings += found
         return [str(one) for one in found]
 
     async def _probe(self, tool: str, **options: str) -> list[str]:
         """Ask a tool for a promise about pods that are not there yet, and create them."""
-        if not self.lab.served or self.lab.unsettled:
-            return []
-        facts = await self.lab.facts()
-        options |= {"priority": "never"}
-        for resource, document in objects("pod", "probe", options):
-            if resource.plural != PODS.plural:
-                await self.lab.client.create(resource, document, namespace=_SPACE)
-        if options.get("claim") == "template":
-            facts = await self.lab.facts()
-        pod = convert(Pod, pod_document("probe", options), "pod")
-        subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
-        if tool == "fits":
-            answer = how_many_more(facts, engine_of, subject)
-            promised, unknown = answer.fits, answer.unknown
-        else:
-            said = explain(facts, engine_of(facts), subject, Options(changes=False))
-            promised, unknown = int(said.verdict == "fits"), int(said.verdict == "unknown")
-        if promised + unknown > _MOST_PROBES:
-            return []
-        count = promised + unknown + (tool == "fits") or 1
-        names = [f"probe-{number}" for number in range(count)]
-        for name in names:
-            document = pod_document(name, options, of="probe")
-            await self.lab.client.create(PODS.raw, document, namespace=_SPACE)
-        await self.lab.pass_time(QUIET_SECONDS)
-        run = sum(one.metadata.name in names and bool(one.spec.node_name) for one in self.lab.pods)
-        found = [one async for one in asked(self.lab)]
-        most = promised + unknown if self.lab.all_exact else count
-        if not promised <= run <= most:
-            text = f"{promised} of {count} pods with {options} fit (and {unknown} may), {run} run"
-            found.append(Finding(f"{tool}_is_true", text))
+        found = await Prober(self.lab).ask(tool, options)
         self.findings += found
-        for name in names:
-            await self._delete("pod", name)
-        await self.lab.pass_time(10)
         return [str(one) for one in found]
+
+    async def _clear(self) -> list[str]:
+        """Delete all that was created; fill and clear the cluster again, and look what is left.
+
+        Twice: much is made when it is needed for the first time, and kept.
+        """
+        await self._delete_all()
+        told = [*holding_on(self.lab)]
+        before = None
+        for _ in range(2):
+            await self._fill()
+            await self._delete_all()
+            after = left_over(self.lab)
+            told += [*holding_on(self.lab), *(grown(before, after) if before else ())]
+            before = after
+        found = [Finding("nothing_is_left", text) for text in told]
+        self.findings += found
+        return [str(one) for one in found]
+
+    async def _fill(self) -> None:
+        for number in range(_FILLING):
+            await self._create("pod", f"filling-{number}", cpu="1", memory="64Mi")
+        await self._create("deployment", "filling", pods="2", cpu="1", memory="64Mi")
+        await self._create("gang", "fillings", pods="2", cpu="1", memory="64Mi")
+        await self._create("pod", "filling-more", cpu="500", memory="64Mi")
+        await self.lab.pass_time(20)
+
+    async def _delete_all(self) -> None:
+        kinds = ("deployment", "statefulset", "daemonset", "job", "pod", "claim", "disk")
+        for resource in map(KINDS.__getitem__, kinds):
+            for one in (await self.lab.through(self.lab.client.list(resource))).items:
+                with suppress(NotFound):
+                    metadata = one["metadata"]
+                    if metadata["namespace"] == EXPORTERS:
+                        continue
+                    await self.lab.client.delete(
+                        resource, metadata["name"], namespace=metadata["namespace"]
+                    )
+        await self.lab.pass_time(QUIET_SECONDS)
 
     async def _defrag(self, cpu: str, count: str) -> list[str]:
         """Plan room for so many pods, move others as planned, and create them."""
@@ -253,18 +279,15 @@ class Play:
         for name in names:
             document = pod_document(name, {"cpu": cpu, "priority": "never"})
             await self.lab.client.create(PODS.raw, document, namespace=_SPACE)
-        await self.lab.pass_time(QUIET_SECONDS)
-        run = sum(one.metadata.name in names and bool(one.spec.node_name) for one in self.lab.pods)
-        if run < len(names):
-            text = f"{plan.moves} moves were to make room for {len(names)} pods, {run} run"
-            found.append(Finding("defrag_is_true", text))
-        found += [one async for one in asked(self.lab)]
+        text = f"{plan.moves} moves were to make room for {len(names)} pods"
+        promise = Finding("defrag_is_true", text)
+        found += await Prober(self.lab).kept(promise, names, least=len(names), most=len(names))
         self.findings += found
         return [str(one) for one in found]
 
     async def _get(self, what: str) -> list[str]:
         assert what == "pods", what
-        rows = [_row(pod) for pod in self.lab.pods]
+        rows = [_row(pod) for pod in self.lab.pods if pod.metadata.namespace == _SPACE]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -305,13 +328,6 @@ def _row(pod: Pod) -> tuple[str, str, str]:
         status.reason if status and status.reason else phase,
         pod.spec.node_name or "-",
     )
-
-
-async def asked(lab: VirtualLab) -> AsyncIterator[Finding]:
-    """Ask all oracles."""
-    for oracle in ORACLES:
-        async for text in oracle(lab):
-            yield Finding(oracle.__name__, text)
 
 
 async def played(commands: Iterable[Command], *, seed: object = 0) -> list[Finding]:

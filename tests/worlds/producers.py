@@ -15,12 +15,17 @@ import msgspec
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
 from numakube.apps.exporter.scan_wakeups import Cause
-from numakube.errors import AlreadyExists, ClusterUnreachable, KubeletUnavailable, NotFound
+from numakube.errors import (
+    AlreadyExists,
+    ApiError,
+    ClusterUnreachable,
+    KubeletUnavailable,
+    NotFound,
+)
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client, merge_patch
 from numakube.topology import nrt_names
-from numakube_lab.exporters.exporter_faults import Freezer
-from numakube_lab.exporters.kubelet_source import HardwareShelf, LabSource
+from numakube_lab.exporters import Freezer, HardwareShelf, LabSource
 from numakube_lab.nodes.node_pool import NodePool
 
 LATE_SECONDS: Final = 0.5
@@ -72,7 +77,8 @@ class ForeignProducer:
     async def _write_or_try_later(self, name: str) -> None:
         try:
             await self._write(name)
-        except ClusterUnreachable:
+        except (ApiError, ClusterUnreachable):
+            # A server that starts refuses for a while what it will allow.
             self._due.add(name)
 
     async def _write(self, name: str) -> None:

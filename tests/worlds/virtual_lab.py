@@ -2,121 +2,99 @@
 
 All parts are the real ones of the lab and of the product. They reach the API server without sockets
 and share a clock that only moves when it is told to, so that minutes of a cluster take a fraction
-of a second and a world is the same every time.
+of a second and a world is the same every time. `Lab` is what it has in common with labs whose API
+server, controllers or time are others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     MutableMapping,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 from tests.apps.scheduler.gang_trials import RACK
-from tests.worlds.manifests import fixtures
+from tests.worlds.disks import Disks
+from tests.worlds.manifests import exporter_pod, fixtures
 from tests.worlds.outage import Line, Server
 from tests.worlds.producers import ForeignProducer
 from tests.worlds.quiet_loop import this_loop
+from tests.worlds.seen import Seen
+from tests.worlds.stock import RunningExtender, StockScheduler
 
+from kube_lab_server import ApiServer
 from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
+from numakube.apps.extender.verb_endpoints import Endpoints
 from numakube.apps.gathering import EVERYTHING, gather
 from numakube.apps.host.common_settings import LeaseSettings
-from numakube.apps.rebalancer.process import RebalancerProcess
-from numakube.apps.rebalancer.settings import RebalancerSettings
+from numakube.apps.host.http_serving import Handler
 from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.errors import NotFound
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.catalog import NAMESPACES, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.client import Client
-from numakube.kube.clock import ManualClock
+from numakube.kube.clock import Clock, ManualClock
 from numakube.kube.reflector import Reflector
-from numakube.kube.store import Change, Removed
 from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import turns
 from numakube.testing.pods import GPU
 from numakube.values.times import parse_time
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import ALL, Controllers
-from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.exporters import ExporterPool
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.dra_driver import publish
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.testing import without_election
+from numakube_planning.rebalancer.process import RebalancerProcess, RebalancerSettings
 
 T = TypeVar("T")
-PRODUCERS: Final = ("ours", "surprises", "rte", "nfd", "none")
+PRODUCERS: Final = ("ours", "pod", "surprises", "rte", "nfd", "none")
+EXPORTERS: Final = "kube-system"
+EXPORTER: Final = "exporter"
+EXTENDERS: Final = "numakube"
+"""The namespace of the leases by which extenders keep apart."""
+EXACT: Final = ("ours", "pod")
+"""Producers of reports that tell everything, at once; ``pod`` runs in a pod and says so."""
 SILENCE_SECONDS: Final = 300.0
+QUIET_SECONDS: Final = 60
+"""In which everything that can start has started: longer than any back-off, shorter than the five
+minutes after which a scheduler tries every pod again."""
+LAST_SECONDS: Final = 20
+"""In which nothing is to be written any more."""
 REPORT_SECONDS: Final = 5.0
 """Within which a node that joins is reported; until then nothing is known of its zones."""
-MOMENT_SECONDS: Final = 1.0
-"""Within which a scheduler may not know yet what another one has bound."""
 MOST_ZONES: Final = 8
 """With more, a kubelet may not come to an end, which amounts do not tell."""
 REBALANCE_SECONDS: Final = 20.0
+_POD_LEVEL_SINCE: Final = (1, 34)
+"""The first release whose kubelets read pod-level resources by default."""
 _ROUNDS: Final = 20
 _LOST: Final = ("lease_lost", "leadership_lost")
 """What programs rightly log as errors when they cannot renew their leases."""
 _TICK_SECONDS: Final = 0.05
-
-
-@dataclass(slots=True)
-class Seen:
-    """Everything that was ever seen of pods, by uid.
-
-    Attributes:
-        pods: those that there are.
-        ever: all that there ever were; `ours` are those of our schedulers.
-        bound_at: when each pod was first seen on a node.
-        nodes: the nodes that each pod was seen on.
-        rejected: pods of ours that kubelets rejected, as they were then.
-        changes: how many changes there were.
-    """
-
-    clock: ManualClock
-    pods: dict[str, Pod] = field(default_factory=dict)
-    ever: set[str] = field(default_factory=set)
-    ours: set[str] = field(default_factory=set)
-    bound_at: dict[str, float] = field(default_factory=dict)
-    nodes: dict[str, set[str]] = field(default_factory=dict)
-    rejected: dict[str, Pod] = field(default_factory=dict)
-    changes: int = 0
-
-    def note(self, change: Change[Pod]) -> None:
-        """Write down a change."""
-        pod = change.object
-        uid, status = pod.metadata.uid, pod.status
-        self.changes += 1
-        if isinstance(change, Removed):
-            self.pods.pop(uid, None)
-            return
-        self.pods[uid] = pod
-        self.ever.add(uid)
-        if pod.spec.node_name:
-            self.nodes.setdefault(uid, set()).add(pod.spec.node_name)
-            self.bound_at.setdefault(uid, self.clock.monotonic())
-        ours = pod.spec.scheduler_name == SCHEDULER_NAME
-        if ours:
-            self.ours.add(uid)
-        if ours and status is not None and status.phase == "Failed" and status.reason:
-            self.rejected.setdefault(uid, pod)
 
 
 @dataclass(slots=True)
@@ -129,24 +107,32 @@ class RunningScheduler:
     shard: str = ""
 
 
-class VirtualLab(Lifetime):
-    """The lab; use `virtual_lab`.
+class Lab(Lifetime):
+    """What all labs have in common, whatever their API server is and however their time passes.
 
     Attributes:
         client: has all rights.
-        there: whether the API server is.
         pool: the nodes.
         schedulers: those that run, by name.
         producers: who writes the report of each node.
         seen: what was seen of pods.
         complaints: log lines at level error.
         rewritten: nodes whose report was written when all was quiet.
+        orphaned_since: when the pod of a node's exporter was deleted.
+        told: how often promises were tried, and the doctor has told of each rule.
+        services: ``/v1/fit`` of schedulers, by identity.
+        extender: the one that a stock scheduler asks, if there is one.
+        disks: makes the disks of claims, if there are any.
         known_since: when the report of each node was there.
+        young_seconds: how old a pod has to be before it must have been placed; owners make new ones
+            all the time.
+        moment_seconds: within which a scheduler may not know yet what another one has bound.
     """
 
-    def __init__(self, server: ApiServer, clock: ManualClock, rng: Random) -> None:
-        self.server = server
-        self.there = Server()
+    young_seconds: float = 20.0
+    moment_seconds: float = 1.0
+
+    def __init__(self, clock: Clock, rng: Random) -> None:
         self.clock = clock
         self.rng = rng
         self.client = self.connect()
@@ -157,9 +143,23 @@ class VirtualLab(Lifetime):
         self.complaints: list[str] = []
         self.known_since: dict[str, float] = {}
         self.rewritten: list[str] = []
+        self.orphaned_since: dict[str, float] = {}
+        self._exporter_pods: dict[str, str] = {}
+        self._numbers = count()
+        self.told: Counter[str] = Counter()
+        self.services: dict[str, Handler] = {}
+        self.extender: RunningExtender | None = None
+        self.disks: Disks | None = None
+        self._stock: StockScheduler | None = None
         self._jobs: list[asyncio.Task[Any]] = []
         self._exporters = {
             "ours": ExporterPool(self.client, self.pool, serves=self._served_by("ours")),
+            "pod": ExporterPool(
+                self.client,
+                self.pool,
+                serves=self._served_by("pod"),
+                pod_of=lambda _: f"{EXPORTERS}/{EXPORTER}-aaaaa",
+            ),
             "surprises": ExporterPool(
                 self.client,
                 self.pool,
@@ -172,10 +172,33 @@ class VirtualLab(Lifetime):
             "nfd": self._foreign_producer("nfd", fingerprint=False),
         }
 
+    @abstractmethod
     def connect(self) -> Client:
         """Return another client."""
-        line = Line(InProcess(self.server), self.there)
-        return Client(line, clock=self.clock, rng=self.rng, rate=0)
+
+    @abstractmethod
+    async def through(self, work: Awaitable[T]) -> T:
+        """Let time pass until *work* is done."""
+
+    @abstractmethod
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @abstractmethod
+    async def found_at_rest(self, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        """Let the cluster come to rest; return what *ask* finds then."""
+
+    @abstractmethod
+    async def outage(self, seconds: float) -> None:
+        """Kill the API server in the middle of whatever goes on, and start it after a while."""
+
+    @abstractmethod
+    async def break_watches(self, *, forget: bool) -> None:
+        """Have all watches end; the server may *forget* the past as well."""
+
+    @abstractmethod
+    def surroundings(self) -> AbstractAsyncContextManager[None]:
+        """Have for a while what is there besides nodes, producers and our schedulers."""
 
     def _served_by(self, producer: str) -> Callable[[str], bool]:
         return lambda name: self.producers.get(name) == producer
@@ -186,28 +209,36 @@ class VirtualLab(Lifetime):
 
     async def live(self) -> AsyncIterator[None]:
         """Start everything but nodes and schedulers."""
-        asyncio.get_running_loop().set_default_executor(_AtOnce())
         async with AsyncExitStack() as stack:
             stack.enter_context(self._listening())
-            for resource, document in fixtures():
-                await self.client.create(resource, document)
+            await stack.enter_async_context(self.surroundings())
             reflector = Reflector(self.client, PODS)
             reflector.store.subscribe(self.seen.note)
-            self._jobs.append(asyncio.create_task(reflector.run()))
+            self.begin(reflector.run())
             await self.through(stack.enter_async_context(self.pool))
-            controllers = Controllers(self.client, which=ALL)
-            await self.through(stack.enter_async_context(controllers))
             for exporters in self._exporters.values():
                 await self.through(stack.enter_async_context(exporters))
-            self._jobs += [asyncio.create_task(one.run()) for one in self._foreign.values()]
+            for other in self._foreign.values():
+                self.begin(other.run())
             try:
                 yield
             finally:
                 for name in list(self.schedulers):
                     await self.kill_scheduler(name)
+                await self.kill_extender()
                 for job in self._jobs:
                     job.cancel()
                 await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    def begin(self, work: Coroutine[Any, Any, object]) -> None:
+        """Have *work* done beside everything else; that it fails is a complaint."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._note_end)
+        self._jobs.append(task)
+
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.complaints.append(f"{task.get_coro()} has ended with {error!r}")
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -225,19 +256,6 @@ class VirtualLab(Lifetime):
             yield
         finally:
             structlog.configure(**before)
-
-    async def through(self, work: Awaitable[T]) -> T:
-        """Let time pass until *work* is done."""
-        task = asyncio.ensure_future(work)
-        await this_loop().quiet()
-        while not task.done():
-            await self.clock.advance(_TICK_SECONDS)
-        return await task
-
-    async def pass_time(self, seconds: float) -> None:
-        """Let time pass."""
-        for _ in range(round(seconds)):
-            await self.clock.advance(1.0)
 
     async def listen(self, seconds: float) -> None:
         """Let time pass, and note which reports are written although no pod changes meanwhile."""
@@ -271,10 +289,12 @@ class VirtualLab(Lifetime):
             kubernetes=version,
             labels={RACK: rack} if rack else {},
         )
-        self.producers[name] = producer
         if claims:
             plan = plan.with_claimable(GPU)
+        self.producers[name] = producer
         await self._join(plan)
+        if producer == "pod":
+            await self._begin_exporter(name)
 
     async def _join(self, plan: NodePlan) -> None:
         await self.through(self.pool.add(plan))
@@ -295,21 +315,25 @@ class VirtualLab(Lifetime):
         await self.through(self.pool.remove(name))
         self.producers[name] = producer
         await self._join(plan)
+        if producer == "pod":
+            await self._begin_exporter(name)
 
     async def restart_server(self, seconds: float) -> None:
-        """Kill the API server in the middle of whatever goes on, and start it after a while.
+        """Let the API server be away for a while.
 
         A scheduler that cannot renew its lease says so and ends; its pod is started again.
         """
-        await turns(self.rng.randint(1, _ROUNDS))
-        self.there.kill()
-        self.server.state.feeds.end()
-        await self.pass_time(seconds)
-        self.there.start()
-        self.complaints = [one for one in self.complaints if not any(map(one.count, _LOST))]
+        await self.outage(seconds)
         self._relearn(self.pool.kubelets)
+        await self.revive_schedulers()
+
+    async def revive_schedulers(self) -> None:
+        """Start those again that have ended because they could not renew their leases."""
+        self.complaints = [one for one in self.complaints if not any(map(one.count, _LOST))]
         for name, running in list(self.schedulers.items()):
             if running.task.done():
+                if (error := running.task.exception()) is not None:
+                    self.complaints.append(f"scheduler {name} has ended with {error!r}")
                 await self.start_scheduler(name, shard=running.shard)
 
     async def break_device(self, name: str, *, healthy: bool) -> None:
@@ -337,16 +361,60 @@ class VirtualLab(Lifetime):
         lease = LeaseSettings(leader_elect=False)
         settings = RebalancerSettings(interval=REBALANCE_SECONDS, patience=60.0, lease=lease)
         process = RebalancerProcess(settings, self.connect())
-        self._jobs.append(asyncio.create_task(process.run(asyncio.Event())))
+        self.begin(process.run(asyncio.Event()))
 
-    def produce(self, name: str, producer: str) -> None:
+    async def start_extender(self) -> None:
+        """Start an extender, and the first time a stock scheduler that asks it."""
+        if self.extender is not None:
+            return
+        if self._stock is None:
+            await self.client.create(NAMESPACES, {"metadata": {"name": EXTENDERS}})
+            self._stock = StockScheduler(self.connect(), self._endpoints)
+            self.begin(self._stock.run())
+        self.extender = running = RunningExtender.start(self.connect())
+        await self.through(running.process.mirror.synced())
+
+    async def kill_extender(self) -> None:
+        """End the extender; whoever calls it is refused."""
+        running, self.extender = self.extender, None
+        if running is not None:
+            await running.kill()
+
+    def _endpoints(self) -> Endpoints | None:
+        return self.extender.endpoints if self.extender is not None else None
+
+    async def start_disks(self) -> None:
+        """Have disks made for claims from now on."""
+        self.disks = Disks(self.connect(), self.rng)
+        await self.disks.create_classes()
+        for name in sorted(self.pool.kubelets):
+            await self.disks.offer(name)
+        self.begin(self.disks.run())
+
+    async def produce(self, name: str, producer: str) -> None:
         """Let another producer write the reports of a node from now on; that takes a moment."""
+        if self.producers.get(name) == "pod" and producer != "pod":
+            await self._end_exporter(name)
+        if producer == "pod" and self.producers.get(name) != "pod":
+            await self._begin_exporter(name)
         self.producers[name] = producer
         self._relearn([name])
         for exporters in self._exporters.values():
             exporters.review()
         for other in self._foreign.values():
             other.review()
+
+    async def _begin_exporter(self, name: str) -> None:
+        """Start a pod as a DaemonSet does, in which an exporter says that it runs."""
+        self._exporter_pods[name] = pod = f"{EXPORTER}-{next(self._numbers):05}"
+        await self.client.create(PODS.raw, exporter_pod(pod, name), namespace=EXPORTERS)
+
+    async def _end_exporter(self, name: str) -> None:
+        """Delete that pod; the exporter ends with it."""
+        self.orphaned_since[name] = self.clock.monotonic()
+        with contextlib.suppress(NotFound):
+            pod = self._exporter_pods.pop(name)
+            await self.client.delete(PODS.raw, pod, namespace=EXPORTERS, grace_seconds=0)
 
     async def start_scheduler(self, name: str, *, elect: bool = True, shard: str = "") -> None:
         """Start a scheduler."""
@@ -377,26 +445,32 @@ class VirtualLab(Lifetime):
     def could_know(self, pod: Pod) -> bool:
         """Tell whether schedulers could know that a kubelet would reject a pod.
 
-        Without reports they know nothing, and amounts alone do not tell of options of managers.
+        Without reports they know nothing, and amounts alone do not tell all.
         Nobody knows of a pod that another scheduler binds at the same moment.
         """
         node = pod.spec.node_name
         producer, kubelet = self.producers.get(node), self.pool.kubelets.get(node)
         bound_at = self.seen.bound_at[pod.metadata.uid]
-        if bound_at < self.known_since.get(node, 0.0) or self._met_others(node, bound_at):
+        if bound_at < self.known_since.get(node, 0.0) or self._met_others(pod):
             return False
         if producer in ("rte", "nfd") and kubelet is not None:
-            options = kubelet.plan.config.cpu_manager_policy_options
-            return not options and len(kubelet.plan.machine.nodes) <= MOST_ZONES
-        return producer in ("ours", "surprises")
+            return _tells_by_amounts(kubelet.plan, pod)
+        return producer in (*EXACT, "surprises")
 
-    def _met_others(self, node: str, moment: float) -> bool:
-        """Tell whether another scheduler bound a pod to *node* at that *moment*."""
+    def _met_others(self, pod: Pod) -> bool:
+        """Tell whether another scheduler bound a pod to the same node at the same moment."""
+        node, moment = pod.spec.node_name, self.seen.bound_at[pod.metadata.uid]
         return any(
-            nodes == {node} and abs(self.seen.bound_at[uid] - moment) < MOMENT_SECONDS
+            nodes == {node}
+            and self.seen.ever[uid] != pod.spec.scheduler_name
+            and abs(self.seen.bound_at[uid] - moment) < self.moment_seconds
             for uid, nodes in self.seen.nodes.items()
-            if uid not in self.seen.ours
         )
+
+    @property
+    def sharded(self) -> bool:
+        """Whether schedulers share the nodes."""
+        return any(one.shard for one in self.schedulers.values())
 
     @property
     def all_exact(self) -> bool:
@@ -405,7 +479,7 @@ class VirtualLab(Lifetime):
         Amounts alone may promise too little, and so do reports only of surprises, from which a tool
         cannot tell a pod that has ended from one that was deleted by force.
         """
-        return all(self.producers[name] == "ours" for name in self.pool.kubelets)
+        return all(self.producers[name] in EXACT for name in self.pool.kubelets)
 
     @property
     def unsettled(self) -> bool:
@@ -414,7 +488,7 @@ class VirtualLab(Lifetime):
 
     def tells_exactly(self, name: str) -> bool:
         """Tell whether schedulers can know what the kubelet of a node would do."""
-        return self.producers.get(name) in ("ours", "surprises")
+        return self.producers.get(name) in (*EXACT, "surprises")
 
     async def facts(self) -> ClusterFacts:
         """Return what the tools know of the cluster."""
@@ -435,16 +509,80 @@ class VirtualLab(Lifetime):
         created = parse_time(pod.metadata.creation_timestamp or "")
         return (self.clock.now() - created).total_seconds()
 
-    def waiting(self) -> list[Pod]:
-        """Return the pods of ours that have no node."""
+    def waiting(self, scheduler: str = SCHEDULER_NAME) -> list[Pod]:
+        """Return the pods of a scheduler, of ours if none is named, that have no node."""
         return [
             one
             for one in self.pods
             if not one.spec.node_name
-            and one.spec.scheduler_name == SCHEDULER_NAME
+            and one.spec.scheduler_name == scheduler
             and one.metadata.deletion_timestamp is None
             and not has_ended(one)
         ]
+
+
+class VirtualLab(Lab):
+    """A lab in virtual time; use `virtual_lab`.
+
+    Attributes:
+        server: the API server.
+        there: whether it is.
+    """
+
+    def __init__(self, server: ApiServer, clock: ManualClock, rng: Random) -> None:
+        self.server = server
+        self._advance = clock.advance
+        self.there = Server()
+        super().__init__(clock, rng)
+
+    def connect(self) -> Client:
+        """Return another client."""
+        line = Line(InProcess(self.server), self.there)
+        return Client(line, clock=self.clock, rng=self.rng, rate=0)
+
+    @contextlib.asynccontextmanager
+    async def surroundings(self) -> AsyncIterator[None]:
+        """Have the lab's controllers at work, in an event loop without threads."""
+        asyncio.get_running_loop().set_default_executor(_AtOnce())
+        for resource, document in fixtures():
+            await self.client.create(resource, document)
+        async with AsyncExitStack() as stack:
+            controllers = Controllers(self.client, which=ALL)
+            await self.through(stack.enter_async_context(controllers))
+            yield
+
+    async def through(self, work: Awaitable[T]) -> T:
+        """Let time pass until *work* is done."""
+        task = asyncio.ensure_future(work)
+        await this_loop().quiet()
+        while not task.done():
+            await self._advance(_TICK_SECONDS)
+        return await task
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds)):
+            await self._advance(1.0)
+
+    async def found_at_rest(self, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        """Ask once, when a minute has passed."""
+        await self.pass_time(QUIET_SECONDS - LAST_SECONDS)
+        await self.listen(LAST_SECONDS)
+        return await ask()
+
+    async def outage(self, seconds: float) -> None:
+        """Refuse all requests for a while; what is stored is kept."""
+        await turns(self.rng.randint(1, _ROUNDS))
+        self.there.kill()
+        self.server.state.feeds.end()
+        await self.pass_time(seconds)
+        self.there.start()
+
+    async def break_watches(self, *, forget: bool) -> None:
+        """Have all watches end."""
+        if forget:
+            self.server.state.store.compact()
+        self.server.state.feeds.end()
 
 
 class _AtOnce(ThreadPoolExecutor):
@@ -458,6 +596,17 @@ class _AtOnce(ThreadPoolExecutor):
         except Exception as error:
             done.set_exception(error)
         return done
+
+
+def _tells_by_amounts(plan: NodePlan, pod: Pod) -> bool:
+    """Tell whether amounts are all that the kubelet of *plan* decides about *pod* by.
+
+    They do not tell of options of managers, nor how an old kubelet reads pod-level resources.
+    """
+    release = tuple(map(int, plan.kubernetes.split(".")))
+    reads = pod.spec.resources is None or release >= _POD_LEVEL_SINCE
+    options = plan.config.cpu_manager_policy_options
+    return reads and not options and len(plan.machine.nodes) <= MOST_ZONES
 
 
 def _broken(devices: tuple[Device, ...], *, healthy: bool) -> tuple[Device, ...]:

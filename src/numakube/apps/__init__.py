@@ -1,7 +1,7 @@
 """The programs of numakube, what they share, and what hosts them.
 
 host            settings, command line, logs, server, access and end of every program
-scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, rebalancer, dashboard
+scheduler, extender, exporter, operator, gc
                 one package for each program of `numakube.programs`: what it does is in `process`,
                 its settings in `settings`
 debugging       endpoints by which tools look inside a scheduler or an extender
@@ -12,4 +12,24 @@ flight_recording
 gathering, bundle, anonymising
                 a cluster read into one file, and the file without names
 deployer        brings components onto a cluster and takes them away
+
+What `__all__` names is public; it is loaded when it is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from numakube.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from numakube.apps.bundle import unpack
+
+__all__ = [
+    "unpack",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bundle": "unpack",
+    },
+)

@@ -25,8 +25,7 @@ from numakube.kube.catalog import NODES, PODS
 from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.store import Removed, Store, Updated
-from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, ClusterEvent, EventKind
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -40,9 +39,10 @@ if TYPE_CHECKING:
     from numakube.api.workloads import Namespace
     from numakube.kube.client import Client
     from numakube.kube.store import Change
-    from numakube.scheduling.framework.object_kinds import ObjectKind
-    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+    from numakube.scheduling.framework.cluster_events import ObjectKind
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -70,7 +70,7 @@ class Listener(Protocol):
         """Something happened that may let a waiting pod fit."""
         ...
 
-    def cache_changed(self, changes: Changes) -> None:
+    def cache_changed(self, changes: BeliefChanges) -> None:
         """The NUMA cache has something to tell; its beliefs are in the cluster already."""
         ...
 
@@ -199,7 +199,7 @@ class Mirror:
             assumed = self.cluster.remove_pod(pod.uid)
             self._tell(EventKind.POD_DELETED, node=node, pod=assumed or pod)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: BeliefChanges) -> None:
         """Take over what the cache believes now, and pass on what it has to tell."""
         if not changes:
             return
@@ -334,6 +334,7 @@ class Mirror:
 
     def _pod_is_placed(self, pod: PodInfo, change: Change[Pod]) -> None:
         known = self.cluster.node_of(pod.uid) is not None
+        before = self._counted(pod.uid)
         self._assumed.pop(pod.uid, None)
         self.cluster.place(pod, pod.node_name)
         if self.listener is not None:
@@ -341,8 +342,17 @@ class Mirror:
         # One that we have assumed is known, and yet told of as added: binding changes its spec.
         if not known or not isinstance(change, Updated) or not change.old.spec.node_name:
             self._tell(EventKind.POD_ADDED, node=pod.node_name, pod=pod)
-        elif _matters(change.old, change.object):
+            # It may have been resized while it was being bound, and others waited meanwhile.
+            changed = before is not None and pod.may_hold_less_than(before)
+        else:
+            changed = _matters(change.old, change.object)
+        if changed:
             self._tell(EventKind.POD_UPDATED, node=pod.node_name, pod=pod)
+
+    def _counted(self, uid: str) -> PodInfo | None:
+        """Return a pod as it counts on its node now."""
+        node = self.cluster.node(self.cluster.node_of(uid) or "")
+        return node.pods.get(uid) if node is not None else None
 
     def _pod_is_gone(self, pod: PodInfo, *, deleted: bool) -> None:
         self._assumed.pop(pod.uid, None)

@@ -7,7 +7,7 @@
 Without anything else being said they are found by their labels and asked through the API server
 (``pods/proxy``), so anyone who can use kubectl can look inside. The API server keeps the caller's
 own credentials to itself; a token for this purpose alone, made by TokenRequest for an account next
-to the pod, is sent instead (`numakube.apps.host.endpoint_access`). A URL is asked directly.
+to the pod, is sent instead (`numakube.apps.host.http_serving`). A URL is asked directly.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
-from numakube.kube.connection.proxy_settings import is_loopback
 from numakube.kube.connection.transport import Request
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.manifests.debug_access import SELECTOR, TENANT_ACCOUNT, account_for
+from numakube.manifests.cluster_policies import SELECTOR, TENANT_ACCOUNT, account_for
+from numakube.values.hosts import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

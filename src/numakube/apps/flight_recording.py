@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Final
 import click
 import structlog
 
-from numakube.api.kubelet_rejections import is_rejected
+from numakube.api.pod import is_rejected
 from numakube.apps.host.settings_sources import setting
 from numakube.errors import ConfigError, InvalidValue
-from numakube.scheduling.numa.caches.cache_contract import Cause
-from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief, use_in_report
 from numakube.scheduling.numa.caches.known_pods import PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.scheduling.recorder import flight_notes as notes
+from numakube.scheduling.recorder import flight_recorder as notes
 from numakube.scheduling.recorder.decision_notes import grouped, tried
 from numakube.scheduling.recorder.flight_documents import WallTime
-from numakube.scheduling.recorder.flight_notes import Queued, Subject
-from numakube.scheduling.recorder.flight_recorder import ATTEMPTS, FlightRecorder
+from numakube.scheduling.recorder.flight_recorder import (
+    ATTEMPTS,
+    FlightRecorder,
+    FlightSubject,
+    Queued,
+)
+from numakube.scheduling.snapshot.zone_belief import ChangeCause
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
@@ -34,12 +37,11 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.scheduling.cycle import Chosen, Failed, Refused
-    from numakube.scheduling.numa.caches.cache_contract import Changes
-    from numakube.scheduling.numa.caches.mispredictions import Misprediction
-    from numakube.scheduling.queue.queued_pod import QueuedPod
     from numakube.scheduling.recorder.decision_notes import Refusal
+    from numakube.scheduling.scheduling_queue import QueuedPod
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges, Misprediction
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 _MOST_MISPREDICTIONS: Final = 200
@@ -170,11 +172,11 @@ class Recording:
         belief = None if info is None else info.numa
 
         def write() -> None:
-            note = notes.Reserved(now, node)
+            note = notes.ReservedNote(now, node)
             if isinstance(belief, ExactBelief):
-                note = notes.Reserved(now, node, belief.foreseen.get(uid))
+                note = notes.ReservedNote(now, node, belief.foreseen.get(uid))
             elif isinstance(belief, CountsBelief):
-                note = notes.Reserved(now, node, anywhere=tuple(sorted(belief.places_of(uid))))
+                note = notes.ReservedNote(now, node, anywhere=tuple(sorted(belief.places_of(uid))))
             if self._recorder.note(uid, note) and (note.predicted or note.anywhere):
                 self._awaited.setdefault(node, set()).add(uid)
                 self._awaited_on[uid] = node
@@ -183,7 +185,7 @@ class Recording:
 
     def bound(self, uid: str, node: str) -> None:
         """Note that a pod was bound."""
-        self._later((uid, notes.Bound(self._clock.monotonic(), node)))
+        self._later((uid, notes.BoundNote(self._clock.monotonic(), node)))
 
     def not_bound(self, uid: str, reason: str) -> None:
         """Note that an attempt came to nothing."""
@@ -191,7 +193,7 @@ class Recording:
 
         def write() -> None:
             self._await_no_longer(uid)
-            self._recorder.note(uid, notes.NotBound(now, reason))
+            self._recorder.note(uid, notes.NotBoundNote(now, reason))
 
         self._later(write)
 
@@ -207,7 +209,7 @@ class Recording:
         def write() -> None:
             begin()
             digest = grouped(refusals, cluster.by_row)
-            note = notes.Tried(
+            note = notes.TriedNote(
                 at=now,
                 seconds=now - started,
                 evaluated=nodes,
@@ -227,7 +229,7 @@ class Recording:
 
     def told(self, uid: str, what: str, **values: str | int) -> None:
         """Note what was answered to another call."""
-        self._later((uid, notes.Told(self._clock.monotonic(), what, values)))
+        self._later((uid, notes.ToldNote(self._clock.monotonic(), what, values)))
 
     def _opening(self, pod: PodInfo, now: float, why: str) -> Callable[[], None]:
         self._begun.add(pod.uid)
@@ -239,13 +241,13 @@ class Recording:
         """Note that a kubelet has taken a pod, once."""
         uid = pod.uid
         if self._follows(uid) and stage_of(pod.pod) is PodStage.TAKEN:
-            note = notes.Admitted(self._clock.monotonic(), pod.node_name)
+            note = notes.AdmittedNote(self._clock.monotonic(), pod.node_name)
             self._later(lambda: self._taken(uid, note))
 
-    def _taken(self, uid: str, note: notes.Admitted) -> None:
+    def _taken(self, uid: str, note: notes.AdmittedNote) -> None:
         flight = self._recorder.get(uid)
         last = None if flight is None else flight.last
-        if last is not None and not any(isinstance(one, notes.Admitted) for one in last.notes):
+        if last is not None and not any(isinstance(one, notes.AdmittedNote) for one in last.notes):
             self._recorder.note(uid, note)
 
     def ended(self, pod: PodInfo) -> None:
@@ -256,21 +258,25 @@ class Recording:
         now, status = self._clock.monotonic(), pod.pod.status
         self._await_no_longer(pod.uid)
         if status is not None and is_rejected(pod.pod):
-            self._note(pod.uid, notes.Rejected(now, pod.node_name, status.reason, status.message))
+            self._note(
+                pod.uid, notes.RejectedNote(now, pod.node_name, status.reason, status.message)
+            )
         else:
-            self._note(pod.uid, notes.Ended(now, status.phase if status else "ended"))
+            self._note(pod.uid, notes.EndedNote(now, status.phase if status else "ended"))
 
     def deleted(self, pod: PodInfo) -> None:
         """Note that a pod is no more."""
         if self._follows(pod.uid):
             self.flush()
             self._await_no_longer(pod.uid)
-            self._note(pod.uid, notes.Ended(self._clock.monotonic(), "deleted"))
+            self._note(pod.uid, notes.EndedNote(self._clock.monotonic(), "deleted"))
 
-    def cache_changed(self, changes: Changes) -> None:
+    def cache_changed(self, changes: BeliefChanges) -> None:
         """Note what reports say of pods, and what had been foreseen otherwise."""
         for change in changes.changes:
-            if change.cause is Cause.REPORT and (self._pending or change.node in self._awaited):
+            if change.cause is ChangeCause.REPORT and (
+                self._pending or change.node in self._awaited
+            ):
                 self.flush()
                 self._look_at_report(change.node)
         for one in changes.mispredictions:
@@ -283,7 +289,7 @@ class Recording:
     def _mispredicted(self, one: Misprediction) -> None:
         now = self._clock.monotonic()
         self.mispredictions.append((now, one))
-        note = notes.Mispredicted(now, one.node, one.severity, one.predicted, one.reported)
+        note = notes.MispredictedNote(now, one.node, one.severity, one.predicted, one.reported)
         self._note(one.uid, note)
 
     def _look_at_report(self, name: str) -> None:
@@ -299,7 +305,7 @@ class Recording:
             self._await_no_longer(uid)
             if holding is not None:
                 zones = use_in_report(report, holding)
-                self._note(uid, notes.Observed(self._clock.monotonic(), name, zones))
+                self._note(uid, notes.ObservedNote(self._clock.monotonic(), name, zones))
 
     def _await_no_longer(self, uid: str) -> None:
         name = self._awaited_on.pop(uid, None)
@@ -309,6 +315,6 @@ class Recording:
                 del self._awaited[name]
 
 
-def subject_of(pod: PodInfo) -> Subject:
+def subject_of(pod: PodInfo) -> FlightSubject:
     """Return who *pod* is, without the pod."""
-    return Subject(pod.uid, pod.namespace, pod.name, pod.scheduler_name)
+    return FlightSubject(pod.uid, pod.namespace, pod.name, pod.scheduler_name)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import GROUP, PLURAL
 from numakube.errors import Forbidden, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
-from numakube.kube.served_versions import served_in
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, served_in
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology

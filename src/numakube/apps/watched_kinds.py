@@ -1,13 +1,13 @@
-"""The kinds of `numakube.scheduling.framework.object_kinds` as the API server serves them."""
+"""The kinds of `numakube.scheduling.framework.cluster_events` as the API server serves them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from numakube.api.workloads import Namespace
+from numakube.kube.catalog import served
 from numakube.kube.resource_types import Resource
-from numakube.kube.served_versions import served
-from numakube.scheduling.framework.object_kinds import (
+from numakube.scheduling.framework.cluster_events import (
     OBJECT_KINDS,
     POD_GROUP_KINDS,
     ObjectKind,

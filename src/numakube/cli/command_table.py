@@ -1,25 +1,26 @@
-"""Every command of the program, by what people come for."""
+"""Every command of the program, by what people come for: ours, and behind them those of annexes."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from numakube.cli.lazy_commands import LAB, Contributed, Hosted, Lazy
+from numakube.annexes import Group, annexes
+from numakube.cli.lazy_commands import AnyEntry, Hosted, Lazy, OfAnnex
 from numakube.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.programs import ProgramEntry
 
 _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
-    "fits": Lazy(
-        "numakube.cli.fits", "How many more of these pods fit, where, and what limits the next one?"
-    ),
     "map": Lazy("numakube.cli.map", "Draw a node and the pods that hold its parts."),
     "doctor": Lazy(
         "numakube.cli.doctor",
         "Check everything that NUMA placement depends on, and say what to do.",
     ),
-    "audit": Lazy("numakube.cli.audit", "Which pods want alignment and do not have it?"),
-    "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
     "cache": Lazy("numakube.cli.cache", "Show what schedulers believe about nodes."),
@@ -37,10 +38,6 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
 }
 _PLAN: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
-    "simulate": Lazy("numakube.cli.simulate", "What would become of pods on a cluster?"),
-    "advise": Lazy("numakube.cli.advise", "Which smaller request gives a pod more places?"),
-    "defrag": Lazy("numakube.cli.defrag", "Which pods would have to move so that these fit?"),
-    "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
     "conformance": Lazy(
         "numakube.cli.conformance",
         "Do NodeResourceTopologies say what their readers understand?",
@@ -68,24 +65,52 @@ _RUN: Final[dict[str, Lazy | Hosted]] = {
 }
 # It has a command of its own below it.
 _RUN["extender"] = Lazy("numakube.cli.extender", PROGRAMS["extender"].summary)
-_LAB: Final = {
-    "lab": Contributed("lab", LAB, "Run a cluster with NUMA nodes in one process."),
-    "demo": Contributed("demo", LAB, "Place the same pods with and without NUMA awareness."),
-}
 _PROGRAM: Final = {
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
     "version": Lazy("numakube.cli.version", "Print the versions of this program and the server."),
     "help": Lazy("numakube.cli.help", "Explain a command."),
 }
 
-COMMANDS: Final[dict[str, Lazy | Hosted | Contributed]] = {
-    **_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_LAB, **_PROGRAM,
-}  # fmt: skip
-SECTIONS: Final = {
-    "Look": tuple(_LOOK),
-    "Plan": tuple(_PLAN),
-    "Deploy": tuple(_DEPLOY),
-    "Run": tuple(_RUN),
-    "Lab": tuple(_LAB),
-    "This program": tuple(_PROGRAM),
+COMMANDS: Final[dict[str, AnyEntry]] = {**_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_PROGRAM}
+"""Those of the heart."""
+
+_SECTIONS: Final[dict[str, Iterable[str]]] = {
+    "Look": _LOOK,
+    "Plan": _PLAN,
+    "Deploy": _DEPLOY,
+    "Run": _RUN,
 }
+_LAST: Final = "This program"
+
+
+def joined() -> dict[str, AnyEntry]:
+    """Return the commands that annexes add, programs among them."""
+    commands: dict[str, AnyEntry] = {}
+    for annex in annexes():
+        commands |= {entry.name: Hosted(entry.name, entry.summary) for entry in annex.programs}
+        commands |= {
+            added.name: OfAnnex(Group.COMMANDS, added.name, added.summary)
+            for added in annex.commands
+        }
+    return commands
+
+
+def sections() -> dict[str, tuple[str, ...]]:
+    """Return what people come for, and the commands for it; ours come first."""
+    names = {title: [*commands] for title, commands in _SECTIONS.items()}
+    for annex in annexes():
+        for entry in annex.programs:
+            names.setdefault(entry.section, []).append(entry.name)
+        for added in annex.commands:
+            names.setdefault(added.section, []).append(added.name)
+    names[_LAST] = [*_PROGRAM]
+    return {title: tuple(commands) for title, commands in names.items()}
+
+
+def program_called(name: str) -> ProgramEntry | None:
+    """Return the program *name*, if it is one and no other command."""
+    if name in COMMANDS:
+        return PROGRAMS.get(name)
+    return next(
+        (entry for annex in annexes() for entry in annex.programs if entry.name == name), None
+    )

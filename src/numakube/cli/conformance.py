@@ -69,7 +69,7 @@ def command(
     if list_rules:
         _print_rules()
         return 0
-    from numakube.topology.conformance_rules import findings_in
+    from numakube.topology.conformance import findings_in
 
     trees = _in_files(files) if files else _in_cluster(cluster)
     chosen = [tree for tree in trees if not names or _name_of(tree) in names]
@@ -153,7 +153,7 @@ def _document(checked: Sequence[_Checked]) -> dict[str, Any]:
 
 
 def _print_rules() -> None:
-    from numakube.topology.conformance_rules import RULES
+    from numakube.topology.conformance import RULES
 
     width = max(len(rule.id) for rule in RULES)
     for rule in RULES:

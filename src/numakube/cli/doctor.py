@@ -70,7 +70,7 @@ def command(
         _print_checks()
         return 0
     from numakube.insight.doctor.all_checks import diagnose
-    from numakube.insight.doctor.diagnosis_document import document_of
+    from numakube.insight.doctor.findings import document_of
 
     facts = facts_for(cluster)
     if node and node not in facts.nodes:
@@ -102,7 +102,7 @@ def _print_checks() -> None:
 
 
 def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
-    from numakube.insight.doctor.diagnosis_document import summary_of
+    from numakube.insight.doctor.findings import summary_of
 
     for entry in diagnosis.entries:
         _print_entry(entry, wide=wide)
@@ -111,7 +111,7 @@ def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
 
 
 def _print_entry(entry: Entry, *, wide: bool) -> None:
-    from numakube.insight.doctor.diagnosis_document import remedies_of, seen_lines
+    from numakube.insight.doctor.findings import remedies_of, seen_lines
     from numakube.values.safe_text import printable
 
     rule = entry.rule

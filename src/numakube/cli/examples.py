@@ -1,8 +1,13 @@
-"""Examples of every command, which its help ends with; a test reads each as its command would."""
+"""Examples of every command, which its help ends with; a test reads each as its command would.
+
+Those of annexes are in their manifests.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+from numakube.annexes import annexes
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain": ("pod web", "pod/web -n team", "deployment/web", "-f job.yaml"),
@@ -12,12 +17,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain job": ("train",),
     "explain podgroup": ("train", "train -n team -o json"),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
-    "fits": ("-f pod.yaml", "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1", "-f job.yaml -o json"),
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),
     "doctor": ("", "--node node-0", "--only NUMA-POD -o json"),
-    "audit": ("", "-n team -o wide", "pod/web -o json"),
-    "dashboard": ("", "--port 9000", "--from numakube-bundle.tar.gz"),
     "bundle": ("", "--anonymise -o cluster.tar.gz"),
     "trace": ("pod web", "pod/web -n team -w"),
     "queue": ("", "-n team -o wide"),
@@ -31,20 +33,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         '--machine "2 sockets, 8 cores, 32Gi" --kubelet policy=restricted -f pods.yaml',
         "--machine dgx-h100 -k kubelet.yaml -f pods.yaml",
     ),
-    "simulate": (
-        '--nodes "10x 2 sockets, 16 cores, smt 2, 128Gi, gpu 4" -f mix.yaml --seeds 10',
-        "--from cluster.yaml --set topologyManagerPolicy=restricted",
-        "--trace openb_pod_list_default.csv --trace-nodes openb_node_list_all_node.csv",
-        "--drain node-3 --scheduler numakube",
-    ),
-    "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
-    "defrag": (
-        "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
-        "--for pod/web --apply",
-        "--reduce-stranded --moves 10 --map",
-        "-f pod.yaml -o json",
-    ),
-    "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "align": ("", "--memory -o json", "--stay"),
     "machine": ("/sys", "dgx-h100 -o text", "dgx-h100 -o matrix", "--presets"),
@@ -60,55 +48,26 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "extender": ("--bind-address 127.0.0.1:8888",),
     "extender config": ("--manifests", "--deployment main"),
     "exporter": ("--dry-run", "--sleep-interval 30s"),
-    "enforcer": ("--once",),
-    "sriov": ("--dry-run --explain", "--config-file pools.json"),
     "operator": ("",),
-    "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
     "gc": ("--oneshot --dry-run",),
-    "rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
-    "admission-check": ("--no-gates --hold 5m", "--no-kueue"),
-    "demo": ("",),
-    "lab": ("up", "status", "down"),
-    "lab up": ("", "--nodes 8 --machine dgx-h100 --kubelet policy=restricted", "--detach"),
-    "lab down": ("", "--name other"),
-    "lab status": ("", "--name lab -o json"),
-    "lab node": ("add --count 2", "kill node-0", "start node-0"),
-    "lab node add": ("--count 2 --machine dgx-h100",),
-    "lab node kill": ("node-0",),
-    "lab node start": ("node-0",),
-    "lab node restart": ("node-0",),
-    "lab node pause": ("node-0",),
-    "lab node resume": ("node-0",),
-    "lab node path": ("node-0",),
-    "lab node remove": ("node-0",),
-    "lab fault": ("fail --code 503 --share 0.5", "list", "clear"),
-    "lab fault fail": ("--code 503 --path /pods --times 3",),
-    "lab fault delay": ("2 --method GET",),
-    "lab fault drop": ("--share 0.1",),
-    "lab fault list": ("",),
-    "lab fault clear": ("",),
-    "lab fault freeze-exporter": ("node-0",),
-    "lab fault thaw-exporter": ("node-0",),
-    "lab fault skew-reports": ("node-0 --amount cpu=-2",),
-    "lab fault drop-watches": ("",),
-    "lab fault expire-history": ("",),
     "replay": ("kubelet cases.jsonl.gz --check", "bundle numakube-bundle.tar.gz --check"),
-    "replay api": ("requests.jsonl --check",),
     "replay bundle": ("numakube-bundle.tar.gz --check",),
-    "replay dra": ("claims.jsonl.gz --check",),
-    "replay exporter": ("scans.jsonl --check",),
-    "replay filter": ("pods.jsonl --check",),
-    "replay kubelet": ("cases.jsonl.gz --check",),
-    "replay scheduler": ("pods.jsonl --check",),
-    "replay values": ("values.jsonl --check",),
     "completion": ("bash",),
     "version": ("", "--client -o json"),
-    "help": ("", "lab up"),
+    "help": ("", "top zones"),
 }
 """What stands behind the name of a command."""
 
 
+def examples_of(path: str) -> tuple[str, ...]:
+    """Return what may stand behind the command at *path*."""
+    own = EXAMPLES.get(path)
+    if own is not None:
+        return own
+    return next((annex.examples[path] for annex in annexes() if path in annex.examples), ())
+
+
 def examples_text(path: str, program: str) -> str:
     """Return the examples of the command at *path*, as click prints them; empty if none."""
-    lines = [f"  {program} {path} {words}".rstrip() for words in EXAMPLES.get(path, ())]
+    lines = [f"  {program} {path} {words}".rstrip() for words in examples_of(path)]
     return "\n".join(["\b", "Examples:", *lines]) if lines else ""

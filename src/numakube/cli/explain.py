@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.explain import Explanation, Subject, Workload
+    from numakube.insight.explain.explained_pod import Addition
     from numakube.insight.explain.explanation_document import WorkloadExplanation
     from numakube.insight.explain.pod_explanation import Options
     from numakube.insight.facts import ClusterFacts
@@ -156,7 +157,7 @@ def _explained(
     subject: Subject,
     options: Options,
 ) -> Explanation:
-    from numakube.insight.defrag.opened_room import with_moves
+    from numakube.annexes import Group, loaded
     from numakube.insight.explain import explain, in_its_gang
     from numakube.insight.scheduler_engine import engine_of
 
@@ -165,7 +166,11 @@ def _explained(
 
     engine = make(facts)
     found = in_its_gang(explain(facts, engine, subject, options), facts, make, subject)
-    return with_moves(found, engine, subject) if options.changes else found
+    if options.changes:
+        add: Addition
+        for add in loaded(Group.EXPLAINERS).values():
+            found = add(found, engine, subject)
+    return found
 
 
 def _is_negative(found: Explanation | WorkloadExplanation) -> bool:

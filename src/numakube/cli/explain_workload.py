@@ -77,7 +77,7 @@ podgroup = _command_of("PodGroup")
 
 
 def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload:
-    from numakube.insight.explain.workload_pods import gang_in, workload_in
+    from numakube.insight.explain.workload_explanation import gang_in, workload_in
 
     is_gang = kind == "PodGroup"
     found = (
@@ -110,7 +110,7 @@ def explained_workload(
 
 def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> Workload:
     """Return what a manifest asks for as a workload."""
-    from numakube.insight.explain.workload_pods import planned_workload
+    from numakube.insight.explain.workload_explanation import planned_workload
 
     return planned_workload(
         facts, batch.pod, batch.replicas or 1, kind=batch.kind, name=batch.name, namespace=namespace

@@ -9,22 +9,20 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
+from numakube.annexes import Group, load
 from numakube.cli.examples import examples_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
-ENTRY_POINTS: Final = "numakube.commands"
-"""The group of entry points under which other distributions have commands."""
-
-LAB: Final = "numakube_lab"
-"""The package of the lab, a distribution of its own."""
+Joined: TypeAlias = "Callable[[], Mapping[str, AnyEntry]]"
+"""Tells which commands annexes add; called when a command is none of ours, or all are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +54,24 @@ class Hosted:
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
-    """A command of another distribution, which names it as an entry point, and its line here."""
+class OfAnnex:
+    """A command of an annex, found by its entry point, and its line here."""
 
+    group: Group
     name: str
-    package: str
     summary: str
 
     def load(self) -> click.Command:
         """Import the command.
 
         Raises:
-            ModuleNotFoundError: the distribution is not installed.
+            ModuleNotFoundError: the annex is not installed.
         """
-        from importlib.metadata import entry_points
+        command: click.Command = load(self.group, self.name)
+        return command
 
-        for entry in entry_points(group=ENTRY_POINTS, name=self.name):
-            command: click.Command = entry.load()
-            return command
-        raise ModuleNotFoundError(name=self.package)
+
+AnyEntry: TypeAlias = Lazy | Hosted | OfAnnex
 
 
 class LazyGroup(click.Group):
@@ -83,21 +80,27 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        lazy: Mapping[str, Lazy | Hosted | Contributed] | None = None,
-        sections: Mapping[str, Sequence[str]] | None = None,
+        lazy: Mapping[str, AnyEntry] | None = None,
+        joined: Joined = dict,
+        sections: Callable[[], Mapping[str, Sequence[str]]] | None = None,
         **attributes: object,
     ) -> None:
         super().__init__(**attributes)  # type: ignore[arg-type]
         self.lazy = lazy or {}
-        self.sections = sections or {"Commands": list(self.lazy)}
+        self.joined = joined
+        self.sections = sections or (lambda: {"Commands": list(self.entries())})
+
+    def entries(self) -> dict[str, AnyEntry]:
+        """Return all commands that are shown and found without loading them."""
+        return {**self.lazy, **self.joined()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands in the order in which they were given."""
-        return [*self.lazy, *super().list_commands(ctx)]
+        return [*self.entries(), *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command by name, and show examples of its use in its help."""
-        entry = self.lazy.get(cmd_name)
+        entry = self.lazy.get(cmd_name) or self.joined().get(cmd_name)
         command = super().get_command(ctx, cmd_name) if entry is None else entry.load()
         if command is not None and not command.epilog:
             program = ctx.find_root().info_name or "numakube"
@@ -111,6 +114,8 @@ class LazyGroup(click.Group):
 
         ``fit`` and ``fits`` are the same, as ``pod`` and ``pods`` are to kubectl.
         """
+        if args and args[0] in self.lazy:
+            return super().resolve_command(ctx, args)
         known = self.list_commands(ctx)
         if args and args[0] not in known and f"{args[0]}s" in known:
             args = [f"{args[0]}s", *args[1:]]
@@ -125,9 +130,10 @@ class LazyGroup(click.Group):
         if not self.lazy:
             super().format_commands(ctx, formatter)
             return
-        for title, names in self.sections.items():
+        entries = self.entries()
+        for title, names in self.sections().items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.lazy[name].summary) for name in names])
+                formatter.write_dl([(name, entries[name].summary) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that start with *incomplete*, loading no command."""
@@ -135,7 +141,7 @@ class LazyGroup(click.Group):
             return super().shell_complete(ctx, incomplete)
         commands = [
             CompletionItem(name, help=entry.summary)
-            for name, entry in self.lazy.items()
+            for name, entry in self.entries().items()
             if name.startswith(incomplete)
         ]
         return commands + click.Command.shell_complete(self, ctx, incomplete)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numakube.annexes import Group, added_to, load
 from numakube.cli.shared.machine_argument import MachineParameter, load_machine
 from numakube.cli.shared.output_option import can_draw, make_console, text_width
 from numakube.values.cpuset import CpuSet
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from numakube.insight.node_map.picture import Drawing
     from numakube.kubelet.machine import Device, Machine, NumaNode
 
 TITLES = ("NODE", "SOCKET", "CORES", "CPUS", "MEMORY", "HUGEPAGES", "DISTANCES")
+_DRAWINGS = tuple(added_to(Group.DRAWINGS))
 _DISTANCES = TITLES.index("DISTANCES")
 # Beyond so many NUMA nodes only distances to nodes with CPUs are listed.
 _MANY = 16
@@ -31,7 +34,7 @@ _MANY = 16
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "text", "matrix", "svg", "png", "shape", "cadvisor", "sysfs"]),
+    type=click.Choice(["table", "text", "matrix", *_DRAWINGS, "shape", "cadvisor", "sysfs"]),
     default="table",
     show_default=True,
     help="Output format; text, svg and png are drawings, matrix shows how close devices are.",
@@ -61,7 +64,7 @@ def command(machine: str | None, output: str, directory: Path | None, *, presets
 
 
 def _print_presets() -> None:
-    from numakube.kubelet.machines.presets import PRESETS
+    from numakube.kubelet.machines.shape import PRESETS
 
     for name, shape in PRESETS.items():
         click.echo(f"{name:20} {shape}")
@@ -80,27 +83,22 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
         from numakube.kubelet.machines.cadvisor_machine import to_cadvisor
 
         click.echo(json.dumps(to_cadvisor(machine), indent=2))
-    elif output in ("text", "matrix", "svg", "png"):
+    elif output in ("text", "matrix", *_DRAWINGS):
         _draw(machine, output)
     else:
         make_console().print(_table(machine))
 
 
 def _draw(machine: Machine, output: str) -> None:
-    from numakube.insight.drawing.picture_from_report import picture_of_machine
+    from numakube.insight.node_map.picture_from_report import picture_of_machine
 
     picture = picture_of_machine("", machine)
-    if output == "svg":
-        from numakube.insight.drawing.svg import svg_of
-
-        click.echo(svg_of(picture), nl=False)
-    elif output == "png":
-        from numakube.insight.drawing.png import png_of
-
-        click.echo(png_of(picture), nl=False)
+    if output in _DRAWINGS:
+        draw: Drawing = load(Group.DRAWINGS, output)
+        click.echo(draw(picture, dark=False), nl=False)
     else:
         from numakube.cli.shared.terminal import print_drawing
-        from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, lines_of, matrix_lines
+        from numakube.insight.node_map.terminal_map import DEFAULT_WIDTH, lines_of, matrix_lines
 
         lines = matrix_lines if output == "matrix" else lines_of
         console = make_console()

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-import numakube
-from numakube.cli.command_table import COMMANDS, SECTIONS
-from numakube.cli.lazy_commands import LAB, LazyGroup
+from numakube.annexes import annexes
+from numakube.cli.command_table import COMMANDS, joined, program_called, sections
+from numakube.cli.lazy_commands import LazyGroup
 from numakube.cli.shared.connection_options import connection_options, current_cluster
 from numakube.errors import ClusterUnreachable, NumakubeError
 from numakube.programs import PROGRAMS
+from numakube.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +32,13 @@ UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130  # as shells report it: 128 and the number of SIGINT
 BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
 
-OPTIONAL: Final = ("cryptography", "distributed", "google", "grpc", "h2", "matplotlib", LAB)
+OPTIONAL: Final = ("cryptography", "distributed", "google", "grpc", "h2", "matplotlib")
 """Libraries, as they are imported, that only extras bring."""
 
 EXTRAS: Final = {
-    **dict.fromkeys(("demo", "lab", "replay"), "lab"),
-    "simulate": "simulate",
     **{name: entry.extra for name, entry in PROGRAMS.items() if entry.extra},
 }
-"""Commands that need them, and the extra that has all that each needs."""
+"""Commands of ours that need them, and the extra that has all that each needs."""
 
 
 class _Program(LazyGroup):
@@ -62,27 +61,31 @@ class _Program(LazyGroup):
 @click.group(
     cls=_Program,
     lazy=COMMANDS,
-    sections=SECTIONS,
+    joined=joined,
+    sections=sections,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`help COMMAND` explains a command and shows examples. --kubeconfig and the options"
     " after it may also stand after the command.",
 )
-@click.version_option(numakube.__version__, message="numakube %(version)s")
+@click.version_option(VERSION, message="numakube %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @connection_options(hidden=False)
 @click.pass_context
 def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `run` takes it
     """NUMA-aware scheduling for Kubernetes, on one exact model of the kubelet."""
     cluster = current_cluster(ctx)
-    if ctx.invoked_subcommand in PROGRAMS and not cluster.plain:
-        raise click.UsageError(f"{ctx.invoked_subcommand} takes --kubeconfig and --context only.")
-    ctx.default_map = dict.fromkeys(PROGRAMS, cluster.flags())
+    program = program_called(ctx.invoked_subcommand or "")
+    if program is None:
+        return
+    if not cluster.plain:
+        raise click.UsageError(f"{program.name} takes --kubeconfig and --context only.")
+    ctx.default_map = {program.name: cluster.flags()}
 
 
 def main() -> NoReturn:
     """Run ``numakube``."""
     _silence_grpc()
-    entry = PROGRAMS.get(sys.argv[1]) if sys.argv[1:] else None
+    entry = program_called(sys.argv[1]) if sys.argv[1:] else None
     if entry is not None and entry.on_every_node:
         _keep_rich_out()
         _keep_trust_store_out()
@@ -183,7 +186,8 @@ def _failed(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, NumakubeError):
         _complain(str(error))
     elif isinstance(error, ModuleNotFoundError) and not _is_ours(error):
-        command = next((word for word in words if word in COMMANDS), "numakube")
+        known = {*COMMANDS, *joined()}
+        command = next((word for word in words if word in known), "numakube")
         _complain(missing_text(command, error.name or "a library"))
     elif isinstance(error, OSError) and error.filename is not None:
         _complain(f"{os.fspath(error.filename)}: {error.strerror}")
@@ -223,6 +227,15 @@ def _complain(message: str) -> None:
 def missing_text(command: str, module: str) -> str:
     """Return what is missing for *command*, and how it is installed."""
     name = module.partition(".")[0]
-    extra = f"[{EXTRAS.get(command, 'all')}]" if name in OPTIONAL else ""
-    package = f"'numakube{extra}'" if extra else "numakube"
+    extra = next((one.extra_of(command) for one in annexes() if one.package == name), "")
+    if name in OPTIONAL:
+        extra = extra_of(command) or "all"
+    package = f"'numakube[{extra}]'" if extra else "numakube"
     return f"{command} needs {name}, which is not installed: pip install {package}"
+
+
+def extra_of(command: str) -> str:
+    """Return the extra that has all that *command* needs; empty if it needs none."""
+    if command in COMMANDS:
+        return EXTRAS.get(command, "")
+    return next((one.extra_of(command) for one in annexes() if command in one.called()), "")

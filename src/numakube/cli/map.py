@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from numakube.annexes import Group, added_to, load
 from numakube.cli.shared.cluster_options import (
     cluster_options,
     facts_for,
@@ -24,20 +25,14 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.drawing.picture import NodePicture
-    from numakube.insight.drawing.planned_picture import Refused
-    from numakube.insight.drawing.terminal_map import Line
     from numakube.insight.facts import ClusterFacts
+    from numakube.insight.node_map.picture import Drawing, NodePicture
+    from numakube.insight.node_map.planned_picture import Refused
+    from numakube.insight.node_map.terminal_map import Line
 
-FORMS: Final = ("text", "svg", "png", "json", "yaml")
-_ENDINGS: Final = {
-    ".txt": "text",
-    ".svg": "svg",
-    ".png": "png",
-    ".json": "json",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
+DRAWINGS: Final = tuple(added_to(Group.DRAWINGS))
+FORMS: Final = ("text", *DRAWINGS, "json", "yaml")
+_ENDINGS: Final = {".txt": "text", **{f".{form}": form for form in FORMS[1:]}, ".yml": "yaml"}
 _PIPED_WIDTH: Final = 100
 _NODE: Final = "{node}"
 
@@ -105,7 +100,7 @@ def command(
     the kubelet would refuse a pod of the plan; the reason goes to standard error.
     """
     del what
-    if matrix and _form(output, output_file) in ("svg", "png"):
+    if matrix and _form(output, output_file) in DRAWINGS:
         raise click.UsageError("--matrix is text; JSON and YAML have it as `connections`.")
     if not names and not selector:
         raise click.UsageError("Missing argument 'NODE...'; or give --selector.")
@@ -211,8 +206,8 @@ class _Drawing:
 
     def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
         """Return the node as it is, or as the plan would leave it."""
-        from numakube.insight.drawing.picture_from_facts import node_picture
-        from numakube.insight.drawing.planned_picture import Plan, planned
+        from numakube.insight.node_map.picture_from_facts import node_picture
+        from numakube.insight.node_map.planned_picture import Plan, planned
 
         if not self._arriving and not self._leaving:
             return node_picture(facts, node), ()
@@ -229,7 +224,7 @@ class _Drawing:
         if self._file is not None and _NODE in self._file:
             for picture in pictures:
                 self._write_file(self._file.replace(_NODE, picture.node), [picture])
-        elif len(pictures) > 1 and self._form in ("svg", "png"):
+        elif len(pictures) > 1 and self._form in DRAWINGS:
             raise click.UsageError(
                 f"Several nodes do not fit into one {self._form.upper()};"
                 " give --output-file with {node} in it."
@@ -245,27 +240,22 @@ class _Drawing:
         path.write_bytes(self._encoded(pictures))
 
     def _encoded(self, pictures: Sequence[NodePicture]) -> bytes:
-        if self._form == "svg":
-            from numakube.insight.drawing.svg import svg_of
-
-            return svg_of(pictures[0]).encode()
-        if self._form == "png":
-            from numakube.insight.drawing.png import png_of
-
-            return png_of(pictures[0], dark=self._dark)
+        if self._form in DRAWINGS:
+            draw: Drawing = load(Group.DRAWINGS, self._form)
+            return draw(pictures[0], dark=self._dark)
         if self._form == "json":
             return (json.dumps(_document(pictures), indent=2, ensure_ascii=False) + "\n").encode()
         if self._form == "yaml":
             from numakube.api.yaml_text import dump_yaml
 
             return dump_yaml(_document(pictures)).encode()
-        from numakube.insight.drawing.terminal_map import plain_text
+        from numakube.insight.node_map.terminal_map import plain_text
 
         width = self._width or _PIPED_WIDTH
         return "\n".join(plain_text(self._lines(one, width)) for one in pictures).encode()
 
     def _lines(self, picture: NodePicture, width: int) -> Iterator[Line]:
-        from numakube.insight.drawing.terminal_map import lines_of, matrix_lines
+        from numakube.insight.node_map.terminal_map import lines_of, matrix_lines
 
         lines = matrix_lines if self._matrix else lines_of
         return lines(picture, width=width, ascii_only=self._plain)
@@ -290,7 +280,7 @@ class _Drawing:
 
 def _document(pictures: Sequence[NodePicture]) -> dict[str, Any]:
     """Return one document; several pictures are a list as Kubernetes has them."""
-    from numakube.insight.drawing.map_json import API_VERSION, KIND, picture_document
+    from numakube.insight.node_map.map_json import API_VERSION, KIND, picture_document
 
     documents = [picture_document(picture) for picture in pictures]
     if len(documents) == 1:

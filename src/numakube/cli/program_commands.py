@@ -7,8 +7,12 @@ import signal
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from numakube.apps.host.process_life import Surroundings, run_until_stopped
-from numakube.apps.host.process_memory import keep_freed_memory, quiet_collector
+from numakube.apps.host.process_life import (
+    Surroundings,
+    keep_freed_memory,
+    quiet_collector,
+    run_until_stopped,
+)
 from numakube.apps.host.program import WITHOUT_EFFECT, load_program, tell_without_effect
 from numakube.cli.shared.log_options import configure_logs
 

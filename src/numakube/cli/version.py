@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import numakube
 from numakube.cli.shared.connection_options import connected, live_options
 from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube.errors import ClusterUnreachable, ConfigError
+from numakube.errors import ClusterUnreachable, ConfigError, MalformedObject
+from numakube.version import VERSION
 
 if TYPE_CHECKING:
     from numakube.cli.shared.connection_options import ClusterOptions
@@ -25,25 +25,24 @@ def command(cluster: ClusterOptions, output: Output, *, only_client: bool) -> No
 
     Without a cluster, or if it does not answer, only the version of the program is printed.
     """
-    document: dict[str, Any] = {"clientVersion": {"gitVersion": f"v{numakube.__version__}"}}
+    document: dict[str, Any] = {"clientVersion": {"gitVersion": f"v{VERSION}"}}
     if not only_client:
         try:
             document["serverVersion"] = asyncio.run(_asked(cluster))
-        except (ClusterUnreachable, ConfigError) as error:
+        except (ClusterUnreachable, ConfigError, MalformedObject) as error:
             click.echo(f"warning: {error}", err=True)
     if output is not Output.TABLE:
         print_document(document, output)
         return
     click.echo(f"numakube    {document['clientVersion']['gitVersion']}")
     if "serverVersion" in document:
-        click.echo(f"Kubernetes  {document['serverVersion']['gitVersion']}")
+        click.echo(f"Kubernetes  {document['serverVersion'].get('gitVersion', 'unknown')}")
 
 
 async def _asked(cluster: ClusterOptions) -> dict[str, Any]:
-    import msgspec
-
     from numakube.kube.connection.transport import Request
+    from numakube.kube.decode import read_answer
 
     async with connected(cluster) as client:
         answer = await client.request(Request(method="GET", path="/version"))
-    return msgspec.json.decode(answer.body, type=dict[str, Any])
+    return read_answer(dict[str, Any], answer.body, "version")

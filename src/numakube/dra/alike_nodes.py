@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from numakube.dra.allocation_results import only_on
+from numakube.dra.allocator import only_on
 from numakube.dra.device_ids import AllocationError, PoolId
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult
     from numakube.dra.allocated_state import AllocatedState
-    from numakube.dra.pools import Inventory, Pool
+    from numakube.dra.pools import DeviceInventory, DevicePool
 
 OWN: Final = -1
 """The kind of a node that is like no other: it reaches devices that are not its own."""
@@ -37,7 +37,7 @@ class NodeKinds:
         changed: names of nodes whose kind may have changed, oldest first.
     """
 
-    def __init__(self, inventory: Inventory, state: AllocatedState) -> None:
+    def __init__(self, inventory: DeviceInventory, state: AllocatedState) -> None:
         self.changed: list[str] = []
         self._inventory = inventory
         self._state = state
@@ -92,13 +92,15 @@ class NodeKinds:
 
 def has_shares(allocations: Iterable[AllocationResult]) -> bool:
     """Tell whether a device is shared: every share has an id of its own."""
-    return any(one.share_id is not None for each in allocations for one in each.devices.results)
+    return any(
+        result.share_id is not None for each in allocations for result in each.devices.results
+    )
 
 
 def moved(
     allocations: Iterable[AllocationResult],
-    before: Sequence[Pool],
-    pools: Sequence[Pool],
+    before: Sequence[DevicePool],
+    pools: Sequence[DevicePool],
     node: str,
 ) -> tuple[AllocationResult, ...]:
     """Return what *allocations* from the pools *before* are on a *node* of the same kind.
@@ -106,12 +108,13 @@ def moved(
     Its *pools* have the same devices in the same order, under names of their own.
     """
     names = {one.id: other.id.pool for one, other in zip(before, pools, strict=True)}
-    return tuple(_moved(one, names, node) for one in allocations)
+    return tuple(_moved(allocation, names, node) for allocation in allocations)
 
 
 def _moved(allocation: AllocationResult, names: dict[PoolId, str], node: str) -> AllocationResult:
     results = tuple(
-        replace(one, pool=names[PoolId(one.driver, one.pool)]) for one in allocation.devices.results
+        replace(result, pool=names[PoolId(result.driver, result.pool)])
+        for result in allocation.devices.results
     )
     return replace(
         allocation,

@@ -1,4 +1,4 @@
-"""The search: devices for all claims of a pod on one node, the first solution in a fixed order.
+"""The search for devices for all claims of a pod on one node, and what an allocation then says.
 
 Follows the structured allocator of kube-scheduler 1.37. Devices are tried in the order of pools,
 slices and devices; inside one request only in ascending order. A choice that leads nowhere is taken
@@ -7,33 +7,218 @@ back. The allocator is pure: the same input gives the same answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from numakube.api.resource_claims import ALL
-from numakube.dra.allocation_results import allocation_of
+from numakube.api.affinity_and_taints import (
+    NAME_FIELD,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from numakube.api.resource_claims import (
+    ALL,
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
 from numakube.dra.candidate_checks import CandidateChecks
-from numakube.dra.constraints import constraint_of
-from numakube.dra.device_ids import AllocationError
-from numakube.dra.requests import MAX_RESULTS, Request, check_gates, wanted_devices, where
-from numakube.dra.search_time import SearchTime
+from numakube.dra.device_ids import AllocationError, SearchTime
+from numakube.dra.requests import (
+    MAX_RESULTS,
+    ClaimRequest,
+    check_gates,
+    constraint_of,
+    wanted_devices,
+    where,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.api.resource_claims import ResourceClaim
     from numakube.api.resource_slices import DeviceClass
     from numakube.dra.allocated_state import AllocatedState
-    from numakube.dra.constraints import Constraint
+    from numakube.dra.candidate_checks import ChosenDevice
     from numakube.dra.device_ids import DeviceId
-    from numakube.dra.pools import Candidate, Inventory, Pool
-    from numakube.dra.requests import WantedDevices
+    from numakube.dra.features import Features
+    from numakube.dra.pools import CandidateDevice, DeviceInventory, DevicePool
+    from numakube.dra.requests import ClaimConstraint, WantedDevices
 
     NewId = Callable[[], str]
-    Within = Callable[[int, Candidate], bool]
+    Within = Callable[[int, CandidateDevice], bool]
     """Tells whether a device may be taken for the claim at a position."""
     Accepts = Callable[[Iterable[DeviceId]], bool]
     """Tells whether devices for all claims will do."""
+
+
+# ------------------------------------------------------------------------------------------------
+# What an allocation says: devices, configuration, and the nodes that can use it.
+
+
+def allocation_of(
+    claim: ResourceClaim,
+    requests: Sequence[ClaimRequest],
+    chosen: Sequence[ChosenDevice],
+    node: str,
+    features: Features,
+) -> AllocationResult:
+    """Return the allocation of *claim* on *node*.
+
+    Raises:
+        AllocationError: a node selector of a slice is more than one can be made of.
+    """
+    return AllocationResult(
+        devices=DeviceAllocationResult(
+            results=tuple(_result(one, features) for one in chosen),
+            config=tuple(_config(claim, requests)),
+        ),
+        node_selector=_node_selector(claim, chosen, node),
+    )
+
+
+def _result(one: ChosenDevice, features: Features) -> DeviceRequestAllocationResult:
+    device = one.candidate.device
+    bound = features.binding_conditions
+    return DeviceRequestAllocationResult(
+        request=one.wanted.full_name,
+        driver=one.candidate.id.driver,
+        pool=one.candidate.id.pool,
+        device=one.candidate.id.device,
+        admin_access=True if one.wanted.admin else None,
+        tolerations=one.wanted.body.tolerations,
+        binding_conditions=(device.binding_conditions or ()) if bound else (),
+        binding_failure_conditions=(device.binding_failure_conditions or ()) if bound else (),
+        share_id=one.share_id,
+        consumed_capacity={name: str(amount) for name, amount in one.consumed.items()},
+        skip_node_operations=(
+            one.candidate.slice.spec.skip_node_operations if features.experimental else ()
+        ),
+    )
+
+
+def _config(
+    claim: ResourceClaim, requests: Sequence[ClaimRequest]
+) -> list[DeviceAllocationConfiguration]:
+    found = [*_class_config(requests), *_claim_config(claim, requests)]
+    return [_for_all(one, requests) for one in found]
+
+
+def _class_config(requests: Sequence[ClaimRequest]) -> list[DeviceAllocationConfiguration]:
+    names: dict[str, list[str]] = {}
+    for request in requests:
+        name = request.selected.device_class.metadata.name
+        names.setdefault(name, []).append(request.selected.full_name)
+    classes = {one.selected.device_class.metadata.name: one.selected for one in reversed(requests)}
+    return [
+        DeviceAllocationConfiguration(
+            source="FromClass", requests=tuple(listed), opaque=config.opaque
+        )
+        for name, listed in names.items()
+        for config in classes[name].device_class.spec.config
+    ]
+
+
+def _claim_config(
+    claim: ResourceClaim, requests: Sequence[ClaimRequest]
+) -> list[DeviceAllocationConfiguration]:
+    return [
+        DeviceAllocationConfiguration(
+            source="FromClaim", requests=config.requests, opaque=config.opaque
+        )
+        for config in claim.spec.devices.config
+        if not config.requests or any(_names(config.requests, request) for request in requests)
+    ]
+
+
+def _names(listed: tuple[str, ...], request: ClaimRequest) -> bool:
+    """Tell whether a list names *request*, or the alternative that was chosen for it."""
+    return request.name in listed or (
+        request.has_alternatives and request.selected.full_name in listed
+    )
+
+
+def _for_all(
+    config: DeviceAllocationConfiguration, requests: Sequence[ClaimRequest]
+) -> DeviceAllocationConfiguration:
+    """Return *config* without its list of requests if that names every request."""
+    if not all(_names(config.requests, request) for request in requests):
+        return config
+    return DeviceAllocationConfiguration(source=config.source, opaque=config.opaque)
+
+
+def _node_selector(
+    claim: ResourceClaim, chosen: Sequence[ChosenDevice], node: str
+) -> NodeSelector | None:
+    fields: list[NodeSelectorRequirement] = []
+    expressions: list[NodeSelectorRequirement] = []
+    for one in chosen:
+        spec, device = one.candidate.slice.spec, one.candidate.device
+        place = device if spec.per_device_node_selection else spec
+        if place.node_name is not None or device.binds_to_node:
+            return only_on(node)
+        terms = place.node_selector.node_selector_terms if place.node_selector else ()
+        if len(terms) > 1:
+            raise AllocationError(
+                f"create NodeSelector for claim {claim.metadata.name}: unsupported "
+                f"ResourceSlice.NodeSelector with {len(terms)} terms"
+            )
+        for term in terms:
+            _add_new(fields, term.match_fields)
+            _add_new(expressions, term.match_expressions)
+    if not fields and not expressions:
+        return None
+    term = NodeSelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(term,))
+
+
+def only_on(node: str) -> NodeSelector:
+    """Return what selects the node with that name."""
+    name = NodeSelectorRequirement(key=NAME_FIELD, operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
+
+
+def _add_new(
+    known: list[NodeSelectorRequirement], more: tuple[NodeSelectorRequirement, ...]
+) -> None:
+    for one in more:
+        same = (
+            other.key == one.key
+            and other.operator == one.operator
+            and set(other.values) == set(one.values)
+            for other in known
+        )
+        if not any(same):
+            known.append(one)
+
+
+# ------------------------------------------------------------------------------------------------
+# How far up in their lists of alternatives the requests of claims were served (KEP-4816).
+
+MAX_ALTERNATIVES: Final = 8
+
+
+def preference_score(
+    claims: Iterable[ResourceClaim], allocations: Sequence[AllocationResult]
+) -> int:
+    """Return the sum over requests with alternatives; *allocations* are of claims without one."""
+    fresh = iter(allocations)
+    total = 0
+    for claim in claims:
+        allocation = claim.status.allocation or next(fresh, None)
+        if allocation is None:
+            continue
+        served = {result.request for result in allocation.devices.results}
+        for request in claim.spec.devices.requests:
+            for index, one in enumerate(request.first_available):
+                if f"{request.name}/{one.name}" in served:
+                    total += MAX_ALTERNATIVES - index
+    return total
+
+
+# ------------------------------------------------------------------------------------------------
+# The search: devices for all claims of a pod on one node, the first solution in a fixed order.
 
 
 class _TooMany(Exception):
@@ -49,7 +234,7 @@ class Allocator:
 
     def __init__(
         self,
-        inventory: Inventory,
+        inventory: DeviceInventory,
         state: AllocatedState,
         classes: Mapping[str, DeviceClass],
         *,
@@ -65,7 +250,7 @@ class Allocator:
         self._expired = expired
         self._cpu_seconds = cpu_seconds
 
-    def devices(self, node: Node) -> Iterator[tuple[Candidate, bool]]:
+    def devices(self, node: Node) -> Iterator[tuple[CandidateDevice, bool]]:
         """Yield the devices that *node* can reach, each with whether no claim holds any of it."""
         for pool in self._inventory.pools_for(node):
             for candidate in pool.candidates if pool.usable else ():
@@ -93,7 +278,7 @@ class Allocator:
         checks = CandidateChecks(
             pools, self._state, self._inventory.features, node, new_id=self._new_id, time=time
         )
-        search = _Search(pools, checks, claims, time, within, accepts)
+        search = _DeviceSearch(pools, checks, claims, time, within, accepts)
         search.prepare(self._classes)
         try:
             found = search.step(0, 0, 0)
@@ -114,12 +299,12 @@ class Allocator:
         ]
 
 
-class _Search:
+class _DeviceSearch:
     """One search on one node."""
 
     def __init__(
         self,
-        pools: Sequence[Pool],
+        pools: Sequence[DevicePool],
         checks: CandidateChecks,
         claims: Sequence[ResourceClaim],
         time: SearchTime,
@@ -129,18 +314,20 @@ class _Search:
         self._pools = pools
         self._within = within
         self._accepts = accepts
-        self._candidates = [one for pool in pools if pool.usable for one in pool.candidates]
+        self._candidates = [
+            candidate for pool in pools if pool.usable for candidate in pool.candidates
+        ]
         self._checks = checks
         self._claims = claims
         self._time = time
-        self.requests: list[list[Request]] = []
+        self.requests: list[list[ClaimRequest]] = []
 
     def prepare(self, classes: Mapping[str, DeviceClass]) -> None:
         """Check the claims and find the devices of requests for all."""
         features = self._checks.features
         for claim in self._claims:
             devices = claim.spec.devices
-            requests: list[Request] = []
+            requests: list[ClaimRequest] = []
             for request in devices.requests:
                 check_gates(claim, request, features)
                 alternatives: list[WantedDevices] = []
@@ -148,21 +335,25 @@ class _Search:
                     if wanted.body.allocation_mode == ALL:
                         self._find_all(wanted)
                     alternatives.append(wanted)
-                requests.append(Request(request.name, alternatives, bool(request.first_available)))
+                requests.append(
+                    ClaimRequest(request.name, alternatives, bool(request.first_available))
+                )
             self.requests.append(requests)
             self._check_size(claim, requests)
             self._checks.constraints.append(list(self._constraints(claim)))
             self._checks.results.append([])
 
-    def _check_size(self, claim: ResourceClaim, requests: list[Request]) -> None:
-        least = sum(min(one.count for one in request.alternatives) for request in requests)
+    def _check_size(self, claim: ResourceClaim, requests: list[ClaimRequest]) -> None:
+        least = sum(
+            min(alternative.count for alternative in request.alternatives) for request in requests
+        )
         if least > MAX_RESULTS:
             raise AllocationError(
                 f"claim {claim.metadata.key}: number of requested devices {least} exceeds the "
                 f"claim limit of {MAX_RESULTS}"
             )
 
-    def _constraints(self, claim: ResourceClaim) -> Iterator[Constraint]:
+    def _constraints(self, claim: ResourceClaim) -> Iterator[ClaimConstraint]:
         features = self._checks.features
         for index, one in enumerate(claim.spec.devices.constraints):
             constraint = constraint_of(
@@ -203,7 +394,9 @@ class _Search:
         """Find devices from this position on: *taken* devices of a request are chosen already."""
         self._time.check()
         if claim >= len(self._claims):
-            devices = (one.candidate.id for results in self._checks.results for one in results)
+            devices = (
+                result.candidate.id for results in self._checks.results for result in results
+            )
             return self._accepts is None or self._accepts(devices)
         if request >= len(self.requests[claim]):
             try:
@@ -276,7 +469,7 @@ class _Search:
         return False
 
     def _tried(
-        self, wanted: WantedDevices, candidate: Candidate, claim: int
+        self, wanted: WantedDevices, candidate: CandidateDevice, claim: int
     ) -> Callable[[], None] | None:
         checks = self._checks
         if checks.is_in_use(wanted, candidate, claim):

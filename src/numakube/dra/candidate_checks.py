@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.dra.allocated_state import PoolCounters, is_available, wanted_amounts
 from numakube.dra.cel_selectors import (
     derived_attribute,
     derived_program,
@@ -17,29 +18,29 @@ from numakube.dra.cel_selectors import (
     variables_of,
     with_hint,
 )
-from numakube.dra.constraints import lookup_attribute
-from numakube.dra.consumable_capacity import is_available, wanted_amounts
-from numakube.dra.counters import PoolCounters
-from numakube.dra.device_ids import CEL_TIMEOUT, AllocationError
-from numakube.dra.device_taints import repelling_taint
-from numakube.dra.node_selection import reaches
-from numakube.dra.requests import where
-from numakube.dra.search_time import SearchTime
+from numakube.dra.device_ids import CEL_TIMEOUT, AllocationError, SearchTime
+from numakube.dra.pools import reaches, repelling_taint
+from numakube.dra.requests import lookup_attribute, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.resource_slices import DeviceAttribute, DeviceSelector
+    from numakube.api.resource_slices import (
+        DeviceAttribute,
+        DeviceSelector,
+    )
     from numakube.cel import Program
-    from numakube.dra.allocated_state import AllocatedState, Consumed
-    from numakube.dra.constraints import Constraint
-    from numakube.dra.counters import Groups
+    from numakube.dra.allocated_state import AllocatedState, CompatibilityGroups, Consumed
     from numakube.dra.device_ids import DeviceId, PoolId
     from numakube.dra.features import Features
-    from numakube.dra.pools import Candidate, Pool
-    from numakube.dra.requests import WantedDevices
+    from numakube.dra.pools import CandidateDevice, DevicePool
+    from numakube.dra.requests import ClaimConstraint, WantedDevices
     from numakube.values.quantity import Quantity
+
+
+# ------------------------------------------------------------------------------------------------
+# The checks of one candidate, in the order of kube-scheduler 1.37, and what choosing it changes.
 
 _REMEMBERED_VERDICTS: Final = 64
 """Selectors of which a device remembers what they said of it."""
@@ -48,11 +49,11 @@ OPTIONAL_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class ChosenDevice:
     """A device that was chosen for a request."""
 
     wanted: WantedDevices
-    candidate: Candidate
+    candidate: CandidateDevice
     share_id: str | None
     consumed: dict[str, Quantity]
 
@@ -62,7 +63,7 @@ class CandidateChecks:
 
     def __init__(
         self,
-        pools: Sequence[Pool],
+        pools: Sequence[DevicePool],
         state: AllocatedState,
         features: Features,
         node: Node,
@@ -71,8 +72,8 @@ class CandidateChecks:
         time: SearchTime | None = None,
     ) -> None:
         self.features = features
-        self.results: list[list[Chosen]] = []
-        self.constraints: list[list[Constraint]] = []
+        self.results: list[list[ChosenDevice]] = []
+        self.constraints: list[list[ClaimConstraint]] = []
         self._state = state
         self._node = node
         self._new_id = new_id
@@ -83,14 +84,14 @@ class CandidateChecks:
         self._variables: dict[DeviceId, dict[str, Any]] = {}
         self._derived: dict[tuple[DeviceId, str], DeviceAttribute] = {}
 
-    def is_in_use(self, wanted: WantedDevices, candidate: Candidate, claim: int) -> bool:
+    def is_in_use(self, wanted: WantedDevices, candidate: CandidateDevice, claim: int) -> bool:
         """Tell whether the device is taken: by anyone, or with admin access by the same claim."""
         choosing = self._choosing.get(candidate.id)
         if wanted.admin:
             return choosing is not None and claim in choosing
         return candidate.id in self._state.devices or bool(choosing)
 
-    def is_selectable(self, wanted: WantedDevices, candidate: Candidate) -> bool:
+    def is_selectable(self, wanted: WantedDevices, candidate: CandidateDevice) -> bool:
         """Tell whether class and request select the device, and the node can reach it."""
         device = candidate.device
         if device.binding_conditions and not self.features.binding_conditions:
@@ -100,7 +101,7 @@ class CandidateChecks:
             known = wanted.matches[id(candidate)] = self._selected(wanted, candidate)
         return known
 
-    def _selected(self, wanted: WantedDevices, candidate: Candidate) -> bool:
+    def _selected(self, wanted: WantedDevices, candidate: CandidateDevice) -> bool:
         spec = wanted.device_class.spec
         who = f"class {wanted.device_class.metadata.name}"
         if not self._all_match(spec.selectors, candidate, who):
@@ -113,7 +114,7 @@ class CandidateChecks:
         return True
 
     def _all_match(
-        self, selectors: tuple[DeviceSelector, ...], candidate: Candidate, who: str
+        self, selectors: tuple[DeviceSelector, ...], candidate: CandidateDevice, who: str
     ) -> bool:
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
@@ -132,7 +133,7 @@ class CandidateChecks:
                 return False
         return True
 
-    def _verdict(self, program: Program, candidate: Candidate) -> bool | AllocationError:
+    def _verdict(self, program: Program, candidate: CandidateDevice) -> bool | AllocationError:
         """Evaluate a selector; what it says is remembered, or that it costs too much to say.
 
         That it took too long is not: a pause of the process may have been the cause.
@@ -151,7 +152,7 @@ class CandidateChecks:
         verdicts[program.text] = found
         return found
 
-    def _seen(self, candidate: Candidate) -> dict[str, Any]:
+    def _seen(self, candidate: CandidateDevice) -> dict[str, Any]:
         found = self._variables.get(candidate.id)
         if found is None:
             found = variables_of(candidate.device, candidate.id.driver)
@@ -159,7 +160,7 @@ class CandidateChecks:
         return found
 
     def attribute(
-        self, wanted: WantedDevices, candidate: Candidate, name: str
+        self, wanted: WantedDevices, candidate: CandidateDevice, name: str
     ) -> DeviceAttribute | None:
         """Return the attribute that constraints compare: derived by the request, or published."""
         expression = wanted.derived.get(name)
@@ -170,7 +171,7 @@ class CandidateChecks:
             self._derived[key] = self._derive(expression, candidate, name)
         return self._derived[key]
 
-    def _derive(self, expression: str, candidate: Candidate, name: str) -> DeviceAttribute:
+    def _derive(self, expression: str, candidate: CandidateDevice, name: str) -> DeviceAttribute:
         try:
             program = derived_program(expression, lists=True)
         except AllocationError as error:
@@ -183,18 +184,18 @@ class CandidateChecks:
                 f"evaluate derived attribute {name} on device {candidate.id} failed"
             ) from None
 
-    def could_hold(self, wanted: WantedDevices, candidate: Candidate) -> bool:
+    def could_hold(self, wanted: WantedDevices, candidate: CandidateDevice) -> bool:
         """Tell whether the device has enough capacity when nothing of it is consumed."""
         return self._fits(wanted, candidate, (), candidate.device.name)
 
-    def has_capacity(self, wanted: WantedDevices, candidate: Candidate) -> bool:
+    def has_capacity(self, wanted: WantedDevices, candidate: CandidateDevice) -> bool:
         """Tell whether the device has enough capacity left."""
         return self._fits(wanted, candidate, self._consumed(candidate.id), str(candidate.id))
 
     def _fits(
         self,
         wanted: WantedDevices,
-        candidate: Candidate,
+        candidate: CandidateDevice,
         consumed: tuple[Consumed, ...],
         shown: str,
     ) -> bool:
@@ -217,31 +218,31 @@ class CandidateChecks:
         return (self._state.capacity.get(device, {}), self._capacity.get(device, {}))
 
     def take(
-        self, wanted: WantedDevices, candidate: Candidate, claim: int, *, must: bool
+        self, wanted: WantedDevices, candidate: CandidateDevice, claim: int, *, must: bool
     ) -> Callable[[], None] | None:
         """Choose the device; return what takes the choice back, or None if it is not possible.
 
         Raises:
             AllocationError: the device *must* be chosen and a constraint forbids it.
         """
-        attempt = _Attempt(self, wanted, candidate, claim)
+        attempt = _CandidateCheck(self, wanted, candidate, claim)
         if attempt.made(must=must):
             return attempt.undo
         attempt.undo()
         return None
 
-    def _counters_of(self, candidate: Candidate) -> PoolCounters:
+    def _counters_of(self, candidate: CandidateDevice) -> PoolCounters:
         found = self._counters.get(candidate.pool.id)
         if found is None:
             found = self._counters[candidate.pool.id] = PoolCounters(candidate.pool, self._state)
         return found
 
 
-class _Attempt:
+class _CandidateCheck:
     """One attempt to choose a device: every step that was done can be undone in reverse."""
 
     def __init__(
-        self, checks: CandidateChecks, wanted: WantedDevices, candidate: Candidate, claim: int
+        self, checks: CandidateChecks, wanted: WantedDevices, candidate: CandidateDevice, claim: int
     ) -> None:
         self._checks = checks
         self._wanted = wanted
@@ -338,7 +339,7 @@ class _Attempt:
             return False
         share_id, consumed = self._share() if self._shareable else (None, {})
         results = checks.results[self._claim]
-        results.append(Chosen(self._wanted, self._candidate, share_id, consumed))
+        results.append(ChosenDevice(self._wanted, self._candidate, share_id, consumed))
         self._undoing.append(lambda: _drop_last(results))
         return True
 
@@ -366,13 +367,13 @@ class _Attempt:
         return checks._new_id(), consumed  # noqa: SLF001
 
 
-def _drop_last(results: list[Chosen]) -> None:
+def _drop_last(results: list[ChosenDevice]) -> None:
     results.pop()
 
 
-def _known(before: dict[str, Groups] | None) -> dict[str, Groups]:
+def _known(before: dict[str, CompatibilityGroups] | None) -> dict[str, CompatibilityGroups]:
     return before or {}
 
 
-def _removal(constraint: Constraint, wanted: WantedDevices) -> Callable[[], None]:
+def _removal(constraint: ClaimConstraint, wanted: WantedDevices) -> Callable[[], None]:
     return lambda: constraint.remove(wanted)

@@ -138,8 +138,8 @@ def is_selected(selectors: Iterable[DeviceSelector], device: Device, driver: str
     """Tell whether all of *selectors* are true of the device; raise `AllocationError` if unsure."""
     seen = variables_of(device, driver)
     return all(
-        matches(selector_program(one.cel.expression if one.cel is not None else ""), seen)
-        for one in selectors
+        matches(selector_program(selector.cel.expression if selector.cel is not None else ""), seen)
+        for selector in selectors
     )
 
 

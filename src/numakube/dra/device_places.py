@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import Wire
-from numakube.kubelet.device_connections import address_of
+from numakube.kubelet.machine import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,27 +71,27 @@ class DevicePlaces:
         own = self._by_driver.get(driver, _AS_KNOWN)
         for attribute in _found(device, driver, own.numa_node, NUMA_ATTRIBUTES):
             numbers = (*(attribute.integers or ()), attribute.integer)
-            local = frozenset(one for one in numbers if one is not None and one >= 0)
+            local = frozenset(number for number in numbers if number is not None and number >= 0)
             if local:
                 return local
         if pci is None:
             return frozenset()
         addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
-        at = next((pci.numa_node(one.string) for one in addresses if one.string), None)
+        at = next((pci.numa_node(address.string) for address in addresses if address.string), None)
         return frozenset() if at is None else frozenset({at})
 
     def pci_address(self, device: Device, driver: str) -> str | None:
         """Return the PCI address of *device* as the kernel writes it; None if it is not known."""
         own = self._by_driver.get(driver, _AS_KNOWN)
         addresses = _found(device, driver, own.pci_address, PCI_ATTRIBUTES)
-        text = next((one.string for one in addresses if one.string), "")
+        text = next((address.string for address in addresses if address.string), "")
         return address_of(text) or None
 
     def pcie_root(self, device: Device, driver: str) -> str | None:
         """Return the PCIe root complex of *device*; None if its driver does not tell it."""
         own = self._by_driver.get(driver, _AS_KNOWN)
         roots = _found(device, driver, own.pcie_root, ROOT_ATTRIBUTES)
-        return next((one.string for one in roots if one.string), None)
+        return next((root.string for root in roots if root.string), None)
 
 
 KNOWN_PLACES: Final = DevicePlaces()

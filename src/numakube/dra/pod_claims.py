@@ -1,4 +1,4 @@
-"""The claims of a pod, and why they cannot be used yet, in kube-scheduler's words."""
+"""The claims of a pod, why they cannot be used yet, and what drivers have to say before a bind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from msgspec.structs import replace
 
 from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
+from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from numakube.api.pod import Pod, PodResourceClaim
-    from numakube.api.resource_claims import ResourceClaim
+    from numakube.api.resource_claims import (
+        AllocatedDeviceStatus,
+        DeviceRequestAllocationResult,
+        ResourceClaim,
+    )
 
     Find = Callable[[str], ResourceClaim | None]
 
@@ -80,7 +86,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 def _made(pod: Pod) -> dict[str, str | None]:
     """Return the names of the claims made from templates, by their names in the pod."""
     statuses = pod.status.resource_claim_statuses if pod.status is not None else ()
-    return {one.name: one.resource_claim_name for one in reversed(statuses)}
+    return {status.name: status.resource_claim_name for status in reversed(statuses)}
 
 
 def is_for(claim: ResourceClaim, pod: Pod) -> bool:
@@ -104,3 +110,77 @@ def without_user(claim: ResourceClaim, uid: str) -> ResourceClaim:
     left = tuple(one for one in claim.status.reserved_for if one.uid != uid)
     allocation = claim.status.allocation if left else None
     return replace(claim, status=replace(claim.status, reserved_for=left, allocation=allocation))
+
+
+# ------------------------------------------------------------------------------------------------
+# Conditions that drivers set before a pod may be bound to a node with their devices (KEP-5007).
+
+
+def has_conditions(claim: ResourceClaim) -> bool:
+    """Tell whether any allocated device has conditions for binding."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(
+        result.binding_conditions for result in allocation.devices.results
+    )
+
+
+def failed_condition(claim: ResourceClaim) -> str:
+    """Return which failure a driver has reported; empty if none."""
+    found = _judged(claim)
+    return found if isinstance(found, str) else ""
+
+
+def is_ready(claim: ResourceClaim) -> bool:
+    """Tell whether all conditions of all devices hold."""
+    return _judged(claim) is True
+
+
+def _judged(claim: ResourceClaim) -> bool | str:
+    """Return whether *claim* is ready, or the failure; the first device that is not decides."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return False
+    for result in allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        status = _status(claim, result)
+        if status is None:
+            return False
+        conditions = {condition.type: condition for condition in status.conditions}
+        for name in result.binding_failure_conditions:
+            one = conditions.get(name)
+            if one is not None and one.status == "True":
+                return (
+                    f"device binding failed: claim={claim.metadata.name}, reason={one.reason}, "
+                    f"message={go_quote(one.message)}"
+                )
+        for name in result.binding_conditions:
+            if name not in conditions or conditions[name].status != "True":
+                return False
+    return True
+
+
+def _status(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult
+) -> AllocatedDeviceStatus | None:
+    wanted = (result.driver, result.pool, result.device)
+    return next(
+        (
+            device
+            for device in claim.status.devices
+            if (device.driver, device.pool, device.device) == wanted
+        ),
+        None,
+    )
+
+
+def is_late(claim: ResourceClaim, now: datetime, timeout_seconds: float) -> bool:
+    """Tell whether the devices of *claim* have had longer than is allowed."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
+        return False
+    try:
+        since = parse_time(allocation.allocation_timestamp)
+    except InvalidValue:
+        return False
+    return (now - since).total_seconds() > timeout_seconds

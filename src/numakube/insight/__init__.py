@@ -8,4 +8,45 @@ scheduler's own engine with the `facts` of a cluster.
 Everything is a pure function of `numakube.insight.collected.Collected`: raw answers of the API
 server and of schedulers, just read or taken out of a bundle. So an answer given offline is the
 answer that would have been given then and there.
+
+What `__all__` names is public; it is loaded when it is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from numakube.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from numakube.insight.collected import (
+        NODES,
+        PODS,
+        TOPOLOGIES,
+        TOPOLOGY_UPDATES,
+        Collected,
+        configz_file,
+        list_file,
+    )
+    from numakube.insight.facts import ClusterFacts, facts_of
+    from numakube.insight.scheduler_engine import engine_of
+
+__all__ = [
+    "NODES",
+    "PODS",
+    "TOPOLOGIES",
+    "TOPOLOGY_UPDATES",
+    "ClusterFacts",
+    "Collected",
+    "configz_file",
+    "engine_of",
+    "facts_of",
+    "list_file",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "collected": "Collected NODES PODS TOPOLOGIES TOPOLOGY_UPDATES configz_file list_file",
+        "facts": "ClusterFacts facts_of",
+        "scheduler_engine": "engine_of",
+    },
+)

@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numakube.dra.allocated_state import state_of
-from numakube.dra.counters import PoolCounters
+from numakube.dra.allocated_state import PoolCounters, state_of
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_places import KNOWN_PLACES
-from numakube.dra.device_taints import repelling_taint, with_taints
 from numakube.dra.features import features_of
-from numakube.dra.pools import Inventory
+from numakube.dra.pools import DeviceInventory, repelling_taint, with_taints
 from numakube.errors import InvalidValue
-from numakube.scheduling.matching.taints import taint_text
+from numakube.scheduling.matching import taint_text
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:
@@ -31,9 +29,9 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.allocated_state import AllocatedState
-    from numakube.dra.pools import Candidate, Pool
-    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.dra.pools import CandidateDevice, DevicePool
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
+    from numakube.scheduling.snapshot.zone_belief import ZoneUse
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.pci_places import PciPlaces
     from numakube.topology.topology_view import NodeTopology
@@ -122,7 +120,11 @@ class DraDevices:
                     yield self._device(one, pool, counters, pci)
 
     def _device(
-        self, one: Candidate, pool: Pool, counters: PoolCounters | None, pci: PciPlaces | None
+        self,
+        one: CandidateDevice,
+        pool: DevicePool,
+        counters: PoolCounters | None,
+        pci: PciPlaces | None,
     ) -> DraDevice:
         holders = self._holders.get(one.id, ())
         trouble = self._trouble(one, pool)
@@ -136,7 +138,7 @@ class DraDevices:
             pci=KNOWN_PLACES.pci_address(one.device, one.id.driver) or "",
         )
 
-    def _trouble(self, one: Candidate, pool: Pool) -> str:
+    def _trouble(self, one: CandidateDevice, pool: DevicePool) -> str:
         if pool.problem:
             return f"its pool is invalid: {pool.problem}"
         if pool.beyond:
@@ -144,7 +146,7 @@ class DraDevices:
         found = repelling_taint(one.device) if self._features.device_taints else None
         return "" if found is None else f"taint {taint_text(found)}"
 
-    def _has_room(self, one: Candidate, counters: PoolCounters | None) -> bool:
+    def _has_room(self, one: CandidateDevice, counters: PoolCounters | None) -> bool:
         """Tell whether the device, or one more share of it, can be allocated."""
         if one.device.allow_multiple_allocations:
             used = self._state.capacity.get(one.id, {})
@@ -162,10 +164,10 @@ class DraDevices:
         return fits
 
     @cached_property
-    def _inventory(self) -> Inventory:
+    def _inventory(self) -> DeviceInventory:
         rules = self._features.device_taints and self._features.device_taint_rules
         taints = list(self._objects.device_taint_rules.values()) if rules else []
-        return Inventory(
+        return DeviceInventory(
             with_taints(self._objects.resource_slices.values(), taints), self._features
         )
 

@@ -44,11 +44,11 @@ from numakube.insight import collected as names
 from numakube.insight.dra_devices import DraDevices
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.topology import nrt_names
 from numakube.topology.exporter_presence import current_state, trouble_with
-from numakube.topology.model_from_report import node_of
+from numakube.topology.model_report import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.report_update import current_reports, distrusted, promises_updates
 from numakube.topology.topology_view import NodeTopology, view_of

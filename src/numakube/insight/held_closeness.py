@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
+from numakube.kubelet.machine import Closeness
 from numakube.values.display import short_name
 
 if TYPE_CHECKING:

@@ -25,11 +25,10 @@ import msgspec
 
 from numakube.api.koordinator.keys import NODE_DECIDING, POD_HOLDING
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
-from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.framework.cycle_state import as_bound
 from numakube.scheduling.framework.status import failure
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, is_local_to_pod
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -168,14 +167,14 @@ def book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node
     there = engine.cluster.node(node)
     if there is None:
         return failure(f"node {node} is gone")
-    status = runtime.reserve(state, pod, there)
-    engine.cluster.take(pending_changes(state), engine.cache)
-    if not status.ok:
-        return status
+    booking = runtime.reserve(state, pod, there)
+    engine.cluster.take(booking.changes, engine.cache)
+    if not booking.ok:
+        return booking.status
     bound = as_bound(state, pod)
     spec = msgspec.structs.replace(bound.pod.spec, node_name=node)
     engine.cluster.place(bound.sibling(msgspec.structs.replace(bound.pod, spec=spec)), node)
-    return status
+    return booking.status
 
 
 class EngineBooks:
@@ -192,8 +191,8 @@ class EngineBooks:
     def give_back(self, pod: PodInfo, chosen: Chosen) -> None:
         """Count *pod*, which was reserved for, on no node."""
         runtime = self._engine.runtime_for(pod.scheduler_name)
-        runtime.unreserve(chosen.state, pod, chosen.node)
-        self._engine.cluster.take(pending_changes(chosen.state), self._engine.cache)
+        changes = runtime.unreserve(chosen.state, pod, chosen.node)
+        self._engine.cluster.take(changes, self._engine.cache)
         self._engine.cluster.remove_pod(pod.uid)
 
 

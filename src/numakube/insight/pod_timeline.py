@@ -1,4 +1,4 @@
-"""The story of one pod in lines of text, from what flight recorders know.
+"""The story of one pod, from what flight recorders know: in lines of text, and as steps.
 
 Input are documents of ``/debug/pods`` (or the items of ``/debug/attempts?full=true``), as described
 in ``docs/reference/debug-endpoints.md``; whatever is missing in them is left out.
@@ -6,6 +6,7 @@ in ``docs/reference/debug-endpoints.md``; whatever is missing in them is left ou
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.values.display import held_quantities_text, zones_text
@@ -19,6 +20,25 @@ _CLOCK: Final = slice(11, 23)
 """The time of day in an RFC 3339 text, to the millisecond."""
 _INDENT: Final = " " * 27
 _CANDIDATES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step on a pod's way.
+
+    Attributes:
+        at: when, as RFC 3339.
+        what: the step in a word or two.
+        text: what came of it.
+        details: what else is known of it.
+        good: ``False`` for a setback.
+    """
+
+    at: str
+    what: str
+    text: str = ""
+    details: tuple[str, ...] = ()
+    good: bool = True
 
 
 def timeline(flight: Document, *, source: str = "") -> Iterator[str]:
@@ -35,31 +55,52 @@ def timeline(flight: Document, *, source: str = "") -> Iterator[str]:
         yield f"{count} attempts; the last {kept} are kept"
     for attempt in flight.get("attempts") or ():
         yield f"attempt {attempt['number']}"
-        queued = attempt["queued"]
-        yield _line(queued["time"], "queued", queued["why"])
-        predicted: object = None
-        for event in attempt["events"]:
-            if event["event"] == "reserved":
-                predicted = event.get("predicted")
-            yield from _event(event, predicted)
-        if attempt.get("eventsDropped"):
-            yield f"{_INDENT}{attempt['eventsDropped']} more events were not kept"
+        for step in _steps(attempt):
+            what = step.what.upper() if step.what == _MISPREDICTED else step.what
+            yield f"  {step.at[_CLOCK]}  {what:<12} {step.text}".rstrip()
+            yield from (_INDENT + line for line in step.details)
+        if dropped := attempt.get("eventsDropped"):
+            yield f"{_INDENT}{_dropped(dropped)}"
 
 
-def _line(time: str, what: str, text: str) -> str:
-    return f"  {time[_CLOCK]}  {what:<12} {text}".rstrip()
+def steps_of(flight: Document) -> Iterator[Step]:
+    """Yield the steps of one pod, oldest first; of each attempt how often it had been tried."""
+    for attempt in flight.get("attempts") or ():
+        queued, *others = _steps(attempt)
+        yield replace(queued, what=f"{queued.what} for attempt {attempt.get('number', '')}")
+        yield from others
+        if dropped := attempt.get("eventsDropped"):
+            yield Step(queued.at, _dropped(dropped))
 
 
-def _event(event: Document, predicted: object) -> Iterator[str]:
-    name = str(event["event"])
+def _dropped(number: int) -> str:
+    return f"{number} more events were not kept"
+
+
+def _steps(attempt: Document) -> Iterator[Step]:
+    """Yield that the pod was queued, and every event of the attempt."""
+    queued = attempt.get("queued") or {}
+    yield Step(str(queued.get("time", "")), "queued", str(queued.get("why") or ""))
+    predicted: object = None
+    for event in attempt.get("events") or ():
+        if event.get("event") == "reserved":
+            predicted = event.get("predicted")
+        yield step_of(event, predicted)
+
+
+_WORDS: Final = {"notBound": "not bound"}
+_MISPREDICTED: Final = "mispredicted"
+_SETBACKS: Final = frozenset({"notBound", "rejected", _MISPREDICTED})
+
+
+def step_of(event: Document, predicted: object = None) -> Step:
+    """Return what *event* of a flight recorder says; *predicted* is what was said before it."""
+    name, at = str(event.get("event", "")), str(event.get("time", ""))
     if name == "tried":
-        yield _line(event["time"], "tried", _outcome(event))
-        yield from (_INDENT + line for line in _details(event))
-        return
-    yield _line(event["time"], _WORDS.get(name, name), _sentence(name, event, predicted))
-
-
-_WORDS: Final = {"notBound": "not bound", "mispredicted": "MISPREDICTED"}
+        good = event.get("result") in ("chosen", "feasible")
+        return Step(at, name, _outcome(event), tuple(_details(event)), good)
+    text = _sentence(name, event, predicted)
+    return Step(at, _WORDS.get(name, name), text, good=name not in _SETBACKS)
 
 
 def _sentence(name: str, event: Document, predicted: object) -> str:
@@ -70,19 +111,21 @@ def _sentence(name: str, event: Document, predicted: object) -> str:
         case "bound":
             return f"to {node}"
         case "notBound":
-            return str(event["reason"])
+            return str(event.get("reason", ""))
         case "admitted":
             return f"by the kubelet of {node}"
         case "rejected":
-            return f"by the kubelet of {node}: {event['reason']}: {event['message']}"
+            words = (event.get("reason"), event.get("message"))
+            return ": ".join((f"by the kubelet of {node}", *filter(None, words)))
         case "observed":
-            same = ", as predicted" if predicted == event["zones"] else ""
-            return f"on {node}: {use_text(event['zones'])}{same}"
+            zones = event.get("zones")
+            same = ", as predicted" if predicted == zones else ""
+            return f"on {node}: {use_text(zones)}{same}"
         case "mispredicted":
-            before, after = use_text(event["predicted"]), use_text(event["reported"])
+            before, after = use_text(event.get("predicted")), use_text(event.get("reported"))
             return f"on {node}: predicted {before}, got {after}"
         case "ended":
-            return str(event["how"])
+            return str(event.get("how", ""))
         case _:
             others = {k: v for k, v in event.items() if k not in ("time", "event")}
             return ", ".join(f"{key} {value}" for key, value in others.items())
@@ -98,10 +141,11 @@ def _expectation(event: Document) -> str:
 
 
 def _outcome(event: Document) -> str:
-    took = f"in {1000 * event['seconds']:.1f} ms"
-    fit = f"{event['feasible']} of {event['evaluated']} nodes fit, {took}"
+    took = f"in {1000 * event.get('seconds', 0):.1f} ms"
+    evaluated = event.get("evaluated", 0)
+    fit = f"{event.get('feasible', 0)} of {evaluated} nodes fit, {took}"
     asked = f"{event['by']}: " if event.get("by") else ""
-    match event["result"]:
+    match event.get("result"):
         case "chosen":
             return f"chose {event['node']}; {fit}"
         case "feasible":
@@ -109,8 +153,9 @@ def _outcome(event: Document) -> str:
         case "failed":
             return f"{asked}failed: {event['message']}"
         case _:
-            again = "; nothing had changed since the last refusal" if event["remembered"] else ""
-            return f"{asked}none of {event['evaluated']} nodes fits, {took}{again}"
+            known = event.get("remembered")
+            again = "; nothing had changed since the last refusal" if known else ""
+            return f"{asked}none of {evaluated} nodes fits, {took}{again}"
 
 
 def _details(event: Document) -> Iterator[str]:
@@ -130,9 +175,9 @@ def _details(event: Document) -> Iterator[str]:
 
 def refusal_lines(refusal: Document) -> Iterator[str]:
     """Yield what nodes that refused for one reason have to say."""
-    nodes, examples = refusal["nodes"], list(refusal["examples"])
+    nodes, examples = refusal["nodes"], list(refusal.get("examples") or ())
     where = ", ".join(examples) + (", ..." if nodes > len(examples) else "")
-    model = "the kubelet model, " if refusal["byKubeletModel"] else ""
+    model = "the kubelet model, " if refusal.get("byKubeletModel") else ""
     reasons = "; ".join(refusal["reasons"])
     yield f"{nodes} x {reasons} ({model}{refusal['plugin']}: {where})"
     closest = refusal.get("closest")

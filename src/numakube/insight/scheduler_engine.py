@@ -19,13 +19,14 @@ from numakube.scheduling.assembly import (
     all_plugins,
     assemble,
     default_configuration,
+    without_absent_plugins,
 )
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.plugins import Bind
 from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.framework.status import Status, failure
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import KUBERNETES_MINOR
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import KUBERNETES_MINOR
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
-    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 
 _ALONE: Final = suppress(Exception)
@@ -125,12 +127,12 @@ def fill(engine: Engine, facts: ClusterFacts) -> None:
     cluster.objects_changed()
 
 
-def settle_doubts(cache: NumaCache) -> Changes:
+def settle_doubts(cache: NumaCache) -> BeliefChanges:
     """Let the patience with reports that name no pods pass."""
     return cache.resync(0.0) + cache.resync(PATIENCE_SECONDS)
 
 
-def settle_orphans(cache: NumaCache) -> Changes:
+def settle_orphans(cache: NumaCache) -> BeliefChanges:
     """Let the patience with exporters pass that are gone; *cache* knows all pods by now."""
     return cache.resync(2 * PATIENCE_SECONDS)
 
@@ -169,7 +171,7 @@ def _see_one(engine: Engine, info: PodInfo) -> None:
         engine.nominations.nominate(info, info.nominated_node_name)
 
 
-def _apply(engine: Engine, changes: Changes) -> None:
+def _apply(engine: Engine, changes: BeliefChanges) -> None:
     engine.cluster.take(changes, engine.cache)
 
 
@@ -190,7 +192,9 @@ def _configurations(facts: ClusterFacts) -> Iterator[KubeSchedulerConfiguration]
         if not isinstance(tree, dict):
             continue
         try:
-            config = read_configuration(tree, source=f"configuration of {told.name}")
+            config = without_absent_plugins(
+                read_configuration(tree, source=f"configuration of {told.name}")
+            )
         except (NumakubeError, msgspec.ValidationError):
             continue
         if config.profiles:

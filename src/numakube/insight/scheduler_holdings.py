@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.ledger.allotment_annotations import allotment_of
-from numakube.koordinator.ledger.node_ledger import Ledger
-from numakube.koordinator.node.read_node import facts_of
 from numakube.kubelet.admission_outcome import MemoryBlock
+from numakube.topology.allotments import allotment_of, room_on
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import is_memory
@@ -21,16 +19,18 @@ from numakube.values.resources import is_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
-    from numakube.koordinator.ledger.holdings import Share
+    from numakube.topology.allotments import Share
     from numakube.topology.exact_report import ExactReport, UidHash
     from numakube.topology.topology_view import NodeTopology
 
 
 def allotted_holding(pod: Pod) -> Holding | None:
     """Return what a scheduler gave *pod*; ``None`` if nothing, or nothing that is exclusive."""
-    allotment = allotment_of(pod, [])
+    allotment = allotment_of(pod)
     holding = holding_of(allotment.total) if allotment is not None else Holding()
     return None if holding.empty else holding
 
@@ -70,14 +70,30 @@ def with_allotments(
 def allotted_view(facts: ClusterFacts, view: NodeTopology) -> NodeTopology:
     """Return *view* with what the scheduler can give of each zone, if it is for it to give."""
     node = facts.nodes.get(view.node)
-    if node is None or view.policy.aligns or not facts.allots:
+    if node is None or not facts.allots:
         return view
-    of_node = facts_of(node, facts.topologies.get(view.node), view, None)
-    pods = ((pod.metadata.uid, allotment_of(pod, [])) for pod in facts.pods_on(view.node))
-    ledger = Ledger.of(of_node, {uid: given for uid, given in pods if given is not None})
+    return with_free_zones(view, node, facts.topologies.get(view.node), facts.pods_on(view.node))
+
+
+def with_free_zones(
+    view: NodeTopology, node: Node, report: NodeResourceTopology | None, pods: Iterable[Pod]
+) -> NodeTopology:
+    """Return *view* with what a scheduler has left to give of each zone of *node*.
+
+    Args:
+        view: what the report says; where the kubelet aligns pods it stays as it is.
+        node: the node, where a scheduler gives out NUMA nodes.
+        report: its report as an object.
+        pods: those on the node that have not ended.
+    """
+    if view.policy.aligns:
+        return view
+    given = ((pod.metadata.uid, allotment_of(pod)) for pod in pods)
+    held = {uid: allotment for uid, allotment in given if allotment is not None}
+    rooms = room_on(node, report, view, held)
     zones = (
-        replace(zone, allocatable=ledger.capacity.totals[zone.id], available=free)
-        if (free := ledger.free_zones.get(zone.id)) is not None
+        replace(zone, allocatable=room.total, available=room.free)
+        if (room := rooms.get(zone.id)) is not None
         else zone
         for zone in view.zones
     )

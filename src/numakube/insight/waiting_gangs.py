@@ -14,7 +14,7 @@ from numakube.dra.pod_claims import pod_claims
 from numakube.errors import InvalidValue
 from numakube.insight.object_ages import pod_age
 from numakube.scheduling.gang_planning import TOO_FEW_TRIED
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_key, gang_of
+from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:

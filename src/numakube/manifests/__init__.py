@@ -1,4 +1,57 @@
 """Builds every object that numakube deploys: the one source for all ways to install it.
 
 Objects are plain documents, complete and in the form that ``kubectl apply`` takes.
+
+What `__all__` names is public; it is loaded when it is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from numakube.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from numakube.manifests.cluster_policies import only_serves
+    from numakube.manifests.components import Choices, objects_of
+    from numakube.manifests.exporter import node_affinity
+    from numakube.manifests.node_agents import (
+        CREATED,
+        KUBELET,
+        POD_SECURITY,
+        HostFolder,
+        daemon_set,
+        host_paths,
+        probes,
+    )
+    from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
+    from numakube.manifests.rbac_rules import service_account
+    from numakube.manifests.release_image import IMAGE
+
+__all__ = [
+    "CONTAINER_SECURITY",
+    "CREATED",
+    "IMAGE",
+    "KUBELET",
+    "POD_SECURITY",
+    "Choices",
+    "HostFolder",
+    "daemon_set",
+    "host_paths",
+    "node_affinity",
+    "objects_of",
+    "only_serves",
+    "probes",
+    "service_account",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "components": "Choices objects_of",
+        "exporter": "node_affinity",
+        "cluster_policies": "only_serves",
+        "node_agents": "CREATED HostFolder KUBELET POD_SECURITY daemon_set host_paths probes",
+        "pod_template_parts": "CONTAINER_SECURITY",
+        "rbac_rules": "service_account",
+        "release_image": "IMAGE",
+    },
+)

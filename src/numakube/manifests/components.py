@@ -1,33 +1,35 @@
-"""What can be deployed, by name: the objects of each component, in the order of creation."""
+"""What can be deployed, by name: the objects of each component, in the order of creation.
+
+Components of annexes come last, in order of their annexes' names.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.annexes import Group, added_to, load
 from numakube.api.crds import UPDATE_CRD, crd
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.errors import ConfigError
-from numakube.manifests.admission_check import AdmissionCheckManifest
-from numakube.manifests.enforcer import EnforcerManifest
+from numakube.manifests.cluster_policies import flow_control
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
-from numakube.manifests.flow_control import flow_control
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.other_exporters import NfdManifest, RteManifest
 from numakube.manifests.rbac_rules import view_role
-from numakube.manifests.rebalancer import RebalancerManifest
-from numakube.manifests.release_image import IMAGE
+from numakube.manifests.release_image import IMAGE, pulled
 from numakube.manifests.scheduler import SchedulerManifest
-from numakube.manifests.sriov import SriovManifest
-from numakube.manifests.webhook import WebhookManifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 DEFAULT_NAMESPACE: Final = "numakube"
 UPDATERS: Final = ("numakube", "rte", "nfd")
+NRT_V1BETA1: Final = "nrt-v1beta1"
+"""What an annex calls the definition of NodeResourceTopology with the proposed version."""
 _PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
@@ -94,17 +96,6 @@ def component_objects(name: str, choices: Choices) -> list[dict[str, Any]]:
     return pulled(COMPONENTS[name](choices), choices.image, choices.pull_policy)
 
 
-def pulled(documents: list[dict[str, Any]], image: str, policy: str) -> list[dict[str, Any]]:
-    """Return *documents* with *image* pulled by *policy* wherever it runs."""
-    for document in documents:
-        template = document.get("spec", {}).get("template", {})
-        pod = template.get("spec", {})
-        for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
-            if container["image"] == image:
-                container["imagePullPolicy"] = policy
-    return documents
-
-
 def in_order(components: Iterable[str]) -> list[str]:
     """Return *components* by their own names, in the order of deployment.
 
@@ -147,8 +138,7 @@ def _namespaces(
 
 
 def _api(choices: Choices) -> list[dict[str, Any]]:
-    webhook = WebhookManifest(namespace=choices.namespace)
-    definition = webhook.definition() if choices.nrt_v1beta1 else crd()
+    definition = load(Group.DEFINITIONS, NRT_V1BETA1)(choices) if choices.nrt_v1beta1 else crd()
     return [definition, crd(UPDATE_CRD), view_role(), *flow_control(choices.namespace)]
 
 
@@ -199,59 +189,38 @@ def _extender(choices: Choices) -> list[dict[str, Any]]:
     ).objects()
 
 
-def _sriov(choices: Choices) -> list[dict[str, Any]]:
-    return SriovManifest(namespace=choices.namespace, image=choices.image).objects()
-
-
-def _enforcer(choices: Choices) -> list[dict[str, Any]]:
-    return EnforcerManifest(
-        namespace=choices.namespace, image=choices.image, pull_policy=choices.pull_policy
-    ).objects()
-
-
 def _operator(choices: Choices) -> list[dict[str, Any]]:
     return OperatorManifest(namespace=choices.namespace, image=choices.image).objects()
 
 
-def _webhook(choices: Choices) -> list[dict[str, Any]]:
-    return WebhookManifest(
-        namespace=choices.namespace,
-        image=choices.image,
-        replicas=choices.replicas,
-        pull_policy=choices.pull_policy,
-        converts=choices.nrt_v1beta1,
-    ).objects()
+def _added(name: str, choices: Choices) -> list[dict[str, Any]]:
+    """Return the objects of a component that an annex adds."""
+    documents: list[dict[str, Any]] = load(Group.MANIFESTS, name)(choices)
+    return documents
 
 
-def _admission(choices: Choices) -> list[dict[str, Any]]:
-    return AdmissionCheckManifest(
-        namespace=choices.namespace, image=choices.image, replicas=choices.replicas
-    ).objects()
-
-
-def _rebalancer(choices: Choices) -> list[dict[str, Any]]:
-    return RebalancerManifest(
-        namespace=choices.namespace, image=choices.image, replicas=choices.replicas
-    ).objects()
-
-
+_ADDED: Final = added_to(Group.MANIFESTS)
 COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = MappingProxyType(
     {
         "api": _api,
         "exporter": _exporter,
         "scheduler": _scheduler,
         "extender": _extender,
-        "sriov": _sriov,
-        "enforcer": _enforcer,
         "operator": _operator,
-        "webhook": _webhook,
-        "admission": _admission,
-        "rebalancer": _rebalancer,
+        **{name: partial(_added, name) for name, annex in _ADDED.items() if annex.is_installed},
     }
 )
+ABSENT: Final = {name: annex for name, annex in _ADDED.items() if not annex.is_installed}
+"""Components of annexes that are not installed."""
 ALL: Final = "all"
-ON_REQUEST: Final = frozenset({"enforcer", "webhook", "admission", "rebalancer"})
+ON_REQUEST: Final = frozenset(
+    added.name for annex in _ADDED.values() for added in annex.manifests if added.on_request
+)
 """What `ALL` leaves out: it changes how, where or when pods run, or rejects pods, unasked."""
+WITHOUT_REPORTS: Final = frozenset({"api"}) | {
+    added.name for annex in _ADDED.values() for added in annex.manifests if not added.uses_reports
+}
+"""Components that neither read nor write reports."""
 DEFAULT: Final = ("api", "exporter", "scheduler")
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

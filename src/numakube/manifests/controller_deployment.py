@@ -1,18 +1,22 @@
 """A controller that is deployed on request: its account, its rights and its Deployment.
 
-The admission check and the rebalancer are such programs. Both ask the scheduler in their own
-namespace, through the API server and in the name of the account that is there for looking inside
-(`numakube.manifests.debug_access`).
+Annexes have such programs. They ask the scheduler in their own namespace, through the API server
+and in the name of the account that is there for looking inside
+(`numakube.manifests.cluster_policies`). An operator deploys one beside a scheduler where a field of
+its NUMAResourcesScheduler asks for it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from numakube.manifests.debug_access import account_for
-from numakube.manifests.network_policies import only_serves
+import msgspec
+
+from numakube.annexes import Group, added_to, load, points
+from numakube.api.numaresources import SchedulerSpec
+from numakube.manifests.cluster_policies import account_for, only_serves
 from numakube.manifests.pod_template_parts import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -23,7 +27,9 @@ from numakube.manifests.rbac_rules import cluster_role, role, rule, service_acco
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import NAME as SCHEDULER
 from numakube.manifests.scheduler import lease_rules
-from numakube.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,7 @@ class ControllerManifest(ABC):
 
     Attributes:
         program: which of our programs it is.
+        port: where that serves health and metrics.
         cpu: what its container asks for.
         memory: the same of memory.
         memory_limit: the most memory that it may use.
@@ -40,6 +47,7 @@ class ControllerManifest(ABC):
     """
 
     program: ClassVar[str]
+    port: ClassVar[int]
     cpu: ClassVar[str]
     memory: ClassVar[str]
     memory_limit: ClassVar[str]
@@ -54,6 +62,13 @@ class ControllerManifest(ABC):
     def name(self) -> str:
         """The name of all of its objects, and of its lease."""
         return f"numakube-{self.program}"
+
+    @classmethod
+    @abstractmethod
+    def asked_by(
+        cls, spec: SchedulerSpec, *, namespace: str, image: str, scheduler: str
+    ) -> Self | None:
+        """Return what *spec* asks for; ``None`` if it asks for none."""
 
     @abstractmethod
     def cluster_rules(self) -> list[dict[str, Any]]:
@@ -75,7 +90,7 @@ class ControllerManifest(ABC):
             account,
             *cluster_role(name, self.cluster_rules(), account),
             *role(name, self.namespace, self.namespace_rules(), account),
-            only_serves(name, self.namespace, self._selected(), (PROGRAMS[self.program].port,)),
+            only_serves(name, self.namespace, self._selected(), (self.port,)),
             budget(name, self.namespace, self._selected()),
             self.deployment(),
         ]
@@ -105,18 +120,17 @@ class ControllerManifest(ABC):
         return {"app.kubernetes.io/name": self.name}
 
     def _container(self) -> dict[str, Any]:
-        port = PROGRAMS[self.program].port
         return {
             "name": self.program,
             "image": self.image,
             "args": [
                 self.program,
                 f"--namespace={self.namespace}",
-                f"--bind-address=0.0.0.0:{port}",
+                f"--bind-address=0.0.0.0:{self.port}",
                 "--insecure-serving",
                 *self.args,
             ],
-            "ports": [{"name": "metrics", "containerPort": port}],
+            "ports": [{"name": "metrics", "containerPort": self.port}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
             "resources": {
@@ -125,3 +139,20 @@ class ControllerManifest(ABC):
             },
             "securityContext": CONTAINER_SECURITY,
         }
+
+
+def companions() -> list[type[ControllerManifest]]:
+    """Return the controllers that a NUMAResourcesScheduler may ask for, in order of its fields."""
+    installed = points(Group.COMPANIONS)
+    return [load(Group.COMPANIONS, name) for name in _FIELDS if name in installed]
+
+
+def absent_companion(spec: SchedulerSpec) -> str:
+    """Return which field of *spec* asks for what is not installed, and what brings it."""
+    for name, annex in added_to(Group.COMPANIONS).items():
+        if not annex.is_installed and getattr(spec, _FIELDS[name]) is not None:
+            return f"spec.{name}: the operator lacks it: pip install 'numakube[{annex.extra}]'"
+    return ""
+
+
+_FIELDS = {one.encode_name: one.name for one in msgspec.structs.fields(SchedulerSpec)}

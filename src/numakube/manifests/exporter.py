@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.manifests.admission_policies import is_account, must, policy, token_of, writes
-from numakube.manifests.debug_access import debugging_access
-from numakube.manifests.network_policies import (
+from numakube.manifests.cluster_policies import (
     API_PORTS,
     allow_api_server,
     allow_scraping,
+    debugging_access,
     deny_all,
+    is_account,
+    must,
+    policy,
+    token_of,
+    writes,
 )
 from numakube.manifests.node_agents import KUBELET, POD_SECURITY, kubelet_state
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY, HASH, hash_of

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.certificate_commands import authority, issued, secret
-from numakube.manifests.debug_access import EXTENDER, debugging_access
-from numakube.manifests.network_policies import only_serves
+from numakube.manifests.cluster_policies import EXTENDER, debugging_access, only_serves
 from numakube.manifests.pod_template_parts import (
     CONTAINER_SECURITY,
     POD_SECURITY,

@@ -7,19 +7,13 @@ runs besides its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd
-from numakube.manifests import (
-    debug_access,
-    exporter,
-    extender,
-    scheduler,
-    secondary_scheduler,
-)
-from numakube.manifests.admission_check import AdmissionCheckManifest
-from numakube.manifests.flow_control import flow_control
-from numakube.manifests.network_policies import only_serves
+from numakube.manifests import cluster_policies as debug_access
+from numakube.manifests import exporter, extender, scheduler, secondary_scheduler
+from numakube.manifests.cluster_policies import flow_control, only_serves
+from numakube.manifests.controller_deployment import companions
 from numakube.manifests.pod_template_parts import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -27,9 +21,11 @@ from numakube.manifests.pod_template_parts import (
     on_control_plane,
 )
 from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account, view_role
-from numakube.manifests.rebalancer import RebalancerManifest
 from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from numakube.manifests.controller_deployment import ControllerManifest
 
 NAME: Final = "numaresources-controller-manager"
 LEASE: Final = "0e2a6bd3.openshift-kni.io"
@@ -42,10 +38,6 @@ _WRITE: Final = (*READ, "create", "patch", "delete")
 _GROUP: Final = "nodetopology.openshift.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _DEFINITIONS: Final = tuple(crd(name)["metadata"]["name"] for name in (NRT_CRD, UPDATE_CRD))
-_CONTROLLERS: Final = (
-    RebalancerManifest(scheduler=secondary_scheduler.NAME),
-    AdmissionCheckManifest(scheduler=secondary_scheduler.NAME),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +156,13 @@ def cluster_rules() -> list[dict[str, Any]]:
         *extender.cluster_rules(),
         *debug_access.debugging_rules(),
     ]
-    more = (one for each in _CONTROLLERS for one in each.cluster_rules())
+    more = (one for each in _controllers() for one in each.cluster_rules())
     return rules + [one for one in more if not any(_is_within(one, other) for other in rules)]
+
+
+def _controllers() -> list[ControllerManifest]:
+    """Return what it may be asked to run beside a scheduler."""
+    return [kind(scheduler=secondary_scheduler.NAME) for kind in companions()]
 
 
 def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
@@ -178,7 +175,7 @@ def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
         *secondary_scheduler.SecondaryScheduler(namespace="", image="", profiles={}).objects(),
         *extender.ExtenderManifest(namespace="", name=EXTENDER, second=False).access(),
         *debug_access.debugging_access(EXTENDER, ""),
-        *(one for each in _CONTROLLERS for one in each.objects()),
+        *(one for each in _controllers() for one in each.objects()),
     ]
     names = dict.fromkeys(one["metadata"]["name"] for one in documents if one["kind"] == kind)
     return [
@@ -207,5 +204,5 @@ def namespace_rules() -> list[dict[str, Any]]:
         *scheduler.lease_rules(secondary_scheduler.LEASE),
         *scheduler.lease_rules(LEASE),
         *extender.claim_rules(),
-        *(one for each in _CONTROLLERS for one in each.namespace_rules()),
+        *(one for each in _controllers() for one in each.namespace_rules()),
     ]

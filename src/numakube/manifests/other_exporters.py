@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.manifests.exporter import from_field
-from numakube.manifests.network_policies import (
+from numakube.manifests.cluster_policies import (
     API_PORTS,
     allow_api_server,
     allow_scraping,
     deny_all,
 )
+from numakube.manifests.exporter import from_field
 from numakube.manifests.node_agents import KUBELET, POD_SECURITY
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account

@@ -14,8 +14,7 @@ from numakube.api.scheduler_config import (
     numa_configuration,
 )
 from numakube.api.yaml_text import dump_yaml
-from numakube.manifests.debug_access import SCHEDULER, debugging_access
-from numakube.manifests.network_policies import only_serves
+from numakube.manifests.cluster_policies import SCHEDULER, debugging_access, only_serves
 from numakube.manifests.pod_template_parts import (
     CONTAINER_SECURITY,
     HASH,

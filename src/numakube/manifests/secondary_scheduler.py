@@ -14,11 +14,12 @@ from numakube.api.scheduler_config import (
     numa_profile,
 )
 from numakube.api.yaml_text import dump_yaml
-from numakube.manifests.debug_access import SCHEDULER, debugging_access
-from numakube.manifests.network_policies import (
+from numakube.manifests.cluster_policies import (
     API_PORTS,
+    SCHEDULER,
     allow_api_server,
     allow_scraping,
+    debugging_access,
     deny_all,
 )
 from numakube.manifests.pod_template_parts import (

@@ -1,32 +1,31 @@
 """A scheduler's deciding half: every plugin there is, and profiles made of them.
 
 All profiles share one state of the cluster and one NUMA cache. Besides ours there are the plugins
-of installed packages (entry points of the group `ENTRY_POINTS`); they take part where a profile
+of annexes and of other installed packages, found by entry points; they take part where a profile
 names them. What binds pods is given by the caller, because it acts on a cluster.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.annexes import Group, added_to, load, points
 from numakube.api.scheduler_config import (
+    POINT_FIELDS,
     SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     LeaderElectionConfig,
     PluginRef,
+    Plugins,
     numa_configuration,
 )
 from numakube.errors import ConfigError
-from numakube.scheduling.config.profiles import Defaults, make_runtime
-from numakube.scheduling.config.read_configuration import unused_settings
-from numakube.scheduling.framework.nominations import Nominations
-from numakube.scheduling.framework.registry import ENTRY_POINTS, Handle, Services
-from numakube.scheduling.koordinator.device_share import DeviceShare
-from numakube.scheduling.koordinator.node_numa_resource import REGISTRY as KOORDINATOR_PLUGINS
+from numakube.scheduling.config.read_configuration import Defaults, make_runtime, unused_settings
+from numakube.scheduling.framework.plugins import Nominations
+from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.topology_match import (
     REGISTRY as NUMA_PLUGINS,
@@ -34,20 +33,20 @@ from numakube.scheduling.numa.topology_match import (
 from numakube.scheduling.numa.topology_match import (
     SCHEDULER_NAMES,
     SHARED_CACHE,
-    NodeResourceTopologyMatch,
 )
 from numakube.scheduling.numa.topology_match_args import DEFAULT_RESYNC_SECONDS
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import GangScheduling
+from numakube.scheduling.plugins.gang_scheduling import GangScheduling
 from numakube.scheduling.plugins.node_shards import NodeShards
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+from numakube.scheduling.preemption.default_preemption import REGISTRY as PREEMPTION_PLUGINS
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption
-from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
 from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
+    from numakube.api.scheduler_config import PluginSet, ProfileConfig
     from numakube.scheduling.framework.registry import Factory, Registry
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.numa.caches.cache_contract import NumaCache
@@ -119,7 +118,7 @@ def assemble(
         ),
         notes=(
             *unused_settings(config),
-            *dict.fromkeys(note for one in runtimes.values() for note in _notes(one)),
+            *dict.fromkeys(note for runtime in runtimes.values() for note in _notes(runtime)),
         ),
     )
 
@@ -128,7 +127,6 @@ def _notes(runtime: Runtime) -> tuple[str, ...]:
     return tuple(
         f"profile {runtime.profile.scheduler_name}: {note}"
         for plugin in runtime.profile.plugins().values()
-        if isinstance(plugin, NodeResourceTopologyMatch | DeviceShare)
         for note in plugin.notes
     )
 
@@ -138,7 +136,6 @@ def our_plugins(binder: Factory) -> dict[str, Factory]:
     return {
         **default_registry(),
         **NUMA_PLUGINS,
-        **KOORDINATOR_PLUGINS,
         **PREEMPTION_PLUGINS,
         DEFAULT_BINDER: binder,
         NodeShards.name: NodeShards.make,
@@ -154,13 +151,13 @@ def all_plugins(binder: Factory) -> dict[str, Factory]:
         ConfigError: a package offers a plugin under the name of one of ours, or cannot be loaded.
     """
     registry = our_plugins(binder)
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name in registry:
-            raise ConfigError(f"plugin {point.name} of {point.value}: the name is taken")
+    for name, place in points(Group.PLUGINS).items():
+        if name in registry:
+            raise ConfigError(f"plugin {name} of {place}: the name is taken")
         try:
-            registry[point.name] = point.load()
+            registry[name] = load(Group.PLUGINS, name)
         except Exception as error:
-            raise ConfigError(f"plugin {point.name} of {point.value}: {error!r}") from error
+            raise ConfigError(f"plugin {name} of {place}: {error!r}") from error
     return registry
 
 
@@ -179,6 +176,36 @@ def default_profile() -> Defaults:
 
 
 def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
-    """Return the configuration of a scheduler that was told nothing."""
+    """Return the configuration of a scheduler that was told nothing, with what is installed."""
     election = LeaderElectionConfig(resource_name=scheduler_name)
-    return msgspec.structs.replace(numa_configuration((scheduler_name,)), leader_election=election)
+    config = without_absent_plugins(numa_configuration((scheduler_name,)))
+    return msgspec.structs.replace(config, leader_election=election)
+
+
+def without_absent_plugins(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """Return *config* without the plugins of annexes that are not installed.
+
+    So whoever has the heart alone can look at a cluster whose schedulers have annexes too.
+    """
+    absent = added_to(Group.PLUGINS).keys() - points(Group.PLUGINS).keys()
+    if not absent:
+        return config
+    return msgspec.structs.replace(
+        config, profiles=tuple(_without(profile, absent) for profile in config.profiles)
+    )
+
+
+def _without(profile: ProfileConfig, absent: Collection[str]) -> ProfileConfig:
+    """Return *profile* without the plugins *absent* and their arguments."""
+
+    def kept(one: PluginSet) -> PluginSet:
+        enabled = tuple(ref for ref in one.enabled if ref.name not in absent)
+        return msgspec.structs.replace(one, enabled=enabled)
+
+    plugins = profile.plugins
+    points_of = {field: kept(getattr(plugins, field)) for field in POINT_FIELDS.values()}
+    return msgspec.structs.replace(
+        profile,
+        plugins=Plugins(**points_of, multi_point=kept(plugins.multi_point)),
+        plugin_config=tuple(one for one in profile.plugin_config if one.name not in absent),
+    )

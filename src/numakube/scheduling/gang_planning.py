@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle, Failed, FirstOfEquals, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import (
+from numakube.scheduling.plugins.gang_scheduling import (
     GANG_DOMAIN,
     GangScheduling,
     GangSchedulingArgs,
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import Members
-    from numakube.scheduling.plugins.gang_scheduling.gang_plugin import Domain
-    from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+    from numakube.scheduling.plugins.gang_scheduling import Domain, Members
+    from numakube.scheduling.plugins.pod_gangs import Gang
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
@@ -158,7 +157,7 @@ class GangPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _GangTrial:
     """Under which conditions members are placed."""
 
     domain: Domain | None
@@ -187,7 +186,7 @@ class GangPlanner:
         for evicting in (False, True) if may_evict and request.may_evict else (False,):
             domains = self._domains(request, pods[0])
             for domain in domains:
-                plan = self._try_orders(pods, needed, _Trial(domain, evicting))
+                plan = self._try_orders(pods, needed, _GangTrial(domain, evicting))
                 refused_by |= plan.refused_by
                 if plan.fitting >= needed:
                     others = () if request.gang.required_topology else domains
@@ -237,7 +236,7 @@ class GangPlanner:
             return -own[one], room[one] < request.needed, room[one], len(rows[one]), one.values
 
         stays = own and request.gang.required_topology
-        return sorted((one for one in rows if own[one] or not stays), key=order)
+        return sorted((row for row in rows if own[row] or not stays), key=order)
 
     def _room(self, domains: Mapping[Domain, Rows], pod: PodInfo) -> dict[Domain, int]:
         """Return how many pods like *pod* each domain may take, by the amounts of its nodes."""
@@ -252,7 +251,7 @@ class GangPlanner:
             for domain, rows in domains.items()
         }
 
-    def _try_orders(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
+    def _try_orders(self, pods: Sequence[PodInfo], needed: int, trial: _GangTrial) -> GangPlan:
         plan = self._try(pods, needed, trial)
         for _ in range(_OTHER_ORDERS):
             if plan.fitting >= needed:
@@ -276,7 +275,7 @@ class GangPlanner:
                 if plan.is_costly:
                     break
                 left, plan.refused = plan.refused, []
-                self._place_all(plan, [pod for pod, _ in left], _Trial(domain, evicting=False))
+                self._place_all(plan, [pod for pod, _ in left], _GangTrial(domain, evicting=False))
         return plan
 
     @contextmanager
@@ -287,7 +286,7 @@ class GangPlanner:
             self.undo(plan)
             raise
 
-    def _try(self, pods: Sequence[PodInfo], needed: int, trial: _Trial) -> GangPlan:
+    def _try(self, pods: Sequence[PodInfo], needed: int, trial: _GangTrial) -> GangPlan:
         plan = GangPlan(domain=trial.domain)
         with self._undone_if_it_breaks(plan):
             self._place_all(plan, pods, trial, needed)
@@ -300,7 +299,7 @@ class GangPlanner:
         return plan
 
     def _place_all(
-        self, plan: GangPlan, pods: Sequence[PodInfo], trial: _Trial, needed: int = 0
+        self, plan: GangPlan, pods: Sequence[PodInfo], trial: _GangTrial, needed: int = 0
     ) -> None:
         """Place *pods*, as long as enough of them may fit.
 
@@ -318,7 +317,7 @@ class GangPlanner:
             if plan.fitting + left < needed:
                 break
 
-    def _place(self, plan: GangPlan, pod: PodInfo, trial: _Trial) -> Chosen | Refused | Failed:
+    def _place(self, plan: GangPlan, pod: PodInfo, trial: _GangTrial) -> Chosen | Refused | Failed:
         state = None
         if trial.domain is not None:
             state = CycleState()

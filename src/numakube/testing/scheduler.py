@@ -10,8 +10,7 @@ from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.scheduler_engine import BindsNothing, fill
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
-from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.framework.cycle_state import as_bound
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing.pods import running
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.registry import Registry
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.numa.caches.cache_contract import Changes
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 
 class Scheduler:
@@ -80,10 +79,10 @@ class Scheduler:
         node = self.engine.cluster.node(decision.node)
         assert node is not None
         info = PodInfo(one)
-        assert (
-            self.engine.runtime_for(one.spec.scheduler_name).reserve(decision.state, info, node).ok
-        )
-        self._take(pending_changes(decision.state))
+        runtime = self.engine.runtime_for(one.spec.scheduler_name)
+        booking = runtime.reserve(decision.state, info, node)
+        assert booking.ok, booking
+        self._take(booking.changes)
         assumed = as_bound(decision.state, info)
         self.engine.cluster.place(assumed, decision.node)
         return assumed
@@ -116,7 +115,7 @@ class Scheduler:
         self.engine.cluster.remove_pod(uid)
         self._take(self.engine.cache.pod_gone(uid))
 
-    def _take(self, changes: Changes) -> None:
+    def _take(self, changes: BeliefChanges) -> None:
         self.engine.cluster.take(changes, self.engine.cache)
 
 

@@ -23,8 +23,7 @@ from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.config_from_words import configuration_of
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.settings_from_config import allocatable_of, capacity_of
+from numakube.kubelet.manager_settings import KubeletSettings, allocatable_of, capacity_of
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.testing.pods import running
 from numakube.testing.scheduler import Scheduler

@@ -2,7 +2,7 @@
 
 Counts by zone cannot say whether whole cores are free, which memory group a node is in, or which
 devices are left where. A report can: it holds the machine, the kubelet's settings and what each pod
-holds, and `numakube.topology.model_from_report` makes the kubelet model of it in exactly that
+holds, and `numakube.topology.model_report` makes the kubelet model of it in exactly that
 state.
 
 Pods are known by `uid_hash`, devices by their position among the sorted ids of their resource:
@@ -20,16 +20,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.device_connections import NO_TREE, DeviceTree
+from numakube.kubelet.machine import NO_TREE, DeviceTree
 from numakube.values.cpuset import CpuSet
+from numakube.values.resources import MEMORY, hugepage_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.kubelet.admission_outcome import MemoryBlock
-    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.machine import Machine, NumaNode
     from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.kubelet.preferred_allocation import Preference
+
 
 UidHash: TypeAlias = str
 """The short form of a pod's uid."""
@@ -137,7 +139,7 @@ class ExactReport:
         devices: tables by resource name.
         pods: what each pod that the report accounts for holds.
         tree: how the devices are connected, as far as that is known.
-        checksum: of the zones that it was written with (`numakube.topology.report_binding`); empty
+        checksum: of the zones that it was written with (`numakube.topology.report_codec`); empty
             if its exporter writes none. It is no part of the state.
     """
 
@@ -206,3 +208,63 @@ class BadReport:
     """Why a report cannot be read."""
 
     reason: str
+
+
+# Whether the parts of a report fit together, so that a model can be made of it.
+
+
+def defect_of(report: ExactReport, *, cpus: int) -> str | None:
+    """Return the first contradiction in *report*, whose machine has *cpus*; ``None`` if none."""
+    return next(_defects(report, cpus), None)
+
+
+def _defects(report: ExactReport, cpus: int) -> Iterator[str]:
+    kinds = {node.id: _kinds(node) for node in report.machine.nodes}
+    if len(kinds) != len(report.machine.nodes):
+        yield "two NUMA nodes have the same id"
+    yield from _wrong_books(report, kinds)
+    for name, table in report.devices.items():
+        yield from _wrong_positions(f"{name}: unhealthy", table.unhealthy, table)
+        for group in table.choice.groups if table.choice else ():
+            yield from _wrong_positions(f"{name}: choice", tuple(sorted(group)), table)
+    for uid, holding in report.pods.items():
+        if unknown := holding.cpus.bits & ~cpus:
+            yield f"pod {uid}: CPUs {CpuSet(unknown)} do not exist"
+        yield from _wrong_holding(f"pod {uid}", holding, report, kinds)
+
+
+def _kinds(node: NumaNode) -> set[str]:
+    return {MEMORY, *(_kind(pool.page_bytes) for pool in node.hugepages)}
+
+
+@lru_cache(maxsize=64)
+def _kind(page_bytes: int) -> str:
+    return hugepage_name(page_bytes)
+
+
+def _wrong_books(report: ExactReport, kinds: Mapping[int, set[str]]) -> Iterator[str]:
+    for number, cell in report.memory.items():
+        if unknown := {number, *cell.group} - kinds.keys():
+            yield f"memory of NUMA node {number}: there is no NUMA node {min(unknown)}"
+        elif number not in cell.group:
+            yield f"memory of NUMA node {number}: not in its own group"
+        elif missing := cell.reserved.keys() - kinds[number]:
+            yield f"memory of NUMA node {number}: has no {min(missing)}"
+
+
+def _wrong_holding(
+    where: str, holding: Holding, report: ExactReport, kinds: Mapping[int, set[str]]
+) -> Iterator[str]:
+    for block in holding.memory:
+        if unknown := set(block.numa_nodes) - kinds.keys():
+            yield f"{where}: there is no NUMA node {min(unknown)}"
+    for name, positions in holding.devices.items():
+        if name in report.devices:
+            yield from _wrong_positions(f"{where}: {name}", positions, report.devices[name])
+        else:
+            yield f"{where}: there is no {name}"
+
+
+def _wrong_positions(where: str, positions: tuple[int, ...], table: DeviceTable) -> Iterator[str]:
+    if positions and positions[-1] >= len(table.numa_nodes):
+        yield f"{where}: device {positions[-1]} of {len(table.numa_nodes)}"

@@ -19,15 +19,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numakube.api.pod import has_ended
-from numakube.api.static_pods import static_uid
+from numakube.api.pod import has_ended, static_uid
 from numakube.errors import InvalidValue
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.model_from_report import holding_of, node_of, place, report_of
+from numakube.topology.model_report import holding_of, moved, node_of, place, report_of, zones_of
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.report_notation import read_holding, write_holding
-from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -14,7 +14,7 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import CpuManagerPolicy, CpuTopology
 from numakube.api.nrt import ZONE_TYPE_NODE
 from numakube.errors import MalformedObject
-from numakube.topology.machine_hierarchy import ZONE_TYPE_SOCKET, Level, Part
+from numakube.topology.numa_zones import ZONE_TYPE_SOCKET, Level, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

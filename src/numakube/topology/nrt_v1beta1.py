@@ -2,7 +2,7 @@
 
 ``spec`` is what the machine is and how its kubelet is configured; ``status`` is what is left, of
 which pods that is true, and how far to trust it. Attributes that readers know are typed fields;
-conditions and a heartbeat are new. docs/proposals/nrt-v1beta1.md has the reasons.
+conditions and a heartbeat are new. docs/contribute/nrt-v1beta1.md has the reasons.
 
 Both functions work on plain content (an object without metadata) and carry over what either version
 can say. What only one of them can say is the business of `numakube.topology.nrt_conversion`.

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.values.safe_text import quoted
-from numakube.values.size_limits import MAX_DEVICES, limited
+from numakube.values.safe_text import MAX_DEVICES, limited, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

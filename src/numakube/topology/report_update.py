@@ -1,4 +1,4 @@
-"""The part of a report that changes with a node's pods, apart from the part that stays.
+"""The part of a report that changes with a node's pods, and what a new report says that is new.
 
     update = update_of(report, now, time=...)      # what the exporter writes
     now = updated(report, update)                  # what readers have, once they have both
@@ -24,8 +24,13 @@ from numakube.api.nrt_update import KIND, NodeResourceTopologyUpdate
 from numakube.errors import InvalidValue
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
-from numakube.topology.report_binding import checksum_of, is_checksum_of
-from numakube.topology.report_codec import checksum_in, moving_part, with_moving_part
+from numakube.topology.report_codec import (
+    checksum_in,
+    checksum_of,
+    is_checksum_of,
+    moving_part,
+    with_moving_part,
+)
 from numakube.values.safe_text import quoted
 from numakube.values.times import parse_time
 
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.errors import NumakubeError
+    from numakube.topology.topology_view import NodeTopology
+
 
 MOVING_ATTRIBUTES: Final = frozenset(
     {nrt_names.FINGERPRINT, nrt_names.PLACEMENT_METADATA, nrt_names.PLACEMENT_VECTOR}
@@ -232,3 +239,55 @@ def _says(one: NodeResourceTopology, other: NodeResourceTopology) -> bool:
 def lasting(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations that neither pods nor writes change."""
     return {name: one for name, one in annotations.items() if name not in MOVING_ANNOTATIONS}
+
+
+# What a node's next report says that its last one did not.
+
+
+def may_take_more(before: NodeTopology | None, after: NodeTopology | None) -> bool:
+    """Tell whether a kubelet that rejected a pod under *before* may admit it under *after*.
+
+    Its configuration differs, a zone has more free, or a pod that held something is gone.
+    """
+    if before is after or after is None:
+        return False
+    return (
+        before is None
+        or configuration_of(before) != configuration_of(after)
+        or _more_is_free(before, after)
+        or _a_pod_left(before, after)
+    )
+
+
+def configuration_of(topology: NodeTopology | None) -> tuple[object, ...]:
+    """Return what a kubelet's decisions depend on besides what pods hold."""
+    if topology is None:
+        return ()
+    exact = topology.report
+    return (
+        [zone.id for zone in topology.zones],
+        topology.policy,
+        topology.scope,
+        topology.max_numa_nodes,
+        topology.topology_options,
+        topology.cpu_manager_policy,
+        topology.cpu_manager_options,
+        topology.memory_manager_policy,
+        None if exact is None else exact.settings,
+    )
+
+
+def _more_is_free(before: NodeTopology, after: NodeTopology) -> bool:
+    zones = zip(before.zones, after.zones, strict=True)
+    return any(
+        amount > old.available.get(name, 0)
+        for old, new in zones
+        for name, amount in new.available.items()
+    )
+
+
+def _a_pod_left(before: NodeTopology, after: NodeTopology) -> bool:
+    """Tell whether a pod holds nothing any more; equal counts may hide other CPUs."""
+    if before.report is None or after.report is None:
+        return False
+    return bool(before.report.pods.keys() - after.report.pods.keys())

@@ -22,8 +22,7 @@ from numakube.topology.exact_report import BadReport, Heartbeat
 from numakube.topology.kubelet_attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.pci_places import read_places
-from numakube.topology.report_binding import belongs_to
-from numakube.topology.report_codec import decode_report
+from numakube.topology.report_codec import belongs_to, decode_report
 from numakube.values.safe_text import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.machine_hierarchy import Part
+    from numakube.topology.numa_zones import Part
     from numakube.topology.pci_places import PciPlaces
 
 __all__ = [

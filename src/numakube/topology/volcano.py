@@ -24,13 +24,13 @@ from numakube.api.nrt import (
     zone_name,
 )
 from numakube.errors import ConfigError, InvalidValue
-from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
-from numakube.kubelet.cpus.cpu_topology import CpuTopology
+from numakube.kubelet.cpu_manager import start_cpu_manager
+from numakube.kubelet.cpu_topology import CpuTopology
 from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.machine import Core, Machine, NumaNode
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
-from numakube.topology.machine_hierarchy import ZONE_TYPE_SOCKET
+from numakube.topology.numa_zones import ZONE_TYPE_SOCKET
 from numakube.values.cpuset import MAX_CPU_ID, NO_CPUS, CpuSet
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import milli_value

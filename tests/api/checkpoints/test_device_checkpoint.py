@@ -12,7 +12,7 @@ from numakube.api.checkpoints import (
     read_device_manager_state,
     write_device_manager_state,
 )
-from numakube.api.checkpoints.checksum import fnv1a_32
+from numakube.api.checkpoints.checkpoint_loading import fnv1a_32
 from numakube.errors import CorruptCheckpoint
 
 STATE = DeviceManagerState(

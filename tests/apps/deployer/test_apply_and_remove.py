@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
 
-from numakube.apps.deployer.adoption import put_to_rest, wake_all
 from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
-from numakube.apps.deployer.cluster_detection import control_plane_nodes, installations, platform_of
+from numakube.apps.deployer.cluster_detection import (
+    control_plane_nodes,
+    installations,
+    platform_of,
+    put_to_rest,
+    wake_all,
+)
 from numakube.apps.deployer.still_used import StillUsed
 from numakube.errors import ConfigError, Conflict
 from numakube.kube.catalog import (

@@ -10,8 +10,7 @@ from tests.apps.deployer.test_apply_and_remove import agent
 from tests.apps.operator.test_on_the_lab import remove_definition
 
 from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
-from numakube.apps.deployer.namespace_contents import contents
-from numakube.apps.deployer.still_used import StillUsed
+from numakube.apps.deployer.still_used import StillUsed, contents
 from numakube.kube.catalog import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,

@@ -11,8 +11,8 @@ from numakube.api.kubelet_config import (
 )
 from numakube.api.pod import Pod
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
+from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware, hardware_of
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.kubelet.state_files import save
 from numakube.node.podresources_client import (
     AllocatableResources,
@@ -23,7 +23,7 @@ from numakube.node.podresources_client import (
 )
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
-from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
+from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

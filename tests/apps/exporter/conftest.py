@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 
 

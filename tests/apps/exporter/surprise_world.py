@@ -30,15 +30,14 @@ from numakube.apps.node_reports import node_reports
 from numakube.kube.clock import SystemClock
 from numakube.kube.store import Added, Removed, Store, Updated
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.scheduling.numa.caches.foreseen_pods import DOUBT_SECONDS
 from numakube.scheduling.numa.caches.model_belief import ExactBelief, annotations_for
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.caches.since_report import DOUBT_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.foreseen_holdings import current_view
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of, zones_of
 from numakube.topology.report_update import update_of, updated
 from numakube.topology.topology_view import NodeTopology, view_of
-from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology

@@ -25,20 +25,19 @@ from numakube.apps.exporter.kubelet_checkpoints import (
     read_checkpoints,
     without_dropped_devices,
 )
+from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.apps.exporter.zone_accounting import zones_of
-from numakube.kubelet.device_connections import PciPath, tree_of
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.machine import Device, Machine, PciPath, tree_of
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.device_plugin.device_choices import PluginChoice
 from numakube.node.pci.device_links import Connected
 from numakube.topology.exact_report import ExactReport, uid_hash
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 
 GPU = "vendor.example/gpu"
 
@@ -172,6 +171,17 @@ def test_two_pods_of_one_name_are_the_reason_for_no_report() -> None:
     """One of them is going; nobody can tell which uid is whose."""
     read = inputs_of(*busy_node())
     assert "two pods default/uid" in reason(replace(read, pods=read.pods * 2))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_cpu_that_the_machine_lacks_is_the_reason_for_no_report(whole: bool) -> None:
+    """Whether a pod holds it as a whole or in a container."""
+    read = inputs_of(*busy_node())
+    (pod,) = read.pods
+    (main, *others) = pod.containers
+    holder = replace(main, cpu_ids=(999,))
+    odd = replace(pod, cpu_ids=(999,)) if whole else replace(pod, containers=(holder, *others))
+    assert "holds CPU 999, which is not there" in reason(replace(read, pods=(odd,)))
 
 
 def test_a_pod_that_is_done_has_left_what_it_held() -> None:

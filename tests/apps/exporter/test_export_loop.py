@@ -15,10 +15,10 @@ from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.apps.exporter.export_loop import SECOND_LOOKS_SECONDS, Exporter
 from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.node_scan import NodeInputs
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_inputs import NodeInputs
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup, Wakeups
 from numakube.apps.exporter.surprises import Silence
 from numakube.errors import (
@@ -186,6 +186,17 @@ async def test_a_kubelet_that_is_away_for_long_makes_the_object_stale(scene: Sce
     await scene.pass_time(30)
     assert scene.board.marks == ["the kubelet does not answer: connection refused"]
     assert scene.metric("numakube_exporter_stale") == 1
+
+
+async def test_the_time_for_which_a_kubelet_is_away_begins_when_it_goes(scene: Scene) -> None:
+    """However long it was there."""
+    await scene.pass_time(100)
+    scene.node.away = "connection refused"
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(9)
+    assert scene.board.marks == []
+    await scene.pass_time(30)
+    assert len(scene.board.marks) == 1
 
 
 async def test_a_kubelet_that_comes_back_is_picked_up_soon(scene: Scene) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from numakube.apps.exporter.exporter_config_file import ExporterOptions
 from numakube.apps.exporter.process import PROGRAM
-from numakube.apps.exporter.report_options import ContainerName, PodPattern
+from numakube.apps.exporter.report_options import PodPattern, ReferenceContainer
 from numakube.apps.host.process_life import Surroundings
 from numakube.errors import ConfigError
 
@@ -162,7 +162,7 @@ def test_files_are_checked(root: Path, text: str, complaint: str) -> None:
     ("args", "env", "expected"),
     [
         ((), {}, None),
-        (("--reference-container", "a/b/c"), {}, ContainerName("a", "b", "c")),
+        (("--reference-container", "a/b/c"), {}, ReferenceContainer("a", "b", "c")),
         (
             (),
             {
@@ -170,7 +170,7 @@ def test_files_are_checked(root: Path, text: str, complaint: str) -> None:
                 "REFERENCE_POD_NAME": "p",
                 "REFERENCE_CONTAINER_NAME": "c",
             },
-            ContainerName("ns", "p", "c"),
+            ReferenceContainer("ns", "p", "c"),
         ),
         ((), {"REFERENCE_NAMESPACE": "ns", "REFERENCE_POD_NAME": "p"}, None),
     ],

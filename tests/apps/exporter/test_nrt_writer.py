@@ -10,9 +10,10 @@ import pytest
 from tests.apps.exporter.objects import NODE, report, topology
 from tests.kube.old_definitions import install, v1alpha1_in_namespaces, v1alpha1_of_the_cluster
 
+from kube_lab_server import ApiServer
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
-from numakube.apps.exporter.node_object import NodeObject
+from numakube.apps.exporter.api_objects import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher, Operation, Writer, difference
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.errors import MissingDefinition
@@ -21,8 +22,7 @@ from numakube.kube.catalog import NODES
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request, Response
 from numakube.topology import nrt_names
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 
 

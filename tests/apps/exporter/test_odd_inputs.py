@@ -19,10 +19,10 @@ from numakube.api.checkpoints import (
 from numakube.api.codec import to_tree
 from numakube.api.nrt import convert_nrt
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import Accounting, ReportOptions
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.scan_wakeups import Cause
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources_client import (

@@ -26,7 +26,7 @@ from numakube.node.device_plugin.plugin_messages import Allocation, PluginOption
 from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.testing import until
 from numakube.topology import nrt_names
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
 

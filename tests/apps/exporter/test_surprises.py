@@ -11,7 +11,7 @@ from numakube.apps.exporter.surprises import WAIT_SECONDS
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.caches.model_belief import annotations_for
 from numakube.topology.foreseen_holdings import read_foreseen
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 from numakube.topology.nrt_names import FORESEEN
 
 

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 from tests.apps.exporter.test_process import NODE, Host, create, is_true
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kube.client import merge_patch
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import elapse, until
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.lab_kubelet import KubeletState
 from numakube_lab.testing import Opener, Site, SiteOptions

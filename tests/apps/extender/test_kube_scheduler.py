@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.apps.scheduler.test_koordinator import SHAPE, SINGLE, aligned, given
+from packages.placement.tests.plugins.test_scheduling import SHAPE, SINGLE, aligned, given
 from tests.real.kube_scheduler import (
     GATES,
     kube_scheduler,
@@ -28,7 +28,7 @@ from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 from numakube.testing import GPU, pod_document, refusal_of
-from numakube_lab.exporters.exporter_faults import Skew
+from numakube_lab.exporters import Skew
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans
 
 pytestmark = [needs_scheduler, pytest.mark.timeout(240)]

@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
 
+from kube_lab_server import Authority
 from numakube.apps.extender.process import PROGRAM
 from numakube.apps.host.http_serving import Elsewhere, Health, Listen, Serving, TlsFiles
-from numakube.apps.host.process_life import Surroundings
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import Surroundings, new_registry
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
 from numakube.kube.catalog import (
@@ -36,7 +36,6 @@ from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
 from numakube.testing import until
-from numakube_lab.api.access.certificate_authority import Authority
 
 PORT, HEALTH_PORT = 1, 2
 """Which are meant; where they really are is announced."""

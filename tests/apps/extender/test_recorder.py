@@ -8,17 +8,17 @@ import aiohttp
 from tests.apps.extender.place import Place, asked, binding
 
 from numakube.apps.debugging.documents import Speaker
-from numakube.apps.extender.debug_endpoints import Debugging
-from numakube.apps.extender.process import ExtenderProcess
+from numakube.apps.extender.process import Debugging, ExtenderProcess
+from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
 
 
 async def story(process: ExtenderProcess, place: Place, name: str) -> list[dict[str, Any]]:
     """Return the attempts of a pod as the extender serves them."""
     speaker = Speaker("extender", process.identity, lambda: True)
-    debugging = Debugging(place.client, process.mirror, process.recording, speaker, process.engine)
+    debugging = Debugging(place.client, process.mirror, process.recording, speaker)
     listen = Listen(host="127.0.0.1", port=0)
-    routes = debugging.routes("127.0.0.1")
+    routes = debugging.routes(Access(place.client, host="127.0.0.1"))
     async with (
         Serving(listen, health=Health(), registry=process.registry, routes=routes) as server,
         aiohttp.ClientSession(server.url) as session,

@@ -14,9 +14,8 @@ from tests.apps.extender.place import Place, asked, binding
 
 from numakube.api.pod import Pod
 from numakube.apps.extender.extender_messages import MetaPod, MetaVictims, PreemptionArgs
-from numakube.apps.extender.filter_nodes import on_scale
-from numakube.apps.extender.kube_scheduler_preemption import Rooms
-from numakube.apps.extender.refusal_texts import MARK
+from numakube.apps.extender.filter_nodes import MARK, on_scale
+from numakube.apps.extender.preemption import Rooms
 from numakube.kube.catalog import PODS
 from numakube.kube.client import strategic_patch
 from numakube.scheduling.numa.topology_match_args import read_args

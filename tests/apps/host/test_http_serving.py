@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from kube_lab_server import Authority
 from numakube.apps.host.http_serving import (
     Health,
     Listen,
@@ -22,10 +23,9 @@ from numakube.apps.host.http_serving import (
     body_of,
     parse_address,
 )
-from numakube.apps.host.plain_requests import response_of
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import new_registry
 from numakube.errors import ConfigError
-from numakube_lab.api.access.certificate_authority import Authority
+from numakube.http import response_of
 
 
 @pytest.fixture

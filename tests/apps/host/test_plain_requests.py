@@ -10,8 +10,9 @@ import pytest
 from aiohttp import web
 
 from numakube.apps.host.http_serving import Health, Listen, Serving, body_of
-from numakube.apps.host.plain_requests import Answered, Head, read_head, response_of
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import new_registry
+from numakube.http import Answered, Head, response_of
+from numakube.http.plain_requests import read_head
 from numakube.testing import until
 
 if TYPE_CHECKING:

@@ -8,15 +8,10 @@ import logging
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from numakube.apps.host.http_serving import (
-    QUIET_SECONDS,
-    SERVER_LOG,
-    BadRequests,
-    Health,
-    Listen,
-    Serving,
-)
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.http_serving import Health, Listen, Serving
+from numakube.apps.host.process_life import new_registry
+from numakube.http import SERVER_LOG, BadRequests
+from numakube.http.server_log import QUIET_SECONDS
 
 
 def record(error: Exception) -> logging.LogRecord:

@@ -20,10 +20,10 @@ from tests.apps.operator.test_on_the_lab import (
 )
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
+from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.process import OperatorProcess
 from numakube.apps.operator.scheduler_plan import SchedulerSetup
-from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -33,8 +33,7 @@ from numakube.apps.operator.exporters_plan import (
     Setup,
     plan_exporters,
 )
-from numakube.apps.operator.planned_actions import Apply, Delete, Made, Plan
-from numakube.apps.operator.status_conditions import State
+from numakube.apps.operator.planned_actions import Apply, Delete, Made, Plan, State
 from numakube.kube.resource_types import Document
 
 SETUP = Setup(namespace="ns", image="registry.example/numakube:1")

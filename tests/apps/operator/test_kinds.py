@@ -17,7 +17,7 @@ from tests.apps.operator.test_on_the_lab import (
 from tests.sites.bare import BareOpener
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
-from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
 from numakube.errors import Invalid
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client, merge_patch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.operator.watched_state import DEFINITIONS, OPERATORS, SCHEDULERS
+from numakube.apps.operator.controller import DEFINITIONS, OPERATORS, SCHEDULERS
 from numakube.errors import Conflict
 from numakube.kube.catalog import (
     CLUSTER_ROLES,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from release.olm import bundle
 from tests.apps.operator.test_on_the_lab import (
     IMAGE,
     in_state,
@@ -23,13 +24,12 @@ from tests.apps.operator.test_on_the_lab import (
 )
 
 from numakube.api.yaml_text import load_manifests
-from numakube.apps.operator.watched_state import OPERATORS, SCHEDULERS
+from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
 from numakube.errors import ApiError
 from numakube.kube.catalog import DAEMON_SETS, NAMESPACES
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.manifests.packages.olm import bundle
 from numakube.testing import until
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.openshift_kinds import DEFINITIONS, install_openshift_kinds

@@ -22,14 +22,13 @@ from numakube.api.workloads import (
     DeploymentStatus,
 )
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.operator.planned_actions import Plan
+from numakube.apps.operator.planned_actions import Plan, State
 from numakube.apps.operator.scheduler_plan import (
     SchedulerSeen,
     SchedulerSetup,
     digests_of,
     plan_scheduler,
 )
-from numakube.apps.operator.status_conditions import State
 from numakube.manifests.release_image import IMAGE
 
 SCHEDULER_SETUP = SchedulerSetup(namespace="ns")

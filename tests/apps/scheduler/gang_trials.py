@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kube_lab_server import ApiServer
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.scheduler.process import SchedulerProcess
@@ -38,8 +39,7 @@ from numakube.kube.resource_types import Resource
 from numakube.kube.store import Change, Removed
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.testing import World, turns
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import without_election
 

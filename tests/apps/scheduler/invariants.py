@@ -124,7 +124,7 @@ async def assert_caches_are_fresh(world: LabCluster, running: RunningScheduler) 
             pod.metadata.uid
             for pod in pods
             if not pod.spec.node_name
-            and pod.spec.scheduler_name in running.process.scheduler.engine.runtimes
+            and pod.spec.scheduler_name in running.process.parts.engine.runtimes
             and pod.metadata.deletion_timestamp is None
         }
         queued = {entry.uid for entry in running.process.scheduler.queue}

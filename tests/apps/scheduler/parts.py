@@ -11,19 +11,10 @@ from prometheus_client import CollectorRegistry
 from numakube.api.pod import Pod
 from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.flight_recording import Recording
-from numakube.apps.scheduler.attempt_results import Results
-from numakube.apps.scheduler.binding_cycle import BindingCycle, Placement
-from numakube.apps.scheduler.claim_writer import ApiClaimActions
-from numakube.apps.scheduler.gang_cycle import GangCycle
-from numakube.apps.scheduler.held_room import Holds
+from numakube.apps.scheduler.binders import ApiClaimActions, ApiVolumeActions
+from numakube.apps.scheduler.binding_cycle import Placement, WaitingPods
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.apps.scheduler.mirror_listener import SchedulerListener
-from numakube.apps.scheduler.pod_queue import PodQueue
-from numakube.apps.scheduler.preemption_actions import Preemptions
-from numakube.apps.scheduler.rejected_pods import Rejections
-from numakube.apps.scheduler.scheduling_loop import Scheduler
-from numakube.apps.scheduler.volume_binder import ApiVolumeActions
-from numakube.apps.scheduler.waiting_pods import WaitingPods
+from numakube.apps.scheduler.scheduler_parts import PluginServices, Reporting, SchedulerParts
 from numakube.insight.scheduler_engine import fill
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
@@ -36,19 +27,27 @@ from numakube.scheduling.assembly import (
     assemble,
     default_configuration,
 )
-from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals
+from numakube.scheduling.cycle import Chosen, FirstOfEquals
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.plugins import Bind, Permit, Plugin, PreBind, PreScore, Reserve
+from numakube.scheduling.framework.plugins import (
+    BOOKED,
+    Bind,
+    Booking,
+    Permit,
+    Plugin,
+    PreBind,
+    PreScore,
+    Reserve,
+)
 from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.framework.status import SUCCESS, Status
-from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
-from numakube.scheduling.queue.queued_pod import Place, QueuedPod
-from numakube.scheduling.queue.queueing_hints import ProfileHints
-from numakube.scheduling.queue.scheduling_queue import SchedulingQueue
+from numakube.scheduling.plugins.gang_scheduling import GANG_MEMBERS, GangMembers
 from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+from numakube.scheduling.scheduling_queue import Place, QueuedPod
 from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import NOTHING, BeliefChanges
 from numakube.testing import World
 
 
@@ -115,15 +114,16 @@ class Gatekeeper(PreScore, Reserve, Permit, PreBind, Bind):
         del state, pod, snapshot, rows
         return self.opinion
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
         """Stumble over some."""
         del state, node
         if pod.name in self.stumbles_over:
             raise LookupError(pod.name)
-        return SUCCESS
+        return BOOKED
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Nothing is booked."""
+        return NOTHING
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
         """Answer as told."""
@@ -176,74 +176,41 @@ class Parts:
         self.wire = Accepting()
         self.told = Told()
         self.client = client = Client(cast("Any", self.wire), clock=self.clock, rate=0)
-        engine, clock, outcomes = self.engine, self.clock, cast("Any", self.told)
-        hints = ProfileHints(engine.runtimes, engine.cluster, engine.nominations)
-        self.queue = PodQueue(SchedulingQueue(hints), clock)
-        self.queue.leads = True
+        engine, outcomes = self.engine, cast("Any", self.told)
         self.registry = CollectorRegistry()
         self.metrics = SchedulerMetrics(self.registry)
-        self.recording = Recording(FlightRecorder(), engine.cluster, clock)
-        self.results = Results(
-            self.queue, clock, outcomes=outcomes, recording=self.recording, metrics=self.metrics
-        )
+        self.recording = Recording(FlightRecorder(), engine.cluster, self.clock)
         self.mirror = Mirror(client, engine.cluster, engine.cache)
-        self.permits = WaitingPods(clock)
-        self.preemptions = Preemptions(client, engine, self.queue, self.results, self.members)
-        self.bindings = BindingCycle(
-            self.mirror,
-            self.queue,
-            results=self.results,
-            preemptions=self.preemptions,
-            permits=self.permits,
-            shards=engine.shards,
-        )
-        self.holds = Holds(engine, self.preemptions, clock)
+        self.permits = WaitingPods(self.clock)
         self.recorder = recorder = EventRecorder(client, component="test", instance="i")
         self.claims = ApiClaimActions(client, recorder)
-        rejections = Rejections(
-            engine.guard,
-            clock,
-            self.queue,
-            cluster=engine.cluster,
-            recorder=recorder,
-            metrics=self.metrics,
-        )
-        self.listener = self.mirror.listener = SchedulerListener(
-            set(engine.runtimes),
-            self.queue,
-            bindings=self.bindings,
-            preemptions=self.preemptions,
-            rejections=rejections,
-            results=self.results,
-            volumes=ApiVolumeActions(client),
-            claims=self.claims,
-            gangs=self.members,
-            holds=self.holds,
-            shards=engine.shards,
-        )
-        self.gangs = GangCycle(
+        self.parts = parts = SchedulerParts(
             engine,
-            Cycle(engine.cluster, engine.nominations, FirstOfEquals()),
-            self.members,
-            mirror=self.mirror,
-            queue=self.queue,
-            bindings=self.bindings,
-            preemptions=self.preemptions,
-            results=self.results,
-            client=client,
+            self.mirror,
+            client,
+            Reporting(
+                outcomes=outcomes,
+                events=recorder,
+                recording=self.recording,
+                metrics=self.metrics,
+            ),
+            PluginServices(
+                volumes=ApiVolumeActions(client),
+                claims=self.claims,
+                permits=self.permits,
+                members=self.members,
+            ),
+            dice=FirstOfEquals(),
         )
-        self.scheduler = Scheduler(
-            engine,
-            clock,
-            mirror=self.mirror,
-            queue=self.queue,
-            bindings=self.bindings,
-            preemptions=self.preemptions,
-            results=self.results,
-            gangs=self.gangs,
-            members=self.members,
-            holds=self.holds,
+        self.queue, self.results, self.listener = parts.queue, parts.results, parts.listener
+        self.preemptions, self.bindings, self.holds = (
+            parts.preemptions,
+            parts.bindings,
+            parts.holds,
         )
+        self.scheduler, self.gang_view = parts.loop, parts.gang_view
+        self.incomplete_gangs = parts.incomplete_gangs
+        self.queue.leads = True
 
     def waits(self, one: Pod) -> PodInfo:
         """Let a pod wait for the scheduler."""
@@ -262,7 +229,7 @@ class Parts:
         """Return a pod on its way to the node that is chosen for it."""
         entry = self.taken(one)
         runtime = self.engine.runtime_for(entry.pod.scheduler_name)
-        decision = self.gangs.cycle.decide(entry.pod, runtime)
+        decision = self.parts.cycle.decide(entry.pod, runtime)
         assert isinstance(decision, Chosen)
         return Placement(entry, runtime, decision.node, decision.state, self.clock.monotonic())
 

@@ -1,4 +1,4 @@
-"""The endpoints of a scheduler that a test has started."""
+"""The endpoints of a scheduler that a test has started, those of annexes among them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from numakube.apps.debugging.annex_endpoints import AnnexEndpoints, ServingProgram
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
@@ -32,12 +33,14 @@ class Running(Protocol):
 async def served(running: Running, port: int = 0) -> AsyncIterator[str]:
     """Serve on loopback; return the URL."""
     process = running.process
-    endpoints = Endpoints(process.scheduler, without_election(), running.client)
+    endpoints = Endpoints(process.parts, without_election(), running.client)
+    added = AnnexEndpoints(ServingProgram(client=running.client, decides=process.deciding()))
+    access = Access(running.client, host="127.0.0.1")
     serving = Serving(
         Listen(host="127.0.0.1", port=port),
         health=Health(),
         registry=process.registry,
-        routes=endpoints.routes(Access(running.client, host="127.0.0.1")),
+        routes=[*endpoints.routes(access), *added.routes(access)],
     )
-    async with serving as server:
+    async with serving as server, added.served():
         yield server.url

@@ -10,7 +10,7 @@ from tests.apps.scheduler.parts import Parts
 
 from numakube.api.pod import PodStatus
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unschedulable
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 from numakube.testing import World, pod, turns
 
 

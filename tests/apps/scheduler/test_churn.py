@@ -30,7 +30,7 @@ from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client, merge_patch
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_SECONDS
+from numakube.scheduling.scheduling_queue import MAX_UNSCHEDULABLE_SECONDS
 from numakube.testing import pod_document, until
 from numakube_lab.run_folder import RunDir
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.resource_claims import FINALIZER
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS, RESOURCES
 from numakube.kube.catalog import PODS
 from numakube.kube.client import merge_patch
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 from numakube.testing import until
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import lab_cluster
 
 if TYPE_CHECKING:

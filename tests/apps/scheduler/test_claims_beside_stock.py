@@ -14,7 +14,7 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
-from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
+from numakube_lab.controllers.object_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans, without_election
 
 pytestmark = [needs_device_scheduler, pytest.mark.timeout(180)]

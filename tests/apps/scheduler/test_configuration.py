@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import structlog
+from tests.annexes.installing import installed
 
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.host.process_life import Surroundings
-from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.binders import CLIENT, DefaultBinder
 from numakube.apps.scheduler.process import read_options
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
 from numakube.insight.scheduler_engine import BindsNothing
-from numakube.koordinator.annotation_values import BindPolicy, Strategy
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.config.read_configuration import read_configuration
-from numakube.scheduling.framework.registry import Services
-from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
+from numakube.scheduling.framework.registry import ENTRY_POINTS, Services
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 from numakube.testing import pod_document, refusal_of
 from numakube.values.topology_policy import TopologyScope
 from numakube_lab.testing import Opener, lab_cluster
+from numakube_placement.koordinator.annotation_values import BindPolicy, Strategy
+from numakube_placement.plugins.node_numa_resource import NodeNUMAResource
 
 UPSTREAM = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -247,19 +247,26 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (election.leader_elect, election.resource_name) == (True, "mine")
 
 
-def test_plugins_of_other_packages_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_of_other_packages_take_part(tmp_path: Path) -> None:
     """Unless they take the name of one of ours, or cannot be loaded."""
-    offered: list[EntryPoint] = []
-    monkeypatch.setattr("numakube.scheduling.assembly.entry_points", lambda group: tuple(offered))
-    group = "numakube.plugins"
-    offered[:] = [EntryPoint("Theirs", "builtins:dict", group)]
-    assert "Theirs" in all_plugins(DefaultBinder.make)
-    offered[:] = [EntryPoint("NodeName", "builtins:dict", group)]
-    with pytest.raises(ConfigError, match="plugin NodeName of builtins:dict: the name is taken"):
+    with installed(tmp_path / "a", plugins("Theirs = builtins:dict")):
+        assert "Theirs" in all_plugins(DefaultBinder.make)
+    taken = "plugin NodeName of builtins:dict: the name is taken"
+    with (
+        installed(tmp_path / "b", plugins("NodeName = builtins:dict")),
+        pytest.raises(ConfigError, match=taken),
+    ):
         all_plugins(DefaultBinder.make)
-    offered[:] = [EntryPoint("Broken", "no.such.module:it", group)]
-    with pytest.raises(ConfigError, match="plugin Broken of no"):
+    with (
+        installed(tmp_path / "c", plugins("Broken = no.such.module:it")),
+        pytest.raises(ConfigError, match="plugin Broken of no"),
+    ):
         all_plugins(DefaultBinder.make)
+
+
+def plugins(line: str) -> str:
+    """Return a list of entry points with one plugin."""
+    return f"[{ENTRY_POINTS}]\n{line}\n"
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from numakube.kubelet.device_connections import Closeness
 from numakube.kubelet.device_pairs import pairing
+from numakube.kubelet.machine import Closeness
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document
 from numakube_lab.lab_cluster import uniform_plans
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)

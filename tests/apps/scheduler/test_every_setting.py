@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import LATER_POINTS, KubeSchedulerConfiguration, PluginConfig
 from numakube.api.yaml_text import dump_yaml
@@ -39,11 +40,10 @@ from numakube.kube.catalog import LEASES
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.scheduling.assembly import Engine, all_plugins, assemble
-from numakube.scheduling.framework import profile
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.framework import registry as profile
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import pod_document, until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 FILE: dict[str, Any] = {

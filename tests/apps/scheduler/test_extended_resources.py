@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.resource_claims import EXTENDED_RESOURCE_CLAIM, ResourceClaim
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, uniform_plans, without_election
 
 GPU: Final = "vendor.example/gpu"

@@ -25,7 +25,7 @@ from tests.apps.scheduler.gang_trials import (
 
 from numakube.kube.catalog import NODES as NODE_OBJECTS
 from numakube.kube.client import merge_patch
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+from numakube.scheduling.plugins.pod_gangs import (
     COSCHEDULING_LABEL,
     DISRUPTION_MODE,
     MIN_LABEL,
@@ -227,7 +227,7 @@ async def live_through(number: int, kinds: list[str]) -> None:
         assert not trial.wrong
         assert not trial.halves()
         assert not trial.process.mirror.assumed_count
-        assert not trial.process.scheduler.gangs.overlooked()
+        assert not trial.process.parts.gang_view.overlooked()
         before = trial.placed()
         await trial.restart()
         await calm(trial, 3)

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 from tests.apps.scheduler.gang_trials import group_definition
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
 from numakube.errors import NotFound
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES, PRIORITY_CLASSES
 from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import Resource
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+from numakube.scheduling.plugins.pod_gangs import (
     COSCHEDULING_LABEL,
     DISRUPTION_MODE,
     MIN_LABEL,
@@ -25,7 +26,6 @@ from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
     REQUIRED_TOPOLOGY,
 )
 from numakube.testing import GPU, pod_document, refusal_of, turns
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
 SHAPE = "1 socket, 8 cores, smt 1, 32Gi"

@@ -10,8 +10,8 @@ import pytest
 from tests.apps.scheduler.parts import Parts
 
 from numakube.api.pod import PodStatus
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.scheduling_queue import Place
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, bound, pod, turns
 

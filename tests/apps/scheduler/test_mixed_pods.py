@@ -17,7 +17,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources_client import PodResources
 from numakube.testing import pod_document
 from numakube.topology.exact_report import uid_hash
-from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
+from numakube_lab.controllers.object_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 GPU: Final = "vendor.example/gpu"

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pytest
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.watched_kinds import RESOURCE_CLAIMS
 from numakube.kube.catalog import RESOURCE_SLICES
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import GPU, pod_document, until
-from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
-from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.controllers.object_types import RESOURCE_CLAIM_TEMPLATES
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans, without_election
 
 DRIVER: Final = "gpu.vendor.example"

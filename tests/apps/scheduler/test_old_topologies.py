@@ -20,8 +20,8 @@ from tests.kube.old_definitions import (
 
 from numakube.api.nrt import V1ALPHA1
 from numakube.apps.host.http_serving import Elsewhere, Listen
+from numakube.apps.scheduler.decision_events import FOUND, MISSING
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.scheduler.topology_source_events import FOUND, MISSING
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import merge_patch

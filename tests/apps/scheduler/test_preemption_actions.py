@@ -11,7 +11,7 @@ from tests.apps.scheduler.parts import Parts
 from numakube.api.fit_question import STAND_IN
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.scheduling.framework.plugins import Nomination
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 
@@ -100,6 +100,19 @@ def test_room_that_a_scheduler_before_has_made_is_kept(parts: Parts) -> None:
     parts.engine.nominations.nominate(before, "n0")
     parts.waits(nominated("early", "n1"))
     assert parts.engine.nominations.node_of("early") == "n0"
+
+
+@pytest.mark.parametrize("expected", ["n0", "n1"])
+def test_a_pod_that_is_expected_somewhere_needs_no_other_room(parts: Parts, expected: str) -> None:
+    """Its place is booked there; what was kept for it elsewhere is free for others."""
+    one = refused(parts, "urgent")
+    parts.preemptions.hold(one, "n0")
+    assert parts.engine.nominations.node_of("urgent") == "n0"
+    parts.preemptions.expect(one, expected)
+    assert parts.engine.nominations.node_of("urgent") is None
+    assert parts.told.of("nominated") == [("urgent", "n0"), ("urgent", expected)]
+    parts.preemptions.expect_no_more(one)
+    assert parts.told.of("nominated")[-1] == ("urgent", "")
 
 
 def nominated(name: str, node: str) -> Pod:

@@ -24,7 +24,7 @@ async def test_plugins_follow_the_version_of_the_server(minor: int | None) -> No
     process = SchedulerProcess(
         default_configuration(), Client(nobody, clock=ManualClock()), minor=minor
     )
-    (runtime,) = process.scheduler.engine.runtimes.values()
+    (runtime,) = process.parts.engine.runtimes.values()
     plugin = runtime.profile.plugins()["DynamicResources"]
     assert isinstance(plugin, DynamicResources)
     expected = features_of(minor=LATEST if minor is None else minor)

@@ -14,7 +14,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.scheduler.scheduler_endpoints import Endpoints
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import World, pod
 
 
@@ -26,7 +26,7 @@ def parts() -> Parts:
 
 async def documents(parts: Parts) -> dict[str, dict[str, Any]]:
     """Return what is said of each pod."""
-    endpoints = Endpoints(parts.scheduler, default_configuration(), parts.client)
+    endpoints = Endpoints(parts.parts, default_configuration(), parts.client)
     app = web.Application()
     app.add_routes(endpoints.routes(Access(parts.client, host="127.0.0.1")))
     async with TestClient(TestServer(app)) as client:

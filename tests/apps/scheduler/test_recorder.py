@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.apps.scheduler.test_rejected_pods import LIES
+from tests.apps.scheduler.test_mirror_listener_rejections import LIES
 from tests.apps.scheduler.test_scheduler_endpoints import get, serving
 from yarl import URL
 
@@ -73,7 +73,7 @@ async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(
     await world.refuses("late")
     await world.delete("small")
     await world.runs("late")
-    await world.until(lambda: {"Admitted", "Observed"} <= set(events_of(world, "late")))
+    await world.until(lambda: {"AdmittedNote", "ObservedNote"} <= set(events_of(world, "late")))
     attempts = await story(world, "late")
     first, last = attempts[0], attempts[-1]
     assert first["queued"]["why"] == "created"
@@ -105,7 +105,7 @@ async def test_a_rejection_by_the_kubelet_is_part_of_the_story(world: LabCluster
         )
     )
     await world.create(pod_document("unlucky", "4"))
-    await world.until(lambda: "Rejected" in events_of(world, "unlucky"))
+    await world.until(lambda: "RejectedNote" in events_of(world, "unlucky"))
     attempts = await story(world, "unlucky")
     rejected = attempts[-1]["events"][-1]
     assert (rejected["event"], rejected["node"]) == ("rejected", "node-0")

@@ -12,6 +12,7 @@ import pytest
 from tests.apps.scheduler.devices import device_definition
 from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 
+from kube_lab_server.wire.request_options import parse_request
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.watched_kinds import CLAIMS, RESOURCE_CLAIMS, RESOURCES, VOLUMES
@@ -36,7 +37,6 @@ from numakube.kube.subresources import request_token
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
 from numakube.scheduling.assembly import default_configuration
 from numakube.testing import pod_document
-from numakube_lab.api.wire.request_info import parse_request
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)

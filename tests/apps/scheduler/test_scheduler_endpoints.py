@@ -46,7 +46,7 @@ def serving(world: LabCluster, host: str) -> Serving:
     """Return a server of the endpoints, as if it listened on *host*."""
     (running,) = world.running
     process = running.process
-    endpoints = Endpoints(process.scheduler, without_election(), running.client)
+    endpoints = Endpoints(process.parts, without_election(), running.client)
     routes = endpoints.routes(Access(running.client, host=host))
     health = Health()
     health.ready("caches", process.mirror.missing)

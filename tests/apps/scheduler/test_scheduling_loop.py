@@ -14,9 +14,9 @@ from numakube.api.meta import OwnerReference
 from numakube.api.pod import Pod
 from numakube.apps.scheduler.metrics import SAMPLED_ATTEMPTS
 from numakube.scheduling.framework.status import failure
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, OWNER_SECONDS
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod, rejected, running, turns
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.api.meta import Lease
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.kube.catalog import LEASES, PRIORITY_CLASSES
@@ -14,7 +15,6 @@ from numakube.kube.client import merge_patch
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.plugins.node_shards import REFUSED_BY, NodeShards
 from numakube.testing import pod_document
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster, Opener, RunningScheduler, lab_cluster
 
 SHAPE = "2 sockets, 4 cores, smt 1, 16Gi"
@@ -44,7 +44,7 @@ async def start(world: LabCluster, *names: str) -> dict[str, RunningScheduler]:
 
 def shards_of(one: RunningScheduler) -> NodeShards:
     """Return what a scheduler knows of the group."""
-    return one.process.scheduler.engine.shards
+    return one.process.parts.engine.shards
 
 
 def held(one: RunningScheduler) -> set[str]:

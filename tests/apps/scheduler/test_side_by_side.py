@@ -12,7 +12,7 @@ from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod_document, until
 from numakube_lab.lab_cluster import uniform_plans
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.api.meta import Lease, LeaseSpec, ObjectMeta
 from numakube.api.scheduler_config import (
     HOLDER_PREFIX,
@@ -27,7 +28,6 @@ from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
 from numakube.testing import pod_document
 from numakube.values.times import format_micro_time
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 NAMESPACE, NAME = "kube-system", "kube-scheduler"

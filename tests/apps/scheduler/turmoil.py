@@ -15,11 +15,11 @@ from random import Random
 from tests.apps.scheduler.invariants import Ledger
 from tests.apps.scheduler.test_side_by_side import nobody_fits, random_pod
 
+from kube_lab_server import FaultKind, FaultRule
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.client import merge_patch
 from numakube.testing import elapse
-from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.testing import LabCluster
 
 MOST_PODS = 60

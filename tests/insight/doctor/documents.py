@@ -25,14 +25,13 @@ from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.manager_settings import settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.testing import World, pod_document
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.report_binding import with_exact
-from numakube.topology.report_codec import decode_report
+from numakube.topology.report_codec import decode_report, with_exact
 from numakube.topology.topology_view import NodeTopology
 from numakube_lab.testing import LabCluster
 

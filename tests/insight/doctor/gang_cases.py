@@ -6,7 +6,7 @@ from tests.insight.doctor.breaking import Expected, case
 from tests.insight.doctor.claim_cases import claim, with_devices
 from tests.insight.doctor.documents import NOW, Documents, Tree, pod
 
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import MIN_LABEL, NAME_LABEL
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 
 UNTRIED = "NUMA-GANG-UNTRIED"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.insight.doctor.documents import NOW, Documents, healthy, pod
 
 from numakube.insight.doctor.all_checks import RULES, Diagnosis, diagnose, unknown_rules
-from numakube.insight.doctor.diagnosis_document import document_of, seen_lines, summary_of
-from numakube.insight.doctor.findings import Severity
+from numakube.insight.doctor.findings import Severity, document_of, seen_lines, summary_of
 
 
 def ids(diagnosis: Diagnosis) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.exporter.test_machines import SHAPES
+from tests.apps.exporter.test_numa_hardware_machines import SHAPES
 from tests.insight.doctor.documents import reported
 
 from numakube.api.scheduler_config import SCHEDULER_NAME

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.exporter.test_machines import SHAPES
+from tests.apps.exporter.test_numa_hardware_machines import SHAPES
 from tests.insight.doctor.documents import Documents, resources
 
 from numakube.insight.doctor.findings import Severity
-from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.shape import PRESETS
 
 # Kubelets before 1.36 give no answer to pods with devices on these.
 UNWELL = {"gb200-nvl4", "gb300"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.insight.doctor.documents import Documents, healthy, owned_by, pod
 
 from numakube.insight.doctor.all_checks import diagnose
-from numakube.insight.doctor.diagnosis_document import document_of, seen_lines
+from numakube.insight.doctor.findings import document_of, seen_lines
 from numakube.insight.facts import facts_of
 
 ODD: tuple[Any, ...] = (

@@ -25,8 +25,7 @@ from numakube.scheduling.snapshot.cluster_objects import ClusterObjects, Followe
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import uid_hash
-from numakube.topology.model_from_report import node_of, remove_pod, report_of
-from numakube.topology.model_report import nrt_of
+from numakube.topology.model_report import node_of, nrt_of, remove_pod, report_of
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.report_codec import encode_report
 from numakube.topology.topology_view import NodeTopology

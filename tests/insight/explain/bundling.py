@@ -7,7 +7,7 @@ import msgspec
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import ClusterFacts
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, POD_GROUP_KINDS
 
 
 def collected_of(facts: ClusterFacts) -> Collected:

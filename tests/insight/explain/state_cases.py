@@ -40,7 +40,7 @@ from numakube.insight.explain import manifest_subject, pod_subject
 from numakube.insight.list_reading import Unreadable
 from numakube.testing import World, kubelet_settings, pod, rejected, resources
 from numakube.topology import nrt_names
-from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
+from numakube.topology.fingerprint import ContainerName, Placement, encode_placement
 
 
 @case

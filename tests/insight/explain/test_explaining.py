@@ -15,20 +15,20 @@ from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.pod import Container
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
-from numakube.insight.advice import advice_document
-from numakube.insight.audit import audit_document
 from numakube.insight.explain import explain, explanation_document, pod_subject
 from numakube.insight.explain.changes.suggested_changes import ORDER
 from numakube.insight.explain.explanation_document import Document
-from numakube.insight.explain.koordinator_rules import meaning_of_refusal
 from numakube.insight.explain.pod_explanation import Options
 from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
-from numakube.koordinator.placement_refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.testing import World, pod, resources
+from numakube_placement.explaining import meaning_of_refusal
+from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_planning import advice as advice_document
+from numakube_planning import audit as audit_document
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def configuration(mode: str) -> KubeSchedulerConfiguration:
@@ -137,16 +137,16 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
 
 
 PAGES = {
-    explanation_document: "explain.md",
-    audit_document: "audit.md",
-    advice_document: "advise.md",
+    explanation_document: "reference/explain.md",
+    audit_document: "how-to/check-a-cluster.md",
+    advice_document: "reference/explain.md",
 }
 
 
-@pytest.mark.parametrize("module", PAGES, ids=PAGES.values())
+@pytest.mark.parametrize("module", PAGES, ids=lambda module: str(module.__name__))
 def test_every_field_is_in_the_reference(module: ModuleType) -> None:
     """A new field without a line in the reference fails here."""
-    page = (REFERENCE / PAGES[module]).read_text(encoding="utf-8")
+    page = (DOCS / PAGES[module]).read_text(encoding="utf-8")
     parts = [one for one in Document.__subclasses__() if one.__module__ == module.__name__]
     assert parts
     for part in parts:
@@ -156,7 +156,7 @@ def test_every_field_is_in_the_reference(module: ModuleType) -> None:
 
 def test_every_kind_of_change_is_in_the_reference() -> None:
     """A new one without a line fails here."""
-    page = (REFERENCE / "explain.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference/explain.md").read_text(encoding="utf-8")
     for kind in ORDER:
         assert f"`{kind}`" in page
 

@@ -17,20 +17,20 @@ from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.pod import Pod
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
 from numakube.insight.explain import explain_workload, in_its_gang, pod_subject, render_workload
-from numakube.insight.explain.empty_node import with_nodes_like
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import WorkloadExplanation
+from numakube.insight.explain.kubelet_steps import with_nodes_like
 from numakube.insight.explain.pod_explanation import explain
-from numakube.insight.explain.workload_explanation import Workload
-from numakube.insight.explain.workload_pods import gang_in, planned_workload, workload_in
+from numakube.insight.explain.workload_explanation import (
+    Workload,
+    gang_in,
+    planned_workload,
+    workload_in,
+)
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
-    MIN_LABEL,
-    NAME_LABEL,
-    REQUIRED_TOPOLOGY,
-)
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, REQUIRED_TOPOLOGY
 from numakube.testing import World, pod
 
 pytestmark = pytest.mark.timeout(300)

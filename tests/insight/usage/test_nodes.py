@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.insight.drawing import nodes
+from tests.insight.node_map import nodes
 
 from numakube.api.nrt import Attribute, NodeResourceTopology
 from numakube.api.pod import Pod
@@ -16,12 +16,10 @@ from numakube.insight.usage.largest_pod import Shape
 from numakube.insight.usage.pod_alignment import Alignment, PodUsage, pod_usages
 from numakube.insight.usage.usage_json import nodes_document, pods_document, zones_document
 from numakube.insight.usage.zone_usage import cluster_usage, fragmentation_of, node_usage
-from numakube.kubelet.device_connections import Closeness
-from numakube.kubelet.machine import Device
+from numakube.kubelet.machine import Closeness, Device
 from numakube.topology import nrt_names
-from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.fingerprint import ContainerName, Placement, encode_placement, fingerprint_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 
 GIB = 1 << 30
 GPU, NIC = "vendor.example/gpu", "vendor.example/nic"

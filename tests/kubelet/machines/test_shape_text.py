@@ -16,10 +16,15 @@ from tests.strategies.machines import odd_machines, shapes
 from numakube.errors import InvalidValue
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
-from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.shape import PRESETS
 from numakube.kubelet.machines.shape_build import build
-from numakube.kubelet.machines.shape_parse import is_short_name, parse
-from numakube.kubelet.machines.shape_text import from_shape, print_shape, to_shape
+from numakube.kubelet.machines.shape_text import (
+    from_shape,
+    is_short_name,
+    parse,
+    print_shape,
+    to_shape,
+)
 
 if TYPE_CHECKING:
     from numakube.kubelet.machines.shape import Shape
@@ -271,6 +276,10 @@ def test_a_preset_can_be_changed() -> None:
         ("2 numa, 1 core, 1Gi, 63 cxl 1Gi", "65 NUMA nodes; 64 is the limit"),
         ("3 sockets, 2 numa total, 6 cores, 1Gi", "do not divide over 3 sockets"),
         ("2 sockets, 1 numa total, 3 cores, 1Gi", "do not divide over the 2 sockets of a node"),
+        (
+            "2 sockets, 1 numa total, 2p+1e cores, smt 2, 1Gi",
+            "do not divide over the 2 sockets of a node",
+        ),
         ("2 numa some, 1 core, 1Gi", "write it like `2 numa each`"),
         ("8 cores", "memory is missing; add for example `64Gi`"),
         ("64Gi", "cores is missing; add for example `8 cores`"),

@@ -15,7 +15,7 @@ from numakube.kube.catalog import (
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
 from numakube.kube.client import Client, merge_patch
-from numakube.manifests.admission_policies import must, policy, writes
+from numakube.manifests.cluster_policies import must, policy, writes
 from numakube_lab.testing import SiteOptions, lab_site
 
 RULES = [writes("", ["configmaps"], ["CREATE", "UPDATE", "DELETE"])]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from kube_lab_server import ApiServer
 from numakube.errors import ApiError, ConfigError
 from numakube.kube.catalog import NAMESPACES, PODS
 from numakube.kube.client import Client
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
     data = tmp_path / "lab.db"
     program = (
         "import asyncio, sys, pathlib\n"
-        "from numakube_lab.api.server.api_server import ApiServer\n"
+        "from kube_lab_server import ApiServer\n"
         "async def main():\n"
         "    async with ApiServer(data=pathlib.Path(sys.argv[1])) as server:\n"
         "        print(server.url, flush=True)\n"

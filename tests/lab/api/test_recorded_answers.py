@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from numakube_lab.replay.recorded_cases import Case, read_cases
-from numakube_lab.replay.run_file import replay
+from numakube_lab.replay.run_case import replay
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kube_lab_server import ApiServer
 from numakube.api.pod import Pod
 from numakube.errors import Conflict, NotFound
 from numakube.kube.catalog import NODES, PODS
@@ -19,9 +20,8 @@ from numakube.kube.store import Change, Removed
 from numakube.kube.subresources import bind_pod
 from numakube.testing import until
 from numakube.values.times import format_time
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import Controllers, Factory
-from numakube_lab.controllers.common.resource_mirrors import Cluster, Mirror, Owned
+from numakube_lab.controllers.common.controller_loop import Cluster, Mirror, Owned
 from numakube_lab.inprocess_transport import InProcess
 
 T = TypeVar("T", bound=Owned)

@@ -16,7 +16,7 @@ from numakube_lab.controllers.cluster.claim_controller import (
     PodClaims,
 )
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from numakube_lab.controllers.object_types import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 
 BOTH = (PodClaims, ClaimReservations)
 

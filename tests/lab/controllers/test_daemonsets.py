@@ -13,15 +13,20 @@ from numakube.api.nodes import Node, NodeSpec
 from numakube.api.pod import Pod
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.default_scheduler import DefaultScheduler
-from numakube_lab.controllers.types.workload_types import (
+from numakube_lab.controllers.all_controllers import DefaultScheduler
+from numakube_lab.controllers.object_types import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DaemonSet,
     DaemonSetSpec,
 )
-from numakube_lab.controllers.workloads.daemon_pods import pod_for, pod_spec, target_of, verdict_on
-from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
+from numakube_lab.controllers.workloads.daemon_set_controller import (
+    DaemonSets,
+    pod_for,
+    pod_spec,
+    target_of,
+    verdict_on,
+)
 
 BOTH = (DaemonSets, DefaultScheduler)
 

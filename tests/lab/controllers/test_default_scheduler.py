@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.lab.controllers.kit import add_node, bench, node
 
 from numakube.kube.catalog import CORE_EVENTS, LEASES, NODES, PODS
-from numakube_lab.controllers.default_scheduler import DefaultScheduler
+from numakube_lab.controllers.all_controllers import DefaultScheduler
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

@@ -9,7 +9,7 @@ from tests.lab.controllers.kit import Bench, bench, template, workload
 from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.types.workload_types import (
+from numakube_lab.controllers.object_types import (
     DEPLOYMENTS,
     REPLICA_SETS,
     Deployment,

@@ -18,15 +18,15 @@ from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time
 from numakube_lab.controllers.cluster.namespace_controller import ACCOUNTS, ServiceAccounts
-from numakube_lab.controllers.common.controller_actions import Change
-from numakube_lab.controllers.types.cluster_types import (
+from numakube_lab.controllers.common.controller_loop import PlannedChange
+from numakube_lab.controllers.object_types import (
+    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     NAMESPACES,
     DisruptionBudget,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
 )
-from numakube_lab.controllers.types.workload_types import DEPLOYMENTS
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.disruption_controller import (
     DisruptionBudgets,
@@ -63,7 +63,7 @@ def decide(
         now=NOW,
     )
     (change,) = reconcile(seen).actions
-    assert isinstance(change, Change)
+    assert isinstance(change, PlannedChange)
     status: dict[str, Any] = change.patch["status"]
     return status
 
@@ -107,7 +107,7 @@ def test_an_evicted_pod_counts_as_lost_until_it_is_clear_that_it_stays() -> None
     )
     plan = reconcile(Observed(budget=budget, pods=pods(3), scales={}, now=NOW))
     (change,) = plan.actions
-    assert isinstance(change, Change)
+    assert isinstance(change, PlannedChange)
     assert change.patch["status"]["currentHealthy"] == 2
     assert change.patch["status"]["disruptedPods"] == {"p1": None, "vanished": None}
     assert plan.again_after == 60

@@ -10,12 +10,11 @@ from tests.lab.controllers.kit import Bench, bench, workload
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.kube.catalog import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from numakube.kube.resource_types import ObjectKey, Resource
-from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.cluster.namespace_controller import Namespaces
-from numakube_lab.controllers.cluster.ownership_graph import (
+from numakube_lab.controllers.cluster.garbage_collector import (
     Collect,
     CollectDependents,
     Disown,
+    GarbageCollector,
     Graph,
     Item,
     OwnerState,
@@ -23,8 +22,8 @@ from numakube_lab.controllers.cluster.ownership_graph import (
     Unblock,
     decide,
 )
-from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata
-from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
+from numakube_lab.controllers.cluster.namespace_controller import Namespaces
+from numakube_lab.controllers.object_types import DEPLOYMENTS, NAMESPACES, REPLICA_SETS, Metadata
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 

@@ -14,10 +14,10 @@ from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.clock import ManualClock
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
-from numakube_lab.controllers.types.workload_types import JOBS, Job
-from numakube_lab.controllers.workloads.job_controller import Jobs
-from numakube_lab.controllers.workloads.job_counts import (
+from numakube_lab.controllers.object_types import JOBS, Job
+from numakube_lab.controllers.workloads.job_controller import (
     TRACKING,
+    Jobs,
     format_indexes,
     index_of,
     parse_indexes,

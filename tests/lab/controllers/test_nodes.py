@@ -17,9 +17,13 @@ from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import merge_patch
 from numakube.kube.clock import ManualClock
 from numakube.values.times import format_micro_time, format_time
-from numakube_lab.controllers.cluster.node_health import wanted_taints
-from numakube_lab.controllers.cluster.node_lifecycle import Nodes, Observed, reconcile
-from numakube_lab.controllers.cluster.pod_leftovers import Leftovers, choose_leftovers
+from numakube_lab.controllers.cluster.namespace_controller import Leftovers, choose_leftovers
+from numakube_lab.controllers.cluster.node_lifecycle import (
+    Nodes,
+    Observed,
+    reconcile,
+    wanted_taints,
+)
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions, seconds_to_eviction
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,9 +15,15 @@ from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
 from numakube.kube.catalog import PODS
 from numakube.kube.clock import ManualClock
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.controller_actions import Change, Create, Delete, Note, Plan
-from numakube_lab.controllers.common.owner_references import owner_reference
-from numakube_lab.controllers.types.workload_types import (
+from numakube_lab.controllers.common.controller_loop import (
+    Create,
+    Delete,
+    Note,
+    Plan,
+    PlannedChange,
+)
+from numakube_lab.controllers.common.pod_states import owner_reference
+from numakube_lab.controllers.object_types import (
     REPLICA_SETS,
     ReplicaSet,
     ReplicaSetSpec,
@@ -81,7 +87,7 @@ def kinds(plan: Plan) -> list[type]:
     return [
         type(action)
         for action in plan.actions
-        if not (isinstance(action, Change) and action.subresource)
+        if not (isinstance(action, PlannedChange) and action.subresource)
     ]
 
 
@@ -95,7 +101,7 @@ def kinds(plan: Plan) -> list[type]:
         ((pod("a"), pod("b", phase="Failed")), [Create]),
         ((pod("a"), pod("b", phase="Succeeded")), [Create]),
         ((pod("a"), pod("b", going=True)), [Create]),
-        ((pod("a"), pod("b", app="other")), [Change, Create]),
+        ((pod("a"), pod("b", app="other")), [PlannedChange, Create]),
     ],
 )
 def test_the_plan_leads_to_the_wanted_number(pods: tuple[Pod, ...], expected: list[type]) -> None:
@@ -106,9 +112,9 @@ def test_the_plan_leads_to_the_wanted_number(pods: tuple[Pod, ...], expected: li
 def test_orphans_that_match_are_adopted_before_anything_is_created() -> None:
     """A pod without controller counts at once."""
     plan = decide(replica_set(1), orphans=(pod("a", owned=False), pod("b", owned=False, app="x")))
-    assert kinds(plan) == [Change]
+    assert kinds(plan) == [PlannedChange]
     (adoption, _) = plan.actions
-    assert isinstance(adoption, Change)
+    assert isinstance(adoption, PlannedChange)
     assert adoption.patch["metadata"]["ownerReferences"][0]["uid"] == "u"
     assert adoption.patch["metadata"]["ownerReferences"][0]["controller"] is True
 
@@ -124,7 +130,7 @@ def test_a_released_pod_keeps_its_other_owners() -> None:
     )
     plan = decide(replica_set(0), msgspec.structs.replace(stranger, metadata=metadata))
     (release, *_) = plan.actions
-    assert isinstance(release, Change)
+    assert isinstance(release, PlannedChange)
     assert [one["uid"] for one in release.patch["metadata"]["ownerReferences"]] == ["other"]
 
 
@@ -145,7 +151,7 @@ def test_the_status_counts_ready_and_available_pods_and_says_when_to_look_again(
     rs = replica_set(3, min_ready_seconds=60)
     plan = decide(rs, pod("a", ready_for=70), pod("b", ready_for=50), pod("c", ready=False))
     (change,) = plan.actions
-    assert isinstance(change, Change)
+    assert isinstance(change, PlannedChange)
     assert change.patch["status"] == {
         "replicas": 3,
         "fullyLabeledReplicas": 3,
@@ -209,13 +215,13 @@ def _perform(plan: Plan, world: dict[str, Pod]) -> None:
                 world[name] = pod(name, phase="Pending", ready=False)
             case Delete(key=key):
                 del world[key.name]
-            case Change(key=key, patch=patch, subresource=""):
+            case PlannedChange(key=key, patch=patch, subresource=""):
                 old = world[key.name]
                 owned = bool(patch["metadata"]["ownerReferences"])
                 owners = (owner_reference(REPLICA_SETS, replica_set()),) if owned else ()
                 metadata = msgspec.structs.replace(old.metadata, owner_references=owners)
                 world[key.name] = msgspec.structs.replace(old, metadata=metadata)
-            case Change() | Note():
+            case PlannedChange() | Note():
                 pass
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube_lab.controllers.workloads.rolling_updates import (
+from numakube_lab.controllers.workloads.deployment_sets import (
     Limits,
     Size,
     new_size,

@@ -7,12 +7,12 @@ import time
 
 from tests.lab.controllers.kit import Bench, bench, workload
 
+from kube_lab_server import ApiServer
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.testing import turns, until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.all_controllers import ALL, Controllers
-from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
+from numakube_lab.controllers.object_types import DEPLOYMENTS, REPLICA_SETS
 from numakube_lab.inprocess_transport import InProcess
 
 REPORT_SECONDS = 0.2

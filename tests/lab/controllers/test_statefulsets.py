@@ -10,7 +10,7 @@ from tests.lab.controllers.kit import Bench, bench, template, workload
 from numakube.api.pod import Pod
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
 from numakube.kube.store import Added, Change, Removed
-from numakube_lab.controllers.types.workload_types import STATEFUL_SETS, StatefulSet
+from numakube_lab.controllers.object_types import STATEFUL_SETS, StatefulSet
 from numakube_lab.controllers.workloads.stateful_set_controller import StatefulSets
 
 

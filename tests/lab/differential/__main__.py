@@ -19,8 +19,8 @@ from tests.lab.differential.sequences import Sequence, make_sequence
 from tests.lab.differential.shrinking import Trial, shrink
 from tests.real.api_server import real_server
 
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.replay.run_file import USERS
+from kube_lab_server import ApiServer
+from numakube_lab.replay.run_case import USERS
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ from msgspec import UNSET
 from tests.lab.differential.driving import Record
 from tests.lab.differential.sequences import Sequence
 
-from numakube_lab.replay.answer_matching import Difference, Matcher
-from numakube_lab.replay.recorded_cases import Step
+from numakube_lab.replay.recorded_cases import Difference, Matcher, Step
 
 SHOWN: Final = 12
 

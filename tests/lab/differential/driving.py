@@ -19,8 +19,7 @@ from tests.lab.differential.sequences import Sequence
 
 from numakube.testing import until
 from numakube_lab.replay.recorded_cases import Step
-from numakube_lab.replay.request_sending import Answer, Sender
-from numakube_lab.replay.run_file import TOKENS
+from numakube_lab.replay.run_case import TOKENS, Answer, Sender
 
 WATCH_SECONDS: Final = 10.0
 LAST: Final = "zz-last"

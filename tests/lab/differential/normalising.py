@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from numakube_lab.replay.answer_matching import prepare
+from numakube_lab.replay.recorded_cases import prepare
 
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # Times up to 2024 are those of the requests.

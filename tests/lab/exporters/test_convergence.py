@@ -14,14 +14,14 @@ from tests.lab.nodes.conftest import lab
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.shape import PRESETS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.topology.exact_report import ExactReport, uid_hash
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 from numakube.topology.topology_view import Unusable, view_of
 from numakube.values.resources import hugepage_name
-from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.exporters import ExporterPool
+from numakube_lab.nodes.node_documents import NodePlan
 
 __all__ = ["lab"]  # a fixture
 

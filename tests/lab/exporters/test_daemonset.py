@@ -21,7 +21,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.exporters.nrt_definition import install_definition
+from numakube_lab.exporters import install_definition
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.run_folder import RunDir
 

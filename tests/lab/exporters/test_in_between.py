@@ -19,8 +19,8 @@ from numakube.topology.exact_report import uid_hash
 from numakube.topology.nrt_names import STALE
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
-from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.exporters import ExporterPool
+from numakube_lab.nodes.node_documents import NodePlan
 
 __all__ = ["lab"]  # a fixture
 

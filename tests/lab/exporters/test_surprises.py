@@ -10,7 +10,7 @@ from numakube.kube.resource_types import KubeObject
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.testing import pod_document
 from numakube.topology.nrt_names import FORESEEN
-from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.exporters import ExporterPool
 from numakube_lab.testing import LabCluster, lab_cluster
 
 UPDATE = "NodeResourceTopologyUpdate node-0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kube_lab_server import ApiServer
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
@@ -13,8 +14,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab
 
+from kube_lab_server import ApiServer
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import ConfigError
-from numakube_lab.nodes.node_addresses import MAX_NODES, NodeAddresses
+from numakube_lab.nodes.node_documents import MAX_NODES, NodeAddresses
 
 
 @given(st.sets(st.integers(0, MAX_NODES - 1), min_size=2, max_size=5))

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Container, Pod, PodSpec
-from numakube_lab.nodes.container_timeline import ContainerRun, PodRun, Stop, observe
-from numakube_lab.nodes.pod_scripts import PREFIX, problems_of
+from numakube_lab.nodes.container_timeline import (
+    PREFIX,
+    ContainerRun,
+    PodRun,
+    Stop,
+    observe,
+    problems_of,
+)
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 

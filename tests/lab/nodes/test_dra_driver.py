@@ -18,7 +18,7 @@ from numakube.kube.catalog import (
 )
 from numakube.node.podresources_client import ClaimedDevice, DynamicResource
 from numakube.testing import until
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
 
 GPU = "vendor.example/gpu"
 DRIVER = "gpu.vendor.example"

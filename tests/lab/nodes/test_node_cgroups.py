@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.enforcer.enforced import NODE, enforced_lab
+from packages.placement.tests.enforcer.enforced import NODE, enforced_lab
 
 from numakube.node.cgroups.group_files import CPUS
 from numakube.node.cgroups.group_scan import scan

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.lab.nodes.build import Lab
 
+from kube_lab_server import ApiServer
 from numakube.api.checkpoints.cpu_manager_state import read_cpu_manager_state
 from numakube.api.kubelet_config import MemoryReservation, read_kubelet_config
 from numakube.errors import ConfigError
@@ -24,7 +25,6 @@ from numakube.node.device_plugin.plugin_protocol import DevicePluginError, Plugi
 from numakube.node.podresources_client import PodResourcesClient
 from numakube.node.sysfs_machine import read_machine
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 

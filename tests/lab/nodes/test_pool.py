@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab, plan, pod_document
 
+from kube_lab_server import ApiServer
 from numakube.api.affinity_and_taints import Taint
 from numakube.errors import ConfigError
 from numakube.kube.catalog import LEASES, NODES, PODS
@@ -16,7 +17,6 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.lease_heartbeats import interval_for, lease_seconds_for
 from numakube_lab.nodes.node_pool import NodePool

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab
 
+from kube_lab_server import ApiServer
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
@@ -19,9 +20,8 @@ from numakube.node.device_plugin.plugin_messages import Allocation, PluginOption
 from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
-from numakube_lab.nodes.folder_watch import FolderWatch
+from numakube_lab.nodes.node_folder import FolderWatch
 from numakube_lab.nodes.node_pool import NodePool
 
 GPU = "vendor.example/gpu"

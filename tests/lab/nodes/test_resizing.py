@@ -41,6 +41,12 @@ async def granted(lab: Lab, name: str) -> str:
     return str(container.resources.requests["cpu"])
 
 
+async def granted_later(lab: Lab, name: str) -> str:
+    """Return the CPUs that the pod has a second later."""
+    await lab.clock.advance(1)
+    return await granted(lab, name)
+
+
 INFEASIBLE = (
     "Infeasible",
     'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
@@ -107,3 +113,18 @@ async def test_a_resize_that_finds_no_room_is_deferred_until_there_is_some(lab: 
     await resize(lab, "a", "4")
     await until(lambda: granted(lab, "a"), lambda cpus: cpus == "4")
     assert await pending(lab, "a") == NOTHING
+
+
+async def test_a_deferred_resize_is_tried_again_when_another_pod_has_ended(lab: Lab) -> None:
+    """Nobody has to touch the pod for that."""
+    await lab.node(kubernetes="1.37", cpu_manager_policy="none", topology_manager_policy="none")
+    await lab.create("a", cpu="2")
+    await lab.create("b", cpu="10")
+    await lab.runs("a")
+    await lab.runs("b")
+    await resize(lab, "a", "8")
+    await until(lambda: pending(lab, "a"), lambda found: found[0] == "Deferred")
+    await lab.client.delete(PODS, "b", namespace="default", grace_seconds=0)
+    await lab.reaches("b", "")
+    await until(lambda: granted_later(lab, "a"), lambda cpus: cpus == "8")
+    await waits_as(lab, "a", NOTHING)

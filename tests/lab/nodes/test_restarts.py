@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab
 
+from kube_lab_server import ApiServer
 from numakube.api.kubelet_config import MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kube.catalog import LEASES, NODES, PODS
@@ -16,7 +17,6 @@ from numakube.kube.client import Client, strategic_patch
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
 

@@ -8,13 +8,13 @@ from random import Random
 
 from tests.lab.nodes.build import Lab, pod_document
 
+from kube_lab_server import ApiServer
 from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import bind_pod
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun, Stop
 from numakube_lab.nodes.node_pool import NodePool

@@ -15,19 +15,19 @@ import pytest
 from tests.lab.nodes.build import Lab, plan
 from tests.lab.processes.build import IMAGE
 
+from kube_lab_server import ApiServer
 from numakube.kube.catalog import CONFIG_MAPS, PODS, SECRETS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import read_log
 from numakube.testing import until
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_lab.processes.config_sources import InsideAddress
-from numakube_lab.processes.container_logs import ContainerLogs
-from numakube_lab.processes.container_programs import Process
+from numakube_lab.processes.container_output import ContainerLogs
+from numakube_lab.processes.full_pod_spec import InsideAddress
 from numakube_lab.processes.process_runtime import REFRESH_SECONDS, ProcessRuntime
+from numakube_lab.processes.program_table import Process
 
 
 @dataclass

@@ -11,10 +11,9 @@ import pytest
 
 from numakube.kube.clock import ManualClock
 from numakube.testing import turns, until
+from numakube_lab.processes.container_files import File, expand, write_files
 from numakube_lab.processes.container_output import CURRENT, Output, Routed
-from numakube_lab.processes.container_programs import is_own, words_of
-from numakube_lab.processes.container_variables import expand
-from numakube_lab.processes.volume_folders import File, write_files
+from numakube_lab.processes.program_table import is_own, words_of
 
 
 def texts(output: Output) -> list[str]:

@@ -19,7 +19,6 @@ from tests.lab.processes.build import (
     pod_with,
 )
 
-import numakube
 from numakube.api.yaml_text import load_manifests
 from numakube.errors import BadRequest
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, PODS
@@ -29,6 +28,7 @@ from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import until
+from numakube.version import VERSION
 from numakube_lab.lab_cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.processes.program_table import PROGRAMS
 from numakube_lab.run_folder import RunDir
@@ -42,7 +42,7 @@ async def test_a_program_runs_to_its_end(lab: Lab) -> None:
     pod = await pod_in(lab.client, "v", "Succeeded")
     assert pod.status.container_statuses[0].state.terminated.exit_code == 0
     log = await read_log(lab.client, ObjectKey("default", "v"))
-    assert log == f"numakube, version {numakube.__version__}\n"
+    assert log == f"numakube, version {VERSION}\n"
 
 
 async def test_a_container_sees_its_files_and_reaches_the_api(lab: Lab) -> None:
@@ -215,7 +215,7 @@ async def test_kubectl_shows_the_log(lab: Lab, folder: RunDir) -> None:
     command = ["kubectl", "--kubeconfig", str(folder.kubeconfig), "logs", "v", "--tail=1"]
     kubectl = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     output, _ = await kubectl.communicate()
-    assert output.decode() == f"numakube, version {numakube.__version__}\n"
+    assert output.decode() == f"numakube, version {VERSION}\n"
 
 
 def probe_container() -> dict[str, Any]:

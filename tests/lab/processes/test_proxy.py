@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kube_lab_server import ApiServer
 from numakube.errors import ApiError, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
-from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess_transport import InProcess
 
 POD = {

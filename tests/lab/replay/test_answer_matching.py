@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube_lab.replay.answer_matching import Matcher
+from numakube_lab.replay.recorded_cases import Matcher
 
 UID = "0b5c2b7e-1a4f-4a58-9c0e-6a7a4f4a0c11"
 OTHER = "1b5c2b7e-1a4f-4a58-9c0e-6a7a4f4a0c22"

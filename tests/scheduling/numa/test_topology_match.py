@@ -14,8 +14,7 @@ from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.scheduler_config import PluginRef, numa_configuration
 from numakube.api.yaml_text import load_yaml
 from numakube.errors import ConfigError
-from numakube.scheduling.config.profiles import Defaults, make_runtime
-from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.config.read_configuration import Defaults, make_runtime, read_configuration
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import (
@@ -41,18 +40,17 @@ from numakube.scheduling.numa.topology_match import (
     REGISTRY,
     NodeResourceTopologyMatch,
     make_plugin,
-    pending_changes,
 )
-from numakube.scheduling.numa.upstream.replay_filter import reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.plugins.default_plugins import default_registry
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, bound
 from numakube.testing import pod as plain_pod
+from numakube.testing.reported_nodes import reported
 
 if TYPE_CHECKING:
-    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 
 def report(*free: int, policy: str = "single-numa-node") -> NodeResourceTopology:
@@ -151,21 +149,22 @@ def test_a_booking_is_seen_at_once_and_can_be_taken_back() -> None:
     """The next cycle must not use the same zone again."""
     plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
     state, first = CycleState(), pod(6, "first")
-    assert plugin.reserve(state, first, only_node(handle)).ok
+    booking = plugin.reserve(state, first, only_node(handle))
+    assert booking.ok
     assert plugin.filter(state, pod(6), only_node(handle)).ok
-    assert take_pending(plugin, handle, state).freed == ()
+    assert taken(plugin, handle, booking.changes).freed == ()
     assert not plugin.filter(state, pod(6), only_node(handle)).ok
     assert handle.cluster.zones.available("cpu")[:2, 0].tolist() == [2000, 2000]
-    plugin.unreserve(state, first, "n")
-    assert take_pending(plugin, handle, state).freed == ("n",)
+    changes = plugin.unreserve(state, first, "n")
+    assert taken(plugin, handle, changes).freed == ("n",)
     assert plugin.filter(state, pod(6), only_node(handle)).ok
 
 
-def take_pending(plugin: NodeResourceTopologyMatch, handle: Handle, state: CycleState) -> Changes:
+def taken(
+    plugin: NodeResourceTopologyMatch, handle: Handle, changes: BeliefChanges
+) -> BeliefChanges:
     """Put what has changed into the cluster, as the scheduler does."""
-    changes = pending_changes(state)
     handle.cluster.take(changes, plugin.cache)
-    assert not pending_changes(state)
     return changes
 
 
@@ -173,9 +172,8 @@ def test_what_is_booked_and_taken_back_before_anybody_looks_changes_nothing() ->
     """Another plugin may refuse after this one has reserved."""
     plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
     state, first = CycleState(), pod(6, "first")
-    plugin.reserve(state, first, only_node(handle))
-    plugin.unreserve(state, first, "n")
-    take_pending(plugin, handle, state)
+    changes = plugin.reserve(state, first, only_node(handle)).changes
+    taken(plugin, handle, changes + plugin.unreserve(state, first, "n"))
     assert handle.cluster.zones.available("cpu")[:2, 0].tolist() == [8000, 8000]
 
 
@@ -183,9 +181,8 @@ def test_a_booking_outlasts_the_binding() -> None:
     """Until a report has the pod."""
     plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
     state, first = CycleState(), pod(6, "first")
-    plugin.reserve(state, first, only_node(handle))
-    plugin.post_bind(state, first, "n")
-    take_pending(plugin, handle, state)
+    changes = plugin.reserve(state, first, only_node(handle)).changes
+    taken(plugin, handle, changes + plugin.post_bind(state, first, "n"))
     assert not plugin.filter(state, pod(6), only_node(handle)).ok
 
 

@@ -10,9 +10,9 @@ import pytest
 from numakube.api.codec import Wire
 from numakube.api.strictness import Leniency, Strictness
 from numakube.errors import ConfigError
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
+from numakube.scheduling.numa.caches.known_pods import ForeignPods
 from numakube.scheduling.numa.caches.overreserve import ResyncScope
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods
 from numakube.scheduling.numa.topology_match_args import (
     CacheArgs,
     CacheKind,

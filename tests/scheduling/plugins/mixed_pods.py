@@ -11,10 +11,10 @@ from numakube.api.pod import Pod, PodResourceClaim, ResourceClaimUse
 from numakube.api.resource_claims import AllocationResult, ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.dra_replay_api import ReplayedApi
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS
 from numakube.testing import Scheduler, World, pod
+from numakube.testing.claim_api import ReplayedApi
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 NUMA = "resource.kubernetes.io/numaNode"

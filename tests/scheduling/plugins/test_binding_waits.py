@@ -11,11 +11,11 @@ from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
-from numakube.scheduling.dra_replay_api import ReplayedApi
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.claim_api import ReplayedApi
 
 
 def cluster_with(device: dict[str, Any]) -> Cluster:

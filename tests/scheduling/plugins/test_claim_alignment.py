@@ -20,12 +20,20 @@ from tests.scheduling.plugins.mixed_pods import (
 )
 
 from numakube.api.codec import convert
+from numakube.api.resource_claims import AllocationResult
 from numakube.api.resource_slices import Device
 from numakube.dra.device_places import KNOWN_PLACES, DevicePlaces, DriverAttributes
+from numakube.dra.features import Features
+from numakube.dra.pools import DeviceInventory
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_alignment import HeldDevices, NearDevices
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import (
+    CYCLE_CLAIMS,
+    CycleClaims,
+    NodeAllocation,
+)
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 from numakube.topology import nrt_names
@@ -363,3 +371,67 @@ def test_all_claims_of_a_container_are_near_that_container() -> None:
     spec = msgspec.structs.replace(one.spec, containers=(other, user))
     both = msgspec.structs.replace(one, spec=spec)
     assert sorted(names(decide(world, both))) == ["d0-1", "d1-1"]
+
+
+# ------------------------------------------------------------------------------------------------
+# Where the devices of a pod are, by the NUMA nodes that they are local to.
+
+
+def devices_of(*places: int | list[int] | None) -> tuple[NearDevices, NodeAllocation]:
+    """Return a node with a device at each of *places*, and an allocation of all of them."""
+    world = World()
+    world.add_node("n", machine=SHAPE)
+    offered = [device(f"d{number}", at) for number, at in enumerate(places)]
+    offer(world, "n", *offered)
+    engine = world.scheduler().engine
+    node = engine.cluster.node("n")
+    assert node is not None
+    objects = engine.cluster.objects
+    inventory = DeviceInventory(objects.resource_slices.values(), Features())
+    known = CycleClaims(objects, [], [], inventory=inventory)
+    results = [
+        {"request": "r", "driver": "gpu.example", "pool": "n", "device": one["name"]}
+        for one in offered
+    ]
+    allocation = convert(AllocationResult, {"devices": {"results": results}})
+    return NearDevices(known, node), NodeAllocation(allocations=(allocation,))
+
+
+@pytest.mark.parametrize(
+    ("places", "nodes"),
+    [
+        ((), set()),
+        ((None,), set()),
+        ((0,), {0}),
+        ((1, None), {1}),
+        ((0, 1), {0, 1}),
+        (([0, 1], 1), {1}),
+        (([0, 1], [0, 1]), {0, 1}),
+        (([0, 1], 0, 1), {0, 1}),
+    ],
+)
+def test_devices_are_on_the_numa_nodes_that_all_are_local_to_or_else_any(
+    places: tuple[int | list[int] | None, ...], nodes: set[int]
+) -> None:
+    """Those of unknown places do not count."""
+    near, found = devices_of(*places)
+    assert near.numa_nodes(found) == nodes
+
+
+@pytest.mark.parametrize(
+    ("places", "near", "is_near"),
+    [
+        (({0}, {0}), {0}, True),
+        (({0}, {1}), {0}, False),
+        (({0}, {1}), {0, 1}, True),
+        (({0, 1}, {1}), {1}, True),
+        ((), {0}, True),
+    ],
+)
+def test_a_claim_is_near_if_every_device_is(
+    places: tuple[set[int], ...], near: set[int], is_near: bool
+) -> None:
+    """Local to one of the NUMA nodes is enough for a device."""
+    held = HeldDevices(0, tuple(map(frozenset, places)))
+    assert held.is_near(frozenset(near)) is is_near
+    assert held.nodes == set().union(*places)

@@ -10,16 +10,16 @@ from numakube.api.codec import convert
 from numakube.api.resource_claims import FINALIZER, AllocationResult, ResourceClaim
 from numakube.dra.extended_resources import IN_MEMORY_NAME, requests_and_mappings, with_requests
 from numakube.errors import InvalidValue
-from numakube.scheduling.dra_replay_api import ReplayedApi, finished
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
+    ClaimConflict,
     ClaimNotWritten,
     write_claim,
     write_claims,
 )
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims, NodeAllocation
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims, NodeAllocation
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.testing import pod
+from numakube.testing.claim_api import ReplayedApi, finished
 
 GPU = "vendor.example/gpu"
 POD = pod("p", also={GPU: "1"})

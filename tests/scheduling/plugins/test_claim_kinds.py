@@ -25,17 +25,19 @@ from tests.scheduling.plugins.mixed_pods import (
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
-from numakube.api.resource_claims import ResourceClaim, ResourceClaimStatus
+from numakube.api.resource_claims import AllocationResult, ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.dra.features import Features
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.dra_replay_api import ReplayedApi, finished
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS, ClaimTracker
 from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
+from numakube.testing.claim_api import ReplayedApi, finished
 
 NODES: Final = 5
 ONE: Final = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}}
@@ -290,3 +292,15 @@ def _far(decision: Chosen | Refused) -> dict[str, str]:
     known = decision.state.read(CYCLE_CLAIMS)
     assert known is not None
     return known.far
+
+
+def test_what_was_assumed_of_a_claim_is_taken_back() -> None:
+    """Then it is what the server tells."""
+    told = convert(ResourceClaim, {"metadata": {"name": "a", "namespace": "d", "uid": "u"}})
+    objects, tracker = ClusterObjects(), ClaimTracker(Features())
+    objects.resource_claims["d/a"] = told
+    written = replace(told, status=ResourceClaimStatus(allocation=AllocationResult()))
+    tracker.assume(written)
+    assert tracker.find(objects, "d/a") is written
+    tracker.restore(written)
+    assert tracker.find(objects, "d/a") is told

@@ -21,12 +21,12 @@ from numakube.api.pod import Pod
 from numakube.api.resource_claims import FINALIZER, ResourceClaim, ResourceClaimStatus
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.errors import NumakubeError
-from numakube.scheduling.dra_replay_api import Refused, ReplayedApi, finished
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimConflict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.claim_api import Refused, ReplayedApi, finished
 
 DEVICES: Final = 3
 CLAIMS: Final = ("a", "b", "c", "d")

@@ -21,7 +21,7 @@ from tests.scheduling.plugins.mixed_pods import (
 from numakube.api.codec import convert
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
-from numakube.kubelet.device_connections import PciPath, tree_of
+from numakube.kubelet.machine import PciPath, tree_of
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.cycle import Refused
@@ -130,6 +130,13 @@ def test_a_pod_that_asks_for_close_devices_is_refused_without(closeness: str, me
         ((_, status),) = decision.diagnosis.groups()
         told = status.message
     assert told == message
+
+
+def test_devices_of_one_driver_alone_are_close_enough() -> None:
+    """There is no other device that they could be far from."""
+    world = world_with([at("g0", 0, "a"), at("g1", 1, "b")], [], gpu=2)
+    pod = claiming("p", "gpu", annotations={"numakube.dev/closeness": "same-root"})
+    assert sorted(names(decide(world, pod))) == ["g0", "g1"]
 
 
 def test_devices_of_unknown_roots_count_as_below_different_ones() -> None:

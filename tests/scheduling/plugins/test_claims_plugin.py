@@ -13,22 +13,27 @@ from numakube.api.pod import Pod
 from numakube.api.resource_claims import FINALIZER, ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.dra.extended_resources import IN_MEMORY_NAME
-from numakube.scheduling.dra_replay_api import ReplayedApi, finished
+from numakube.dra.features import Features
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Code
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.claims_plugin import NO_ACTIONS, NOT_SERVED
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import (
     CYCLE_CLAIMS,
     CycleClaims,
     NodeAllocation,
+)
+from numakube.scheduling.plugins.dynamic_resources.claims_plugin import (
+    NO_ACTIONS,
+    NOT_SERVED,
+    classes_exist,
 )
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.claim_api import ReplayedApi, finished
 
 ONE = {"allocationMode": "ExactCount", "count": 1}
 NEAR_AND_FAR: tuple[dict[str, Any], ...] = (
@@ -255,7 +260,7 @@ def test_claims_are_in_flight_from_the_reservation_to_its_end() -> None:
     here = cluster(claim("c"), claim("d"), claim("e"), n=("gpu0", "gpu1"))
     one = pod("c", "d")
     plugin, api, state = filtered(here, one, "n")
-    assert plugin.reserve(state, one, node(here)) is SUCCESS
+    assert plugin.reserve(state, one, node(here)).ok
     shared, late = CycleState(), CycleState()
     status = plugin.pre_filter(shared, pod("d", uid="q"), here.snapshot()).status
     assert status.message == "resource claim ns/d is in the process of being allocated"
@@ -275,7 +280,7 @@ def test_what_is_bound_is_written_and_in_flight_no_more() -> None:
     here = cluster(claim("c"), claim("d", "gpu7"), n=("gpu0", "gpu1"))
     one = pod("c", "d")
     plugin, api, state = filtered(here, one, "n")
-    assert plugin.reserve(state, one, node(here)) is SUCCESS
+    assert plugin.reserve(state, one, node(here)).ok
     assert finished(plugin.pre_bind(state, one, "n")) is SUCCESS
     assert (held(api, "c"), held(api, "d")) == (["gpu0"], ["gpu7"])
     other = CycleState()
@@ -290,19 +295,19 @@ def test_a_node_that_was_not_searched_or_not_for_all_claims_cannot_be_reserved()
     here = cluster(claim("c"), claim("d"), claim("e", "gpu7"), n=("gpu0",), m=("gpu0", "gpu1"))
     one = pod("c", "d")
     plugin, _, state = filtered(here, one, "m")
-    status = plugin.reserve(state, one, node(here))
+    status = plugin.reserve(state, one, node(here)).status
     assert status.message == "claim allocation not found for node"
     known = state.read(CYCLE_CLAIMS)
     assert known is not None
     found = known.nodes["m"]
     known.nodes["m"] = NodeAllocation(found.allocations[:1])
-    assert plugin.reserve(state, one, node(here, "m")).message == (
+    assert plugin.reserve(state, one, node(here, "m")).status.message == (
         "internal error, have 1 allocations, 2 claims to allocate, want 2 claims"
     )
     # Nothing to allocate, nothing to reserve.
     plugin, _, state = filtered(here, pod("e"), "n")
-    assert plugin.reserve(state, pod("e"), node(here)) is SUCCESS
-    assert plugin.reserve(CycleState(), one, node(here)) is SUCCESS
+    assert plugin.reserve(state, pod("e"), node(here)).ok
+    assert plugin.reserve(CycleState(), one, node(here)).ok
 
 
 @pytest.mark.parametrize(
@@ -393,3 +398,38 @@ def test_nodes_are_rated_by_the_alternative_that_they_serve() -> None:
     assert plugin.score_all(CycleState(), one, snapshot, rows).tolist() == [0, 0]
     plain, _, state = filtered(here, pod("d"), "a", "b")
     assert plain.score_all(state, pod("d"), snapshot, rows).tolist() == [0, 0]
+
+
+# ------------------------------------------------------------------------------------------------
+# Claims whose requests cannot be read, or whose classes are missing, are refused by name.
+
+GPU = {"deviceClassName": "gpu"}
+FIRST = {"firstAvailable": [{"name": "one", **GPU}, {"name": "two", "deviceClassName": "nic"}]}
+OFF = Features(prioritized_list=False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "features", "message"),
+    [
+        ({"exactly": GPU}, OFF, ""),
+        (FIRST, Features(), "request r/two: device class nic does not exist"),
+        (
+            FIRST,
+            OFF,
+            "resource claim default/c, request r: has subrequests,"
+            " but the DRAPrioritizedList feature is disabled",
+        ),
+        ({}, Features(), "resource claim default/c, request r: unknown request type"),
+        ({"exactly": {}}, Features(), "request r: unsupported request type"),
+    ],
+)
+def test_a_request_is_refused_for_its_form_or_its_class(
+    request_: dict[str, Any], features: Features, message: str
+) -> None:
+    """In the words of kube-scheduler."""
+    requests = [{"name": "r", **request_}]
+    tree = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    assert classes_exist(convert(ResourceClaim, tree), {"gpu"}, features).message == message

@@ -18,16 +18,16 @@ from tests.scheduling.plugins.mixed_pods import (
 
 from numakube.api.codec import convert
 from numakube.api.resource_claims import ResourceClaim
-from numakube.dra.search_time import EVALUATION_SECONDS
+from numakube.dra.device_ids import EVALUATION_SECONDS
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen, Refused
-from numakube.scheduling.dra_replay_api import ReplayedApi
 from numakube.scheduling.framework.status import TOO_COSTLY
 from numakube.scheduling.gang_planning import GangPlanner, GangRequest
-from numakube.scheduling.plugins.dynamic_resources.attempt_time import ATTEMPT_SECONDS, AttemptTime
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang
+from numakube.scheduling.plugins.dynamic_resources.node_search import ATTEMPT_SECONDS, AttemptTime
+from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World
+from numakube.testing.claim_api import ReplayedApi
 
 if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status

@@ -26,10 +26,10 @@ from numakube.dra.alike_nodes import NodeKinds
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.allocator import Allocator
 from numakube.dra.features import Features
-from numakube.dra.pools import Inventory
+from numakube.dra.pools import DeviceInventory
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
 from numakube.scheduling.plugins.dynamic_resources.node_search import ELSEWHERE, NodeSearch
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -93,7 +93,7 @@ def search(
     classes: tuple[str, ...] = (),
 ) -> NodeSearch:
     """Return a search for claims."""
-    inventory, verdicts = Inventory(list(slices), features), None
+    inventory, verdicts = DeviceInventory(list(slices), features), None
     anything: Any = verdicts
     return NodeSearch(
         known,
@@ -201,7 +201,7 @@ def test_extended_resources_are_searched_for_where_no_device_plugin_offers_them(
     """And only if they have not been allocated before."""
     known = extended(allocated=allocated)
     classes = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {}})}
-    inventory = Inventory([devices()], Features())
+    inventory = DeviceInventory([devices()], Features())
     known.allocator = Allocator(inventory, AllocatedState(), classes, new_id=str)
     one = PodInfo(pod("p", also={GPU: "1"}))
     status = search(known, Features(), NOW, devices(), classes=("gpu",)).judge(one, node(**offered))

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
+from numakube.api.codec import convert
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.errors import ConfigError
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.plugins.default_plugins import (
     DEFAULT_PLUGINS,
     default_plugins,
     default_weights,
 )
+from numakube.scheduling.plugins.node_affinity import NOT_ENFORCED, NOT_MATCHED, NodeAffinity
 from numakube.scheduling.plugins.plugin_arguments import (
     InterPodAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -21,6 +27,8 @@ from numakube.scheduling.plugins.plugin_arguments import (
     VolumeBindingArgs,
     read_args,
 )
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
 
 
 def test_defaults_are_those_of_kube_scheduler() -> None:
@@ -143,6 +151,31 @@ def test_affinity_that_cannot_be_read_is_refused() -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     with pytest.raises(ConfigError, match="'Near' is not a valid selector operator"):
         DEFAULT_PLUGINS["NodeAffinity"].make({"addedAffinity": required}, Handle())
+
+
+def test_pods_keep_to_the_affinity_that_a_profile_adds() -> None:
+    """Beside their own, and before it: that is what they read."""
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    plugin = NodeAffinity.from_args({"addedAffinity": required})
+    cluster = Cluster()
+    for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "a")):
+        labels = {"zone": zone, "name": name}
+        cluster.set_node(convert(Node, {"metadata": {"name": name, "labels": labels}}))
+    spec = {"containers": [{"name": "c"}], "nodeSelector": {"name": "n0"}}
+    pod = PodInfo(convert(Pod, {"metadata": {"name": "p", "uid": "p"}, "spec": spec}))
+    expected = {"n0": SUCCESS, "n1": NOT_ENFORCED, "n2": NOT_MATCHED}
+    assert {node.name: plugin.filter(CycleState(), pod, node) for node in cluster.nodes()} == (
+        expected
+    )
+    snapshot = cluster.snapshot()
+    told = plugin.filter_all(CycleState(), pod, snapshot, snapshot.rows)
+    assert told is not None
+    assert {
+        snapshot.at(int(row)).name: told.status(position)
+        for position, row in enumerate(snapshot.rows)
+    } == expected
+    assert plugin.filter_all(CycleState(), pod, snapshot, snapshot.rows[:1]) is None
 
 
 def test_preferences_that_cannot_be_read_are_refused_as_well() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from numakube.api.pod import Pod
 from numakube.api.pod_groups import MemberGroup, PodGroup
-from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, MissingGang, gang_of
+from numakube.scheduling.plugins.gang_scheduling import GangMembers
+from numakube.scheduling.plugins.pod_gangs import Gang, MissingGang, gang_of
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.pods import PodInfo
 

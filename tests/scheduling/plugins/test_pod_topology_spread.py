@@ -12,7 +12,7 @@ from numakube.api.pod import Pod
 from numakube.api.workloads import Service
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SKIP
-from numakube.scheduling.plugins.pod_topology_spread.spread_plugin import PodTopologySpread
+from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -162,3 +162,23 @@ def _spec(one: Pod) -> dict[str, Any]:
     document: dict[str, Any] = to_tree(one)
     spec: dict[str, Any] = document["spec"]
     return spec
+
+
+@pytest.mark.parametrize(
+    ("policy", "selector", "expected"),
+    [
+        ({}, {}, {"a0", "a1"}),
+        ({}, {HOST: "a1"}, set()),
+        ({"nodeAffinityPolicy": "Honor"}, {HOST: "a1"}, set()),
+        ({"nodeAffinityPolicy": "Ignore"}, {HOST: "a1"}, {"a0", "a1"}),
+    ],
+)
+def test_zones_that_a_pod_may_not_use_do_not_count_unless_it_says_so(
+    policy: dict[str, str], selector: dict[str, str], expected: set[str]
+) -> None:
+    """Zone b is empty; who must be on a1 could not go there."""
+    made = cluster()
+    made.place(pod("other"), "a0")
+    tree = to_tree(pod("new", "web", {**HARD, **policy}).pod)
+    tree["spec"]["nodeSelector"] = selector
+    assert refused(made, PodInfo(convert(Pod, tree))) - {"bare"} == expected

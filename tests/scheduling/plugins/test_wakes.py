@@ -11,9 +11,12 @@ from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.registry import Handle
-from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS
+from numakube.scheduling.plugins.default_plugins import (
+    DEFAULT_PLUGINS,
+    PrioritySort,
+    SchedulingGates,
+)
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from numakube.scheduling.plugins.queue_plugins import PrioritySort, SchedulingGates
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -12,20 +12,32 @@ from hypothesis import strategies as st
 from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
+from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from numakube.api.pod import Pod, PodCondition
+from numakube.api.workloads import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+)
+from numakube.errors import ConfigError
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.status import Status, unresolvable, unschedulable
 from numakube.scheduling.preemption.default_preemption import (
+    REGISTRY,
     DefaultPreemption,
-    PreemptionArgs,
+    PreemptionSettings,
     is_being_preempted,
 )
-from numakube.scheduling.preemption.disruption_budgets import Budget
-from numakube.scheduling.preemption.victim_bounds import Bounds
-from numakube.scheduling.preemption.victims import Victims, find_victims
-from numakube.scheduling.preemption.what_if_node import Trial
+from numakube.scheduling.preemption.victims import (
+    Bounds,
+    Budget,
+    EvictionTrial,
+    Victims,
+    budgets_of,
+    find_victims,
+)
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound
@@ -40,7 +52,7 @@ class Scene:
         self.filters = PlainFilters()
         # The plugin asks the runtime for three things, all of which the plain filters have.
         self.handle = Handle(runtime=cast("Runtime", self.filters))
-        self.plugin = DefaultPreemption(PreemptionArgs(), self.handle, lambda: budgets)
+        self.plugin = DefaultPreemption(PreemptionSettings(), self.handle, lambda: budgets)
 
     @property
     def cluster(self) -> Cluster:
@@ -189,7 +201,7 @@ def test_a_bound_is_never_above_the_cost(
     node = full_node(cluster, made)
     who = PodInfo(pod("new", cpus=wanted, priority=priority))
     filters = PlainFilters()
-    found = find_victims(who, node, (), lambda: Trial(filters, CycleState(), who, node))
+    found = find_victims(who, node, (), lambda: EvictionTrial(filters, CycleState(), who, node))
     (bound,) = Bounds().of(who, [node])
     if isinstance(found, Victims) and found.pods:
         assert bound is not None
@@ -198,7 +210,7 @@ def test_a_bound_is_never_above_the_cost(
 
 def test_the_number_of_candidates_follows_kube_scheduler() -> None:
     """A tenth of the nodes, at least a hundred, at most all."""
-    args = PreemptionArgs()
+    args = PreemptionSettings()
     assert [args.candidates_among(nodes) for nodes in (0, 50, 500, 5000)] == [0, 50, 100, 500]
 
 
@@ -254,3 +266,65 @@ def test_a_pod_makes_room_if_a_scheduler_evicts_it(
     meta = msgspec.structs.replace(one.metadata, deletion_timestamp=at)
     info = PodInfo(msgspec.structs.replace(one, metadata=meta, status=status))
     assert is_being_preempted(info) is going
+
+
+# ------------------------------------------------------------------------------------------------
+# DefaultPreemption is configured as in kube-scheduler.
+
+
+def test_the_plugin_is_made_by_its_name() -> None:
+    """With defaults for what is not said."""
+    args = {"kind": "DefaultPreemptionArgs", "minCandidateNodesPercentage": 5}
+    assert REGISTRY["DefaultPreemption"](args, Handle()).name == "DefaultPreemption"
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (
+            {"minCandidateNodesPercentage": 101},
+            "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+        ),
+        (
+            {"minCandidateNodesAbsolute": -1},
+            "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)",
+        ),
+        (
+            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+            "cannot be zero at the same time as minCandidateNodesAbsolute",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_in_kube_schedulers_words(
+    args: dict[str, object], problem: str
+) -> None:
+    """So that the known documentation helps."""
+    with pytest.raises(ConfigError) as caught:
+        REGISTRY["DefaultPreemption"](args, Handle())
+    assert problem in str(caught.value)
+
+
+def budget(selector: LabelSelector | None) -> PodDisruptionBudget:
+    """A budget of pods with that selector."""
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(namespace="default", name="b"),
+        spec=PodDisruptionBudgetSpec(selector=selector),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=2, disrupted_pods={"p": "now"}),
+    )
+
+
+def test_a_budget_is_read_from_its_object() -> None:
+    """What it allows stands in its status."""
+    (made,) = budgets_of([budget(LabelSelector(match_labels={"app": "db"}))])
+    assert (made.namespace, made.allowed, made.disrupted) == ("default", 2, frozenset({"p"}))
+    assert made.pods.matches({"app": "db"})
+    assert not made.pods.matches({"app": "web"})
+
+
+def test_budgets_without_a_proper_selector_protect_nobody() -> None:
+    """As in kube-scheduler; a missing selector matches no pod anyway."""
+    wrong = LabelSelectorRequirement(key="app", operator="Near", values=("db",))
+    assert budgets_of([budget(LabelSelector(match_expressions=(wrong,)))]) == []
+    assert budgets_of([budget(LabelSelector())]) == []
+    (nobody,) = budgets_of([budget(None)])
+    assert not nobody.pods.matches({"app": "db"})

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod
+from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status
-from numakube.scheduling.preemption.disruption_budgets import Budget, split_by_violation
-from numakube.scheduling.preemption.victims import Victims, find_victims
-from numakube.scheduling.preemption.what_if_node import Trial
+from numakube.scheduling.preemption.victims import (
+    Budget,
+    EvictionTrial,
+    Victims,
+    find_victims,
+    split_by_violation,
+)
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World
+from numakube.testing import pod as plain_pod
 
 
 class Everything:
@@ -46,7 +56,10 @@ def victims(
     filters = PlainFilters()
     who = PodInfo(one)
     return find_victims(
-        who, node, budgets, lambda: Trial(filters, CycleState(), who, node, nominated=nominated)
+        who,
+        node,
+        budgets,
+        lambda: EvictionTrial(filters, CycleState(), who, node, nominated=nominated),
     )
 
 
@@ -191,3 +204,99 @@ def test_room_made_for_a_nominated_pod_is_not_taken_in_its_zone(cluster: Cluster
     assert names(victims(pod("new", cpus=6, priority=9), node)) == ["a"]
     found = victims(pod("new", cpus=6, priority=9), node, nominated=[other])
     assert names(found) == ["b", "a"]
+
+
+# ------------------------------------------------------------------------------------------------
+# A node in thought: pods that are taken away free their zones, pods that will come take theirs.
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("cpu", "nominated", "fits"),
+    [
+        ("7", ["4"], True),
+        ("7", ["7"], True),
+        ("7", ["8"], True),
+        ("8", ["7"], True),
+        ("8", ["8"], False),
+        ("8", ["3", "3"], True),
+        ("7", ["4", "4"], False),
+        ("4", ["7", "5"], False),
+    ],
+)
+def test_a_nominated_pod_takes_its_zone_once(
+    cpu: str, nominated: list[str], fits: bool, plain: bool
+) -> None:
+    """Whether the plugins see to that or leave it to us; zones have 7 and 8 free CPUs."""
+    world = World()
+    world.add_node("n0")
+    deciding = world.scheduler()
+    one = PodInfo(plain_pod("new", cpu))
+    decision = deciding.decide(one.pod)
+    assert isinstance(decision, Chosen)
+    node = deciding.engine.cluster.node("n0")
+    assert node is not None
+    runtime = PlainFilters() if plain else deciding.runtime
+    state = CycleState() if plain else decision.state
+    others = [
+        PodInfo(plain_pod(f"nominated-{number}", wanted, priority=9))
+        for number, wanted in enumerate(nominated)
+    ]
+    assert EvictionTrial(runtime, state, one, node, nominated=others).verdict().ok is fits
+    assert EvictionTrial(runtime, state, one, node).verdict().ok
+
+
+# ------------------------------------------------------------------------------------------------
+# Whatever runs on a node, no victim could have been spared, and the kubelet then takes the pod.
+
+shapes = st.tuples(st.integers(1, 6), st.integers(0, 1), st.integers(0, 3))
+policies = st.sampled_from(("single-numa-node", "restricted", "best-effort", "none"))
+
+
+def fits(node: NodeInfo, who: Pod, gone: tuple[str, ...]) -> bool:
+    """Tell whether *who* fits *node* without those pods."""
+    one = PodInfo(who)
+    trial = EvictionTrial(PlainFilters(), CycleState(), one, node)
+    trial.remove([node.pods[uid] for uid in gone])
+    return trial.verdict().ok
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pods=st.lists(shapes, min_size=1, max_size=5),
+    wanted=st.tuples(st.integers(1, 8), st.integers(0, 2)),
+    policy=policies,
+)
+def test_victims_are_minimal_and_their_eviction_helps(
+    pods: list[tuple[int, int, int]], wanted: tuple[int, int], policy: str
+) -> None:
+    """No other choice has a lower highest priority either."""
+    site = ReportedNode.make(policy=policy)
+    running = [
+        pod(f"p{at}", cpus=cpus, gpus=gpus, priority=priority)
+        for at, (cpus, gpus, priority) in enumerate(pods)
+    ]
+    running = [one for one in running if site.admit(one)]
+    node = full_node(Cluster(), running, site=ReportedNode.make(policy=policy))
+    who = pod("new", cpus=wanted[0], gpus=wanted[1], priority=9)
+    one = PodInfo(who)
+    found = find_victims(
+        one, node, (), lambda: EvictionTrial(PlainFilters(), CycleState(), one, node)
+    )
+    uids = list(node.pods)
+    feasible = [
+        subset
+        for size in range(len(uids) + 1)
+        for subset in combinations(uids, size)
+        if fits(node, who, subset)
+    ]
+    if not isinstance(found, Victims):
+        assert tuple(uids) not in feasible
+        return
+    chosen = tuple(victim.uid for victim in found.pods)
+    assert fits(node, who, chosen)
+    for spared in chosen:
+        assert not fits(node, who, tuple(uid for uid in chosen if uid != spared))
+    if chosen and () not in feasible:
+        best = min(max(node.pods[uid].priority for uid in subset) for subset in feasible)
+        assert max(victim.priority for victim in found.pods) == best

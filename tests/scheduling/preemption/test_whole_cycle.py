@@ -8,14 +8,13 @@ from tests.scheduling.preemption.room import node_object
 
 from numakube.api.pod import Pod
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
-from numakube.scheduling.framework.profile import profile_of
-from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.registry import Handle, profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.plugins.default_plugins import default_registry
-from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION
+from numakube.scheduling.preemption.default_preemption import REGISTRY as PREEMPTION
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound
 

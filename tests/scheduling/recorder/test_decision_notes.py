@@ -10,21 +10,22 @@ from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.plugins import Nomination
 from numakube.scheduling.framework.runtime import Scores
 from numakube.scheduling.framework.status import (
     SUCCESS,
+    Diagnosis,
+    FilterRun,
     Status,
+    Verdicts,
     failure,
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
 from numakube.scheduling.recorder.decision_notes import CANDIDATES, GROUPS, best_of, tried
 from numakube.scheduling.recorder.flight_documents import WallTime, note_document
-from numakube.scheduling.recorder.flight_notes import Tried
+from numakube.scheduling.recorder.flight_recorder import TriedNote
 from numakube.scheduling.snapshot.cluster import Cluster
 
 WALL = WallTime(datetime(2026, 1, 1, tzinfo=UTC), 10.0)
@@ -49,7 +50,7 @@ def run(
     return FilterRun(plugin, np.arange(size), Verdicts(choice, statuses), confirmed)
 
 
-def of(decision: Chosen | Refused | Failed, cluster: Cluster) -> Tried:
+def of(decision: Chosen | Refused | Failed, cluster: Cluster) -> TriedNote:
     """Condense a decision."""
     return tried(decision, at=9.0, seconds=0.001, cluster=cluster)
 
@@ -57,8 +58,8 @@ def of(decision: Chosen | Refused | Failed, cluster: Cluster) -> Tried:
 def test_nodes_are_grouped_by_reason_with_the_closest_refusal(make_node: MakeNode) -> None:
     """Equal texts add up; the values are those of the node that lacked least."""
     cluster = cluster_of(make_node, 4)
-    near = Rejection(kind=Kind.ALIGN, resource="cpu", wanted=8000, free=6000, zones=(1,))
-    far = Rejection(kind=Kind.ALIGN, resource="cpu", wanted=8000, free=1000, zones=(0,))
+    near = AlignmentRefusal(kind=Kind.ALIGN, resource="cpu", wanted=8000, free=6000, zones=(1,))
+    far = AlignmentRefusal(kind=Kind.ALIGN, resource="cpu", wanted=8000, free=1000, zones=(0,))
     text = "kubelet would refuse container (TopologyAffinityError)"
     refusals = {0: unschedulable(text, detail=far), 2: unschedulable(text, detail=near)}
     diagnosis = Diagnosis(total=4, runs=[run("Numa", refusals, 3, confirmed=True)])
@@ -66,7 +67,7 @@ def test_nodes_are_grouped_by_reason_with_the_closest_refusal(make_node: MakeNod
     note = of(Refused(diagnosis), cluster)
     numa, excluded = note.groups
     assert (numa.nodes, numa.plugin, numa.examples) == (2, "Numa", ("n0", "n2"))
-    assert numa.rejection is near
+    assert numa.refusal is near
     assert numa.confirmed
     assert (excluded.nodes, excluded.hopeless, excluded.examples) == (1, True, ("n3",))
     shown = note_document(note, WALL)

@@ -16,17 +16,16 @@ from numakube.api.pod import (
     PodStatus,
     ResourceRequirements,
 )
-from numakube.scheduling.matching.node_terms import required_nodes
+from numakube.scheduling.matching import required_nodes
 from numakube.scheduling.numa.native.native_engine import wants_nothing
-from numakube.scheduling.plugins.resource_amounts import rated_requests
+from numakube.scheduling.plugins.node_resources_fit import rated_requests
 from numakube.scheduling.snapshot.pod_equivalence import (
     PodInfos,
     kubelet_key,
     replica_key,
     scheduling_key,
 )
-from numakube.scheduling.snapshot.pod_terms import terms_of
-from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.pods import PodInfo, terms_of
 from numakube.testing import pod
 
 

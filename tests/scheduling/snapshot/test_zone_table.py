@@ -17,7 +17,7 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.zone_table import (
     LARGEST_AMOUNT,
     UNKNOWN_DISTANCE,
-    Told,
+    ToldPolicy,
     ZoneTable,
 )
 from numakube.topology.topology_view import NodeTopology, ZoneView
@@ -92,7 +92,7 @@ def test_the_kubelets_configuration_is_told_by_numbers() -> None:
     assert table.policy[0] == SINGLE.code
     assert table.scope[0] == TopologyScope.CONTAINER.code
     assert table.max_zones[0] == 8
-    assert (table.cpu_static[0], table.memory_static[0]) == (Told.YES, Told.UNKNOWN)
+    assert (table.cpu_static[0], table.memory_static[0]) == (ToldPolicy.YES, ToldPolicy.UNKNOWN)
     assert table.policy[1] == NO_DATA
 
 

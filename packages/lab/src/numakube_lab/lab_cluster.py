@@ -1,4 +1,4 @@
-"""A whole lab: API server, controllers, nodes, a page to look at and a socket to steer it by.
+"""A lab: an API server, nodes, controllers, exporters, and the parts that it is made of.
 
     async with Lab(options, folder) as lab:
         ...  # lab.url, lab.client
@@ -16,39 +16,182 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kube_lab_server import (
+    AUTHENTICATED,
+    MASTERS,
+    ApiServer,
+    FaultKind,
+    FaultRule,
+    Faults,
+    User,
+    server_context,
+)
 from numakube.api.codec import convert
 from numakube.api.yaml_text import dump_yaml
+from numakube.apps.deployer import Engine
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
-from numakube.kube.client import Client
-from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
-from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
-from numakube.topology.tree_text import TreeTable, read_tree
-from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
-from numakube_lab.api.access.certificate_authority import server_context
-from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.cluster_parts import Crew, deploy_enforcers, node_summaries
+from numakube.kube import Client
+from numakube.kubelet import from_cadvisor, lab_configuration, parse_kubelet_options, read_devices
+from numakube.manifests import Choices, objects_of
+from numakube.topology import TreeTable, read_tree
 from numakube_lab.control_socket import ControlServer
+from numakube_lab.controllers.all_controllers import ALL, Controllers, DefaultScheduler
 from numakube_lab.dumps.bring_pods import Bringing
-from numakube_lab.exporters.exporter_pool import steer
-from numakube_lab.faults import FaultKind, FaultRule, Faults
+from numakube_lab.exporters import ExporterPool, steer
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.lab_dashboard import LabDashboard
 from numakube_lab.lifetime import Lifetime
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.nodes.node_documents import NodePlan
+from numakube_lab.nodes.node_pool import NODE_INDEX, NodePool
 from numakube_lab.openshift_kinds import install_openshift_kinds
-from numakube_lab.processes.config_sources import InsideAddress
-from numakube_lab.processes.container_logs import ContainerLogs
+from numakube_lab.processes.container_output import ContainerLogs
+from numakube_lab.processes.full_pod_spec import InsideAddress
+from numakube_lab.processes.process_runtime import ProcessRuntime
 from numakube_lab.run_folder import LabInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from numakube.kubelet.machine import Machine
+    from numakube.api.pod import Pod
+    from numakube.kubelet import KubeletNode, Machine
     from numakube_lab.dumps.cluster_dump import Dump
+    from numakube_lab.nodes.lab_kubelet import LabKubelet
     from numakube_lab.run_folder import RunDir
+
+
+# What lives on an API server: nodes, controllers, exporters and the pods that really run.
+#
+#     async with Crew(client, folder, inside=inside) as crew:
+#         await crew.pool.restart("node-0")
+#
+# All of them know the API by its client alone, so the server may be the lab's own or any other one
+# that lets the client do everything: a bare kube-apiserver becomes a cluster with them.
+
+
+class Crew(Lifetime):
+    """Nodes, controllers and exporters that run for the length of a context.
+
+    Attributes:
+        client: how they reach the API server.
+        pool: the nodes.
+        runtime: what runs containers of numakube's own image.
+        exporters: what publishes the nodes' zones, if that is wanted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        folder: RunDir,
+        *,
+        inside: Callable[[], InsideAddress],
+        plans: tuple[NodePlan, ...] = (),
+        exporters: bool = False,
+        default_scheduler: bool = True,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare a crew.
+
+        Args:
+            client: has all rights; its clock is everybody's.
+            folder: where nodes and pods keep their files.
+            inside: tells where pods that really run reach the API server.
+            plans: the nodes to start with.
+            exporters: whether every node has an exporter.
+            default_scheduler: whether pods that name no scheduler are scheduled.
+            tell: receives the progress of starting nodes.
+        """
+        self.client = client
+        self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)
+        self.pool = NodePool(client, root=folder.nodes, runtime=self.runtime)
+        self.exporters = ExporterPool(client, self.pool) if exporters else None
+        self._controllers = [one for one in ALL if default_scheduler or one is not DefaultScheduler]
+        self._plans = plans
+        self._tell = tell
+
+    async def live(self) -> AsyncIterator[None]:
+        """Start everybody, until the nodes are reported; end them in the opposite order."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.runtime)
+            await stack.enter_async_context(self.pool)
+            self.runtime.attach(self.pool)
+            await stack.enter_async_context(Controllers(self.client, which=self._controllers))
+            if self.exporters is not None:
+                await stack.enter_async_context(self.exporters)
+            await self.add(*self._plans)
+            yield
+
+    async def add(self, *plans: NodePlan) -> None:
+        """Start more nodes; returns when they have registered and were reported."""
+        await self.pool.add(*plans, tell=self._tell)
+        if self.exporters is not None:
+            for number, plan in enumerate(plans, 1):
+                await self.exporters.reported(plan.name)
+                self._tell(f"{number} of {len(plans)} nodes are reported")
+
+
+# How the kubelet begins the message of a pod that it refused.
+REJECTED_PREFIX = "Pod was rejected: "
+
+
+def node_summaries(pool: NodePool) -> list[dict[str, Any]]:
+    """Return every node's state, with what is free on each of its NUMA nodes."""
+    return [
+        _summary(kubelet, rejected=sum(map(_is_rejected, pool.pods.select(NODE_INDEX, name))))
+        for name, kubelet in pool.kubelets.items()
+    ]
+
+
+def _is_rejected(pod: Pod) -> bool:
+    message = pod.status.message if pod.status else ""
+    return bool(message) and message.startswith(REJECTED_PREFIX)
+
+
+def _summary(kubelet: LabKubelet, *, rejected: int) -> dict[str, Any]:
+    admission = kubelet.admission
+    model = admission.model if admission else None
+    config = kubelet.plan.config
+    cpus = model.cpus if model else None
+    return {
+        "name": kubelet.name,
+        "state": kubelet.state.value,
+        "policy": config.topology_manager_policy or "none",
+        "scope": config.topology_manager_scope or "container",
+        "pods": len(list(admission.pods)) if admission else 0,
+        "rejected": rejected,
+        "exclusiveCpus": (cpus.allocatable & ~cpus.shared).bit_count() if cpus else 0,
+        "allocatableCpus": cpus.allocatable.bit_count() if cpus else 0,
+        "zones": _zones(model) if model else [],
+    }
+
+
+def _zones(model: KubeletNode) -> list[dict[str, Any]]:
+    cpus = model.cpus.free_by_node("cpu") if model.cpus else {}
+    memory = model.memory.free_by_node("memory") if model.memory else {}
+    devices = {name: model.devices.free_by_node(name) for name in model.devices.resources()}
+    return [
+        {
+            "id": node.id,
+            "cpusFree": cpus.get(node.id),
+            "memoryFreeBytes": memory.get(node.id),
+            "devicesFree": {name: free.get(node.id, 0) for name, free in devices.items()},
+        }
+        for node in model.machine.nodes
+    ]
+
+
+PATIENCE_SECONDS: Final = 60.0
+
+
+async def deploy_enforcers(client: Client) -> None:
+    """Deploy enforcers; returns when those of all nodes work, or after a while."""
+    documents = objects_of(("enforcer",), Choices())
+    engine = Engine(client=client, tell=lambda _: None, adopt=True)
+    await engine.deploy(documents)
+    await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None)
+
 
 ADMIN = "lab-admin"
 
@@ -66,6 +209,7 @@ class LabOptions:
         enforcers: whether every node has the enforcer, deployed as on a real cluster.
         default_scheduler: whether pods that name no scheduler are scheduled, blind to NUMA.
         openshift: whether kinds of OpenShift and of OLM exist, with nothing behind them.
+        gates: feature gates of the API server that are on.
         pods_of: a dump whose pods are brought along; the nodes are to be of it too.
     """
 
@@ -80,6 +224,7 @@ class LabOptions:
     enforcers: bool = False
     default_scheduler: bool = True
     openshift: bool = False
+    gates: frozenset[str] = frozenset()
     pods_of: Dump | None = None
 
 
@@ -126,6 +271,7 @@ class Lab(Lifetime):
             data=options.data,
             faults=self.faults,
             for_pods=True,
+            gates=options.gates,
         )
         self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
         self.crew = Crew(

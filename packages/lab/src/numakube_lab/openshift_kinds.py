@@ -11,12 +11,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import AlreadyExists
+from numakube.kube import Resource
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.resource_types import Resource
-from numakube_lab.exporters.nrt_definition import established
+from numakube_lab.exporters import established
 
 if TYPE_CHECKING:
-    from numakube.kube.client import Client
+    from numakube.kube import Client
 
 _OLM: Final = "operators.coreos.com"
 _MACHINES: Final = "machineconfiguration.openshift.io"

@@ -25,7 +25,7 @@ from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of
 from numakube.insight.list_reading import Unreadable, read_list
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.topology.report_update import current_reports
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.api.kubelet_rejections import is_rejection
+from numakube.api.pod import is_rejection
 from numakube.apps.anonymising.pseudonyms import Sort
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import (
+from numakube.scheduling.plugins.pod_gangs import (
     COSCHEDULING_LABEL,
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
@@ -72,6 +72,7 @@ _WITH_KEY_AND_VALUES: Final = frozenset(
 _DROPPED: Final = frozenset(
     {
         "env", "command", "args", "workingDir", "volumeMounts", "serviceAccountName", "hostname",
+        "subdomain",
         "message", "podIP", "podIPs", "hostIP", "hostIPs", "imageID", "containerID", "addresses",
         "nodeInfo", "generateName", "podCIDR", "podCIDRs", "providerID", "note", "source",
         "reportingInstance", "fieldPath", "selfLink", "finalizers", "config", "data", "networkData",

@@ -12,22 +12,22 @@ import msgspec
 
 from numakube.api.nrt import Attribute, attribute_value, with_attribute, without_attribute
 from numakube.apps.anonymising.pseudonyms import Sort
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
+from numakube.scheduling.numa.caches.counts_belief import claim_on, exclusive_requests
 from numakube.scheduling.numa.caches.known_pods import KnownPods, PodStage
-from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods, pods_behind
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
-from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.machine_hierarchy import Level, level_of
-from numakube.topology.nrt_conversion import KEPT_PREFIX
-from numakube.topology.numa_placement import (
+from numakube.topology.fingerprint import (
     BadPlacement,
     ContainerName,
     decode_placement,
     encode_placement,
+    fingerprint_of,
     read_placement,
 )
-from numakube.topology.report_binding import with_exact
+from numakube.topology.nrt_conversion import KEPT_PREFIX
+from numakube.topology.numa_zones import Level, level_of
+from numakube.topology.report_codec import with_exact
 from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.api.pod import Pod
     from numakube.scheduling.numa.caches.known_pods import KnownPod
-    from numakube.topology.numa_placement import Placement
+    from numakube.topology.fingerprint import Placement
 
     Rename = Callable[[Sort, str], str]
 

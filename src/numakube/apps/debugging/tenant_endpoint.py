@@ -14,24 +14,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from numakube.apps.dashboard.explain_view import UNASKED_NODES, explained
 from numakube.apps.debugging.documents import json_answer
 from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
-    from numakube.apps.dashboard.page_source import Source
+    from numakube.apps.debugging.annex_endpoints import DecidingProgram
     from numakube.apps.host.endpoint_access import Access
+    from numakube.kube.client import Client
 
 REMEMBERED_SECONDS: Final = 5.0
+UNASKED_NODES: Final = 100
+"""In clusters of so many nodes it is looked for what would help."""
 _MOST_REMEMBERED: Final = 1000
 
 
 class Tenants:
     """The endpoint of one scheduler."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, client: Client, program: DecidingProgram) -> None:
+        self._client = client
+        self._program = program
         self._one_at_a_time = asyncio.Lock()
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 
@@ -41,14 +44,14 @@ class Tenants:
 
     async def _answer(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        pod = self._source.pods.get(ObjectKey(namespace, name))
+        pod = self._program.mirror.pods.store.get(ObjectKey(namespace, name))
         if pod is None:
             raise web.HTTPNotFound(text=f"there is no pod {namespace}/{name}")
         async with self._one_at_a_time:
             return json_answer(await self._document(pod))
 
     async def _document(self, pod: Pod) -> dict[str, Any]:
-        now = self._source.clock.monotonic()
+        now = self._client.clock.monotonic()
         known = self._known.get(pod.metadata.uid)
         if known is None or known[0] < now:
             if len(self._known) >= _MOST_REMEMBERED:
@@ -62,9 +65,10 @@ class Tenants:
     async def _explained(self, pod: Pod) -> dict[str, Any]:
         # Explaining brings all plugins along; most schedulers are never asked.
         from numakube.insight.explain.tenant_view import tenant_document
+        from numakube.insight.explain.workload_explanation import explained
 
-        source, inside = self._source, self._source.inside
-        few = len(source.nodes) <= UNASKED_NODES
-        config = inside.config if inside is not None else None
-        found = await asyncio.to_thread(explained, source.facts(), config, pod, changes=few)
+        program = self._program
+        few = len(program.mirror.nodes.store) <= UNASKED_NODES
+        facts = program.facts(self._client)
+        found = await asyncio.to_thread(explained, facts, program.config, pod, changes=few)
         return tenant_document(found)

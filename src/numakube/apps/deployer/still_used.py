@@ -1,4 +1,4 @@
-"""Whether something that we deployed is used by others than the components that are removed.
+"""Whether what we deployed is used by others than the components that are removed.
 
 Three kinds of objects are shared: a namespace, with everything that is in it; a definition, with
 all objects of its kind, of any writer; and what several of our components bring along. They go with
@@ -8,34 +8,185 @@ the last who uses them, and never take along what somebody else has made.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from numakube.api.codec import Wire
 from numakube.api.crds import NRT_CRD, UPDATE_CRD, crd
 from numakube.api.meta import Named
 from numakube.apps.deployer.apply_and_remove import is_ours
 from numakube.apps.deployer.cluster_detection import installations
-from numakube.apps.deployer.namespace_contents import contents
 from numakube.apps.served_topologies import served_topologies
-from numakube.errors import NotFound
+from numakube.errors import ApiError, NotFound
 from numakube.kube.catalog import resource_of
+from numakube.kube.connection.transport import Request
+from numakube.kube.decode import read_answer
 from numakube.kube.resource_types import Resource
 from numakube.manifests import extender
-from numakube.manifests.components import COMPONENTS, DEFAULT, component_objects, objects_of
+from numakube.manifests.components import (
+    COMPONENTS,
+    DEFAULT,
+    WITHOUT_REPORTS,
+    component_objects,
+    objects_of,
+)
 from numakube.topology.topology_view import Producer, producer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from numakube.api.meta import ObjectMeta
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document
     from numakube.manifests.components import Choices
+
+
+# What is in a namespace besides what every namespace has, of any kind that the cluster serves.
+#
+# A namespace takes everything in it along when it is deleted. So the kinds are not a list of ours:
+# the server says which there are, as kube-controller-manager asks it before it empties a namespace.
+
+
+T = TypeVar("T")
+
+_OF_THE_CLUSTER: Final = frozenset(
+    {
+        ("ServiceAccount", "default"),
+        ("ConfigMap", "kube-root-ca.crt"),
+        # What OpenShift adds.
+        ("ServiceAccount", "builder"),
+        ("ServiceAccount", "deployer"),
+        ("ConfigMap", "openshift-service-ca.crt"),
+        ("RoleBinding", "system:deployers"),
+        ("RoleBinding", "system:image-builders"),
+        ("RoleBinding", "system:image-pullers"),
+    }
+)
+"""What controllers put into every namespace, by kind and name."""
+_TOKEN_OF: Final = (
+    "kubernetes.io/service-account.name",
+    "openshift.io/internal-registry-auth-token.service-account",
+)
+_OLM_COPY: Final = "olm.copiedFrom"
+
+
+class _Kind(Wire, frozen=True):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+    verbs: tuple[str, ...] = ()
+
+
+class _Kinds(Wire, frozen=True):
+    resources: tuple[_Kind, ...] | None = None
+
+
+class _GroupVersion(Wire, frozen=True):
+    group_version: str = ""
+
+
+class _Group(Wire, frozen=True):
+    versions: tuple[_GroupVersion, ...] = ()
+
+
+class _Groups(Wire, frozen=True):
+    groups: tuple[_Group, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    kind: str
+    metadata: ObjectMeta
+
+
+async def contents(client: Client, namespace: str, *, but: Callable[[str, str], bool]) -> list[str]:
+    """Return what would be lost with *namespace*, as kubectl names objects.
+
+    Objects that vanish with an owner in the namespace are not told beside it. A kind that cannot be
+    listed is told as such: nobody knows what it has there.
+
+    Args:
+        client: the API server.
+        namespace: where to look.
+        but: tells kinds and names that do not count.
+    """
+    found: list[_Object] = []
+    unread: list[str] = []
+    kinds = await _namespaced_kinds(client, unread)
+    for kind in kinds:
+        try:
+            listed = await client.list(kind, namespace=namespace)
+        except NotFound:
+            continue  # It is not served any more.
+        except ApiError as error:
+            unread.append(f"{kind} cannot be listed ({error})")
+            continue
+        found += (_Object(kind.kind, one.metadata) for one in listed.items)
+    inside = {(kind.group, kind.kind) for kind in kinds}
+    left = sorted(
+        f"{one.kind.lower()}/{one.metadata.name}"
+        for one in found
+        if not _comes_by_itself(one, inside) and not but(one.kind, one.metadata.name)
+    )
+    return [*dict.fromkeys(left), *unread]
+
+
+async def _namespaced_kinds(client: Client, unread: list[str]) -> list[Resource[Named]]:
+    """Return the kinds whose objects a namespace would take along, each in one version."""
+    groups = (await _read(client, "/apis", _Groups)).groups or ()
+    versions = ["v1", *(each.group_version for one in groups for each in one.versions)]
+    kinds: dict[tuple[str, str], Resource[Named]] = {}
+    for version in versions:
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        try:
+            listed = (await _read(client, path, _Kinds)).resources or ()
+        except ApiError as error:
+            unread.append(f"{version} cannot be looked at ({error})")
+            continue
+        group, _, number = version.rpartition("/")
+        for one in listed:
+            # What cannot be deleted, such as metrics, is shown there and not kept there.
+            if one.namespaced and "/" not in one.name and {"list", "delete"} <= {*one.verbs}:
+                kinds.setdefault(
+                    (group, one.name),
+                    Resource(
+                        group=group,
+                        version=number,
+                        plural=one.name,
+                        kind=one.kind,
+                        namespaced=True,
+                        object_type=Named,
+                    ),
+                )
+    return list(kinds.values())
+
+
+def _comes_by_itself(one: _Object, inside: Collection[tuple[str, str]]) -> bool:
+    """Tell whether nobody has to have made *one*: controllers did, or it goes with its owner."""
+    metadata = one.metadata
+    tokens = (metadata.annotations.get(name) for name in _TOKEN_OF)
+    return (
+        one.kind in ("Event", "Endpoints")
+        or (one.kind, metadata.name) in _OF_THE_CLUSTER
+        or metadata.deletion_timestamp is not None
+        or _OLM_COPY in metadata.labels
+        or (one.kind == "Secret" and any(tokens))
+        or any(
+            (owner.api_version.rpartition("/")[0], owner.kind) in inside
+            for owner in metadata.owner_references
+        )
+    )
+
+
+async def _read(client: Client, path: str, type_: type[T]) -> T:
+    request = Request(method="GET", path=path)
+    response = await client.request(request)
+    return read_answer(type_, response.body, str(request))
+
 
 _TOPOLOGIES: Final = crd(NRT_CRD)["metadata"]["name"]
 _UPDATES: Final = crd(UPDATE_CRD)["metadata"]["name"]
 _MARKS: Final = ("CustomResourceDefinition", "DaemonSet", "Deployment")
 """Kinds whose objects show that a component is deployed."""
-_WITHOUT_TOPOLOGIES: Final = ("api", "sriov", "enforcer")
-"""Components that neither read nor write reports."""
 _TOLD: Final = 5
 """Names in one line."""
 
@@ -107,7 +258,7 @@ class StillUsed:
         """Return programs that stay and read or write reports; those at rest are woken."""
         gone = {_key(one) for one in self.going}
         found = [str(one) for one in await installations(self.client) if one.key not in gone]
-        ours = [one for one in await self._deployed_others() if one not in _WITHOUT_TOPOLOGIES]
+        ours = [one for one in await self._deployed_others() if one not in WITHOUT_REPORTS]
         return found or [f"component {one}" for one in ours]
 
     async def _topologies_of_others(self) -> list[str]:

@@ -20,10 +20,9 @@ from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.kubelet_versions import behaviour_of
-from numakube.kubelet.manager_settings import modelled, unmodelled_option
-from numakube.kubelet.memory.memory_tables import empty_books
+from numakube.kubelet.manager_settings import modelled, settings_of, unmodelled_option
+from numakube.kubelet.memory_hints import empty_books
 from numakube.kubelet.preferred_allocation import Preference
-from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.exact_report import (
     DeviceChoice,
     DeviceTable,
@@ -31,20 +30,20 @@ from numakube.topology.exact_report import (
     Holding,
     MemoryCell,
     choice_of,
+    defect_of,
     uid_hash,
 )
-from numakube.topology.machine_text import as_the_kubelet_sees_it
-from numakube.topology.report_check import defect_of
+from numakube.topology.report_notation import as_the_kubelet_sees_it
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.checkpoints import DeviceManagerState
-    from numakube.apps.exporter.scan_inputs import NodeInputs
+    from numakube.apps.exporter.node_scan import NodeInputs
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.manager_settings import KubeletSettings
-    from numakube.kubelet.memory.memory_tables import MemoryBooks
+    from numakube.kubelet.memory_hints import MemoryBooks
     from numakube.node.podresources_client import Devices, PodResources
 
 STATIC_CPUS: Final = "static"

@@ -16,8 +16,8 @@ from numakube.api.yaml_text import load_yaml
 from numakube.apps.exporter import settings
 from numakube.apps.exporter.report_options import (
     Accounting,
-    ContainerName,
     PodPattern,
+    ReferenceContainer,
     ReportOptions,
 )
 from numakube.apps.exporter.settings import SETTINGS
@@ -66,7 +66,7 @@ class ExporterOptions:
 
     settings: ExporterSettings
     exclusions: Exclusions = Exclusions()
-    reference_container: ContainerName | None = None
+    reference_container: ReferenceContainer | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -298,7 +298,7 @@ def _patterns(tree: object, where: str) -> tuple[PodPattern, ...]:
     return tuple(patterns)
 
 
-def _reference_container(text: str, env: Mapping[str, str]) -> ContainerName | None:
+def _reference_container(text: str, env: Mapping[str, str]) -> ReferenceContainer | None:
     names = [
         env.get(name, "")
         for name in ("REFERENCE_NAMESPACE", "REFERENCE_POD_NAME", "REFERENCE_CONTAINER_NAME")
@@ -306,6 +306,6 @@ def _reference_container(text: str, env: Mapping[str, str]) -> ContainerName | N
     if not text and all(names):
         text = "/".join(names)
     try:
-        return ContainerName.parse(text)
+        return ReferenceContainer.parse(text)
     except InvalidValue as error:
         raise ConfigError(f"--reference-container: {error}") from None

@@ -2,7 +2,7 @@
 
 What the kubelet gives out is asked at every scan, so that devices which register late, a changed
 policy and a restarted kubelet are all seen without special care. Answers that are not true yet
-(`numakube.apps.exporter.kubelet_readiness`) are no answers.
+(`numakube.apps.exporter.kubelet_checkpoints`) are no answers.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from numakube.apps.exporter.api_pods import NoPods, PodBook
+from numakube.apps.exporter.api_objects import NoPods, PodBook
 from numakube.apps.exporter.kubelet_checkpoints import (
     Checkpoints,
-    is_half_written,
-    without_dropped_devices,
-)
-from numakube.apps.exporter.kubelet_config_sources import FirstOf
-from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
+    admitted_uids,
     cpus_not_loaded,
     group_trouble,
+    held_uids,
+    is_half_written,
     managers_down,
     pods_not_loaded,
     start_trouble,
     state_trouble,
+    with_api_uids,
+    without_dropped_devices,
 )
-from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
-from numakube.apps.exporter.static_pod_uids import admitted_uids, held_uids, with_api_uids
+from numakube.apps.exporter.kubelet_config_sources import FirstOf
+from numakube.apps.exporter.numa_hardware import Hardware
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.node.pci.device_links import UNKNOWN, Connected
 from numakube.node.podresources_client import AllocatableResources, Memory
@@ -38,13 +39,95 @@ from numakube.values.cpuset import CpuSet
 from numakube.values.resources import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from numakube.apps.exporter.koordlet_annotations import KoordinatorInputs
+    from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
-    from numakube.apps.exporter.numa_hardware import Hardware
+    from numakube.apps.exporter.report_annotations import AnnotationInputs
     from numakube.node.podresources_client import PodResources
+
+
+# Everything that one scan reads.
+
+
+PodName: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletFacts:
+    """What is known of the kubelet's configuration; ``None`` is unknown and is not published.
+
+    Attributes:
+        topology_policy: as the kubelet spells it; wins over *config*.
+        topology_scope: likewise.
+        config: the whole configuration with the kubelet's defaults filled in.
+        cpu_policy: the CPU Manager's policy as its state file says; *config* wins over it.
+        memory_policy: likewise the Memory Manager's.
+        version: such as ``v1.35.7``.
+        why_unknown: why there is no *config*, if it was looked for.
+        state_trouble: why its state files will keep it from starting again, if so.
+    """
+
+    topology_policy: str | None = None
+    topology_scope: str | None = None
+    config: KubeletConfiguration | None = None
+    cpu_policy: str | None = None
+    memory_policy: str | None = None
+    version: str | None = None
+    why_unknown: str = ""
+    state_trouble: str = ""
+
+    @property
+    def running_cpu_policy(self) -> str | None:
+        """The CPU Manager's policy that is in force: a file may be edited before a restart."""
+        known = self.config.cpu_manager_policy if self.config else None
+        return known if self.cpu_policy is None else self.cpu_policy
+
+    @property
+    def running_memory_policy(self) -> str | None:
+        """Likewise the Memory Manager's."""
+        known = self.config.memory_manager_policy if self.config else None
+        return known if self.memory_policy is None else self.memory_policy
+
+    @property
+    def policy(self) -> str | None:
+        """The Topology Manager's policy."""
+        known = self.config.topology_manager_policy if self.config else None
+        return known if self.topology_policy is None else self.topology_policy
+
+    @property
+    def scope(self) -> str | None:
+        """The Topology Manager's scope."""
+        known = self.config.topology_manager_scope if self.config else None
+        return known if self.topology_scope is None else self.topology_scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInputs:
+    """What one scan read.
+
+    Attributes:
+        hardware: from sysfs.
+        allocatable: the kubelet's answer to GetAllocatableResources.
+        pods: its answer to List, in its order, without pods that are being admitted.
+        uids: the uids of listed pods, as far as they are known.
+        terminal: listed pods that are done: they neither count nor are fingerprinted.
+        koordinator: what koordlet's annotations need besides; ``None`` if they are not wanted.
+        connected: how the devices are connected, as far as that is known.
+    """
+
+    hardware: Hardware = field(default_factory=Hardware)
+    allocatable: AllocatableResources = field(default_factory=AllocatableResources)
+    pods: tuple[PodResources, ...] = ()
+    kubelet: KubeletFacts = field(default_factory=KubeletFacts)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    uids: Mapping[PodName, str] = field(default_factory=lambda: MappingProxyType({}))
+    terminal: frozenset[PodName] = frozenset()
+    koordinator: AnnotationInputs | None = None
+    connected: Connected = UNKNOWN
+
 
 T = TypeVar("T")
 
@@ -159,7 +242,7 @@ class NodeReader:
     exclude_terminal: bool = True
     refresh: bool = True
     metrics: ExporterMetrics | None = None
-    koordinator: Callable[[], KoordinatorInputs] | None = None
+    koordinator: Callable[[], AnnotationInputs] | None = None
     connections: Callable[[frozenset[str]], Awaitable[Connected]] | None = None
     _allocatable: AllocatableResources | None = None
     # The process that was asked last, and whether it has been seen to have all its pods.

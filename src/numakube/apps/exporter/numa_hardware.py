@@ -21,11 +21,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.nrt import zone_name
-from numakube.apps.exporter.report_problems import Problem, Trouble
+from numakube.apps.exporter.report_options import Problem, Trouble
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES
-from numakube.node.pci.pci_functions import DEVICES
-from numakube.node.pci.sysfs_files import number_of
+from numakube.kubelet.machines.sysfs_files import CPUS, KIB, NODES
+from numakube.node.pci.pci_functions import DEVICES, number_of
 from numakube.node.sysfs_machine import read_machine
 from numakube.topology.pci_places import write_places
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet

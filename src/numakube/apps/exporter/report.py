@@ -9,43 +9,322 @@ never fails: what is unknown is left out and is among the report's problems.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
 from numakube.apps.exporter.exact_data import Inexact, exact_report
-from numakube.apps.exporter.exclusion import listed_pods
-from numakube.apps.exporter.report_options import ALL_PODS, EXCLUSIVE_PODS
-from numakube.apps.exporter.report_parts import (
-    Unplaced,
-    affinities_of,
-    exclusive_use,
-    kubelet_attributes,
-    switch_attributes,
-)
-from numakube.apps.exporter.report_problems import Problem, Trouble
+from numakube.apps.exporter.report_options import ALL_PODS, EXCLUSIVE_PODS, Problem, Trouble
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
-from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.numa_placement import BadPlacement, Placement, encode_placement
-from numakube.topology.report_binding import with_exact
+from numakube.topology.fingerprint import (
+    BadPlacement,
+    ContainerName,
+    Placement,
+    encode_placement,
+    fingerprint_of,
+)
+from numakube.topology.report_codec import with_exact
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
-    from numakube.apps.exporter.report_options import ReportOptions
-    from numakube.apps.exporter.report_parts import Exclusive
-    from numakube.apps.exporter.scan_inputs import KubeletFacts, NodeInputs
+    from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
+    from numakube.apps.exporter.numa_hardware import Hardware
+    from numakube.apps.exporter.report_options import PodPattern, ReferenceContainer, ReportOptions
     from numakube.apps.exporter.scan_wakeups import Cause
-    from numakube.node.podresources_client import PodResources
+    from numakube.node.podresources_client import ContainerResources, PodResources
+
+
+# Parts of a report beside the zones: node attributes, fingerprinted pods, containers' NUMA nodes.
+#
+# Attributes come in the order in which RTE writes its own. What is not known is not published, and
+# since readers take a missing policy for ``none``, another attribute says why it is missing.
+#
+# Containers are placed for readers that must know it to preempt. Only under the policy
+# ``single-numa-node`` is there one NUMA node a container. The encoding counts NUMA nodes from 0
+# without holes and has no "elsewhere": if a single container does not fit in, the whole payload is
+# left out, because a reader would take the container to be where most are.
+
+
+_MAX_NUMA_NODES_OPTION: Final = "max-allowable-numa-nodes"
+_DEFAULT_MAX_NUMA_NODES: Final = "8"
+
+Reason = Literal["cpu", "memory", "device"]
+
+
+Affinities: TypeAlias = dict[ContainerName, int]
+"""NUMA nodes of containers."""
+
+
+def kubelet_attributes(kubelet: KubeletFacts) -> Iterator[Attribute]:
+    """Yield scope and policy, then what else of the configuration decides on placement."""
+    if kubelet.scope is not None:
+        yield Attribute(name=nrt_names.TOPOLOGY_SCOPE, value=kubelet.scope)
+    if kubelet.policy is not None:
+        yield Attribute(name=nrt_names.TOPOLOGY_POLICY, value=kubelet.policy)
+    if kubelet.policy is None and kubelet.why_unknown:
+        yield Attribute(name=nrt_names.POLICY_UNKNOWN, value=kubelet.why_unknown)
+    if kubelet.state_trouble:
+        yield Attribute(name=nrt_names.STATE_TROUBLE, value=kubelet.state_trouble)
+    if kubelet.config is not None:
+        yield from _configured(kubelet.config)
+        return
+    if kubelet.cpu_policy is not None:
+        yield Attribute(name=nrt_names.CPU_POLICY, value=kubelet.cpu_policy)
+    if kubelet.memory_policy is not None:
+        yield Attribute(name=nrt_names.MEMORY_POLICY, value=kubelet.memory_policy)
+
+
+def switch_attributes(inputs: NodeInputs) -> dict[int, Attribute]:
+    """Return what is below each PCIe root port of a NUMA node, by its id."""
+    connected = inputs.connected
+    below: dict[int, dict[str, Counter[str]]] = {}
+    devices = {(entry.resource, id_) for entry in inputs.allocatable.devices for id_ in entry.ids}
+    for resource, id_ in devices:
+        path = connected.tree.paths.get(connected.functions.get(id_, ""))
+        if path is not None and path.numa_node is not None:
+            ports = below.setdefault(path.numa_node, {})
+            ports.setdefault((*path.bridges, path.address)[0], Counter())[resource] += 1
+    return {
+        numa: Attribute(name=nrt_names.SWITCHES, value="; ".join(map(_port, sorted(ports.items()))))
+        for numa, ports in below.items()
+    }
+
+
+def _port(port: tuple[str, Counter[str]]) -> str:
+    address, counts = port
+    return f"{address}: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def _configured(config: KubeletConfiguration) -> Iterator[Attribute]:
+    options = config.topology_manager_policy_options
+    largest = options.get(_MAX_NUMA_NODES_OPTION, _DEFAULT_MAX_NUMA_NODES)
+    yield Attribute(name=nrt_names.MAX_NUMA_NODES, value=largest)
+    yield from _options(nrt_names.TOPOLOGY_OPTION_PREFIX, options)
+    yield Attribute(name=nrt_names.CPU_POLICY, value=config.cpu_manager_policy)
+    yield from _options(nrt_names.CPU_OPTION_PREFIX, config.cpu_manager_policy_options)
+    yield Attribute(name=nrt_names.MEMORY_POLICY, value=config.memory_manager_policy)
+
+
+def _options(prefix: str, options: Mapping[str, str]) -> Iterator[Attribute]:
+    for option, value in sorted(options.items()):
+        yield Attribute(name=nrt_names.option_attribute(prefix, option), value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """What makes a pod exclusive: its first such container; an empty name is the pod itself."""
+
+    container: str
+    reason: Reason
+
+
+def exclusive_use(pod: PodResources) -> Exclusive | None:
+    """Return what *pod* has for itself and on a NUMA node; nothing if all of it is shared.
+
+    Containers are asked in order, each for CPUs, then memory (whatever its size), then devices.
+    CPUs and memory of the pod as a whole are asked for last.
+    """
+    for container in pod.containers:
+        reason = _reason(container)
+        if reason:
+            return Exclusive(container.name, reason)
+    if pod.cpu_ids:
+        return Exclusive("", "cpu")
+    if any(has_numa_node(block.numa_nodes) for block in pod.memory):
+        return Exclusive("", "memory")
+    return None
+
+
+def has_numa_node(numa_nodes: Iterable[int]) -> bool:
+    """Tell whether one of *numa_nodes* is real: -1 stands for none."""
+    return any(numa >= 0 for numa in numa_nodes)
+
+
+def _reason(container: ContainerResources) -> Reason | None:
+    if container.cpu_ids:
+        return "cpu"
+    if any(has_numa_node(block.numa_nodes) for block in container.memory):
+        return "memory"
+    if any(entry.ids and has_numa_node(entry.numa_nodes) for entry in container.devices):
+        return "device"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Why there is no placement to publish."""
+
+    reason: str
+
+
+def affinities_of(pods: Iterable[PodResources], hardware: Hardware) -> Affinities | Unplaced:
+    """Return where the containers of *pods* are; those that hold nothing are left out."""
+    found: Affinities = {}
+    for pod in pods:
+        for container in pod.containers:
+            numa = _numa_node_of(container, hardware)
+            name = f"{pod.namespace}/{pod.name}/{container.name}"
+            if isinstance(numa, Unplaced):
+                return Unplaced(f"container {name}: {numa.reason}")
+            if numa is not None and not 0 <= numa < len(hardware.zones):
+                return Unplaced(f"container {name}: NUMA node {numa} is out of range")
+            if numa is not None:
+                found[ContainerName(pod.namespace, pod.name, container.name)] = numa
+    return found
+
+
+def _numa_node_of(container: ContainerResources, hardware: Hardware) -> int | Unplaced | None:
+    """Return the NUMA node of the container's first CPU, else of its first device or memory."""
+    if container.cpu_ids:
+        first = min(container.cpu_ids)
+        numa = hardware.numa_of(first)
+        return Unplaced(f"CPU {first} is unknown") if numa is None else numa
+    entries = [entry.numa_nodes for entry in container.devices if entry.ids]
+    blocks = [block.numa_nodes for block in container.memory]
+    for numa_nodes in (*entries, *blocks):
+        real = sorted({numa for numa in numa_nodes if numa >= 0})
+        if len(real) > 1:
+            return Unplaced(f"it is on NUMA nodes {', '.join(map(str, real))}")
+        if real:
+            return real[0]
+    return None
+
+
+# Which pods and CPUs a report leaves out: the exporter's filters on what the kubelet lists.
+#
+# Filters apply in RTE's order: the shared pool of the reference container first, so that it is
+# known even if that container's pod is excluded; then excluded pods; then terminal ones.
+
+
+_NEVER = re.compile(r"(?!)")
+# An escaped character, or any but those that cannot stand for themselves in brackets.
+_MEMBER = r"(?:\\.|[^\\\]-])"
+_TOKEN = re.compile(
+    rf"(?P<many>\*)|(?P<one>\?)|\[(?P<not>\^|(?!\^))(?P<members>(?:{_MEMBER}(?:-{_MEMBER})?)+)\]"
+    r"|\\(?P<escaped>.)|(?P<plain>[^\\\[])",
+    re.DOTALL,
+)
+_SPAN = re.compile(rf"({_MEMBER})(?:-({_MEMBER}))?", re.DOTALL)
+
+
+def listed_pods(inputs: NodeInputs, options: ReportOptions) -> tuple[PodResources, ...]:
+    """Return the pods that the report is about, without the CPUs of the shared pool."""
+    shared = shared_pool(inputs.pods, options.reference_container)
+    return tuple(
+        _without_cpus(pod, shared)
+        for pod in inputs.pods
+        if not is_excluded(pod, options.pod_exclude)
+        and (pod.namespace, pod.name) not in inputs.terminal
+    )
+
+
+def shared_pool(
+    pods: Iterable[PodResources], reference: ReferenceContainer | None
+) -> frozenset[int]:
+    """Return the CPUs of the first container that *reference* names."""
+    if reference is None:
+        return frozenset()
+    containers = (
+        container
+        for pod in pods
+        if (pod.namespace, pod.name) == (reference.namespace, reference.pod)
+        for container in pod.containers
+        if container.name == reference.container
+    )
+    return frozenset(next((one.cpu_ids for one in containers), ()))
+
+
+def is_excluded(pod: PodResources, patterns: Iterable[PodPattern]) -> bool:
+    """Tell whether namespace and name of *pod* match one of *patterns*."""
+    return any(
+        glob_matches(one.namespace, pod.namespace) and glob_matches(one.name, pod.name)
+        for one in patterns
+    )
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    """Tell whether *text* matches a shell pattern as Go's ``filepath.Match`` understands it.
+
+    ``*`` and ``?`` do not match a slash, brackets are negated by ``^`` alone, a backslash escapes.
+    A malformed pattern matches nothing.
+    """
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    chunks = [""]
+    position = 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            return _NEVER
+        if token["many"]:
+            chunks.append("")
+        else:
+            chunks[-1] += _translated(token)
+        position = token.end()
+    first, *others = chunks
+    if not others:
+        return re.compile(first, re.DOTALL)
+    # Between two stars the first fit is as good as any other. To try no other keeps a pattern
+    # with many stars from taking for ever.
+    middle = "".join(f"(?>[^/]*?{chunk})" for chunk in others[:-1])
+    return re.compile(f"{first}{middle}[^/]*{others[-1]}", re.DOTALL)
+
+
+def _translated(token: re.Match[str]) -> str:
+    if token["one"]:
+        return "[^/]"
+    if token["members"]:
+        return _bracket(token["members"], negated=bool(token["not"]))
+    return re.escape(token["escaped"] or token["plain"])
+
+
+def _bracket(members: str, *, negated: bool) -> str:
+    spans = list(_spans(members))
+    if not spans:
+        return "." if negated else "(?!)"
+    inside = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in spans)
+    return f"[{'^' if negated else ''}{inside}]"
+
+
+def _spans(members: str) -> Iterator[tuple[str, str]]:
+    """Yield first and last character of each span; an inverted one has no characters."""
+    for span in _SPAN.finditer(members):
+        low = span[1][-1]
+        high = span[2][-1] if span[2] else low
+        if low <= high:
+            yield low, high
+
+
+def _without_cpus(pod: PodResources, shared: frozenset[int]) -> PodResources:
+    if not shared:
+        return pod
+    return replace(
+        pod,
+        containers=tuple(_container_without(one, shared) for one in pod.containers),
+        cpu_ids=tuple(cpu for cpu in pod.cpu_ids if cpu not in shared),
+    )
+
+
+def _container_without(container: ContainerResources, shared: frozenset[int]) -> ContainerResources:
+    cpus = tuple(cpu for cpu in container.cpu_ids if cpu not in shared)
+    return replace(container, cpu_ids=cpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +422,8 @@ def _koordinator(inputs: NodeInputs) -> tuple[dict[str, str], list[str]]:
     """Return koordlet's annotations, if they are wanted, and what could not be read for them."""
     if inputs.koordinator is None:
         return {}, []
-    # Most exporters do without, and without the memory.
-    from numakube.apps.exporter.koordlet_annotations import koordinator_annotations
-
     odd: list[str] = []
-    return koordinator_annotations(inputs, odd), odd
+    return inputs.koordinator.annotations(inputs, odd), odd
 
 
 def _described(pod: PodResources, inputs: NodeInputs) -> ReportedPod:

@@ -1,4 +1,4 @@
-"""The options that decide what is made of a scan.
+"""The options that decide what is made of a scan, and what a report could not tell.
 
 They are read without an exporter, too: `numakube deploy` looks at a configuration before it hands
 it to one. So nothing here needs the libraries that talk to a kubelet.
@@ -17,6 +17,7 @@ from numakube.values.gotext import go_quote
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 ALL_PODS: Final = "all"
 EXCLUSIVE_PODS: Final = "with-exclusive-resources"
 METHODS: Final = (ALL_PODS, EXCLUSIVE_PODS)
@@ -32,7 +33,7 @@ class PodPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerName:
+class ReferenceContainer:
     """A container of a pod."""
 
     namespace: str
@@ -40,7 +41,7 @@ class ContainerName:
     container: str
 
     @classmethod
-    def parse(cls, text: str) -> ContainerName | None:
+    def parse(cls, text: str) -> ReferenceContainer | None:
         """Read ``namespace/pod/container``; nothing for an empty text."""
         parts = [part.strip() for part in text.split("/")]
         if not text.strip():
@@ -80,10 +81,43 @@ class ReportOptions:
         default_factory=lambda: MappingProxyType({})
     )
     pod_exclude: tuple[PodPattern, ...] = ()
-    reference_container: ContainerName | None = None
+    reference_container: ReferenceContainer | None = None
     fingerprint: bool = True
     fingerprint_method: str = EXCLUSIVE_PODS
     numa_placement: bool = True
     exact: bool = True
     exporter: str = ""
     accounting: Accounting = Accounting.KUBELET
+
+
+# What a report could not tell, as values: a scan never fails because one fact is odd.
+
+
+class Trouble(StrEnum):
+    """Kinds of problems; the texts are labels of a metric and stay as they are."""
+
+    NO_ZONES = "no-zones"
+    NO_DISTANCES = "no-distances"
+    NO_MEMORY_SIZE = "no-memory-size"
+    NO_HUGEPAGES = "no-hugepages"
+    NO_CPU_DETAILS = "no-cpu-details"
+    UNKNOWN_CPU = "unknown-cpu"
+    UNKNOWN_ZONE = "unknown-zone"
+    OVER_CAPACITY = "over-capacity"
+    OVER_ALLOCATABLE = "over-allocatable"
+    UNPLACED_CONTAINER = "unplaced-container"
+    BAD_CHECKPOINT = "bad-checkpoint"
+    NO_EXACT_DATA = "no-exact-data"
+    NO_POLICY = "no-policy"
+    ODD_ANNOTATION = "odd-annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fact that is missing or contradicts others, with what was done about it."""
+
+    kind: Trouble
+    detail: str
+
+    def __str__(self) -> str:
+        return self.detail

@@ -12,26 +12,133 @@ A NUMA node on which nothing is allocatable is published with 0 CPUs, so that re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from numakube.api.nrt import ZONE_TYPE_NODE, Cost, Zone, ZoneResource, zone_name
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
-from numakube.apps.exporter.numa_counts import Tally, fill
 from numakube.apps.exporter.numa_hardware import ZoneHardware
-from numakube.apps.exporter.report_options import Accounting
-from numakube.apps.exporter.report_problems import Problem, Trouble
+from numakube.apps.exporter.report_options import Accounting, Problem, Trouble
 from numakube.node.podresources_client import ContainerResources
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
+    from numakube.apps.exporter.node_scan import NodeInputs
+    from numakube.apps.exporter.numa_hardware import Hardware
     from numakube.apps.exporter.report_options import ReportOptions
-    from numakube.apps.exporter.scan_inputs import NodeInputs
-    from numakube.node.podresources_client import PodResources
+    from numakube.node.podresources_client import Devices, Memory, PodResources
+
+
+# Counting CPUs, devices and bytes by NUMA node.
+#
+# The kubelet tells CPUs by id, devices in entries of ids with NUMA nodes, and memory in blocks with
+# NUMA nodes. A `Tally` adds them up; what lies on no NUMA node of the machine is set aside.
+#
+# A device on several NUMA nodes counts on each: it can serve a container on any of them. A block of
+# memory on several NUMA nodes does not: its bytes are somewhere, once. Which part is where only the
+# kubelet's books say, so such blocks are kept apart in `Tally.spanning`.
+
+
+class Resources(Protocol):
+    """What a container holds besides CPUs, or what the node has to give."""
+
+    @property
+    def devices(self) -> Iterable[Devices]:
+        """Devices by resource and NUMA node."""
+        ...
+
+    @property
+    def memory(self) -> Iterable[Memory]:
+        """Blocks of memory."""
+        ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """Amounts by NUMA node and resource: CPUs and devices as counts, memory in bytes.
+
+    Attributes:
+        split: keep blocks on several NUMA nodes apart instead of counting them on each.
+        usable: the only devices that count, by resource and id; ``None`` if all do.
+        unknown_cpus: ids that are on no NUMA node of the machine.
+    """
+
+    hardware: Hardware
+    split: bool
+    usable: Set[tuple[str, str]] | None = None
+    amounts: dict[int, dict[str, int]] = field(default_factory=dict)
+    spanning: list[Memory] = field(default_factory=list)
+    unknown_cpus: set[int] = field(default_factory=set)
+
+    def of(self, numa: int) -> dict[str, int]:
+        """Return the amounts on one NUMA node."""
+        return self.amounts.get(numa, {})
+
+    def add_cpus(self, cpu_ids: Iterable[int]) -> None:
+        """Count CPUs on the NUMA nodes that own them; an id that is repeated counts repeatedly."""
+        for cpu in cpu_ids:
+            numa = self.hardware.numa_of(cpu)
+            if numa is None:
+                self.unknown_cpus.add(cpu)
+            else:
+                self.book(numa, CPU, 1)
+
+    def add_rest(self, resources: Resources) -> None:
+        """Count all devices and memory of *resources*."""
+        for entry in resources.devices:
+            self.add_devices(entry)
+        for block in resources.memory:
+            self.add_memory(block)
+
+    def add_devices(self, entry: Devices) -> None:
+        """Count the devices of *entry* on each of its NUMA nodes; none of them is on -1."""
+        count = sum(
+            self.usable is None or (entry.resource, device) in self.usable for device in entry.ids
+        )
+        for numa in entry.numa_nodes:
+            if numa >= 0:
+                self.book(numa, entry.resource, count)
+
+    def add_memory(self, block: Memory) -> None:
+        """Count a block on its NUMA node, or on each, or keep it apart."""
+        if not block.size_bytes:
+            return
+        if self.split and len(set(block.numa_nodes)) > 1:
+            self.spanning.append(block)
+            return
+        for numa in block.numa_nodes:
+            if numa >= 0:
+                self.book(numa, block.type, block.size_bytes)
+
+    def book(self, numa: int, resource: str, amount: int) -> None:
+        """Add *amount*, which may be 0: the resource is then known on the NUMA node."""
+        amounts = self.amounts.setdefault(numa, {})
+        amounts[resource] = amounts.get(resource, 0) + amount
+
+
+def fill(blocks: Iterable[Memory], room: dict[int, dict[str, int]]) -> list[tuple[Memory, int]]:
+    """Take *blocks* out of *room*, each from its NUMA nodes in order, as the Memory Manager does.
+
+    Returns:
+        the blocks that did not fit, with the bytes that found no room.
+    """
+    left_over = []
+    for block in blocks:
+        rest = block.size_bytes
+        for numa in block.numa_nodes:
+            free = room.get(numa, {})
+            part = min(rest, max(0, free.get(block.type, 0)))
+            if part:
+                free[block.type] -= part
+                rest -= part
+        if rest:
+            left_over.append((block, rest))
+    return left_over
+
 
 Room: TypeAlias = dict[int, dict[str, int]]
 """Amounts by NUMA node and resource."""
@@ -124,7 +231,7 @@ class _Books:
         return tuple(ZoneHardware(id=numa) for numa in sorted(self.allocatable.amounts))
 
     def _used(self, inputs: NodeInputs, pods: Sequence[PodResources]) -> Tally:
-        tally = Tally(self.hardware, split=not self.as_rte)
+        tally = Tally(self.hardware, split=not self.as_rte, usable=self._usable(inputs))
         hidden = HiddenUse(inputs.checkpoints)
         cpus: list[int] = []
         for pod in pods:
@@ -138,6 +245,17 @@ class _Books:
                 tally.add_rest(rest)
         tally.add_cpus(self._distinct(cpus, inputs))
         return tally
+
+    def _usable(self, inputs: NodeInputs) -> set[tuple[str, str]] | None:
+        """Return the devices to count if pods hold them, by resource and id.
+
+        A broken device is not allocatable, so that a pod which holds one leaves the others as they
+        are. Without the checkpoint of devices an unknown one is rather an error in the list.
+        """
+        if self.as_rte or inputs.checkpoints.devices is None:
+            return None
+        entries = inputs.allocatable.devices
+        return {(entry.resource, device) for entry in entries for device in entry.ids}
 
     def _distinct(self, cpus: list[int], inputs: NodeInputs) -> Iterable[int]:
         """Return those of *cpus* to count.

@@ -1,4 +1,4 @@
-"""What is said of nodes: which can take a pod, how well, and which never will.
+"""What is said of nodes: which can take a pod, how well, and which never will; virtual ones too.
 
 Nodes are judged by counts, all at once. The kubelet model, which costs far more, is asked about the
 best of them, from the best downwards: about a few in any case, and on until one admits the pod. The
@@ -13,34 +13,95 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
+import structlog
 
-from numakube.apps.extender.extender_messages import MAX_SCORE
-from numakube.apps.extender.kube_scheduler_preemption import (
-    LowestPriorities,
-    are_hopeless,
-    may_preempt,
-)
-from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
+from numakube.api.codec import Wire, convert, decode
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.yaml_text import load_yaml
+from numakube.apps.extender.extender_messages import MAX_SCORE, name_of
+from numakube.apps.extender.preemption import LowestPriorities, are_hopeless, may_preempt
+from numakube.errors import NumakubeError
+from numakube.insight.node_groups import NodeGroupList, NodeGroups
+from numakube.kube.catalog import CONFIG_MAPS
+from numakube.kube.reflector import Reflector
+from numakube.kube.store import Removed
+from numakube.manifests.extender import NODE_GROUPS
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
+from numakube.scheduling.framework.runtime import checked, judged, rated, without_aside
 from numakube.scheduling.framework.status import unschedulable
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, AlignmentRefusalGroup, Kind
+from numakube.scheduling.numa.native.native_engine import wants_nothing
+from numakube.scheduling.numa.topology_match import make_cache
+from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube.scheduling.snapshot.zone_belief import is_extensible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
-    from numakube.apps.extender.allotting_engine import AllottingEngine
+    from numakube.apps.extender.extender_engine import AllottingEngine
+    from numakube.apps.extender.extender_messages import NodeList
     from numakube.apps.extender.pending_binds import Hold
+    from numakube.kube.client import Client
+    from numakube.kube.store import Change
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.framework.nominations import Nominations
+    from numakube.scheduling.framework.plugins import Nominations
     from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.numa.topology_match_args import Settings
     from numakube.scheduling.recorder.decision_notes import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
-    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+
+
+# The message on a refused pod, in words that stay the same as long as the reason does.
+#
+# kube-scheduler writes the texts into the pod's condition, and every write of a new text wakes the
+# pod and has it tried again at once. So no text has a number that moves: no free amounts, no
+# counts, no times. They begin with `MARK`, by which pods that we refused are found again after a
+# restart.
+
+
+MARK: Final = "NUMA: "
+UNKNOWN_NODE: Final = f"{MARK}node is not known to the extender yet"
+ON_ITS_WAY: Final = "zones are promised to another pod"
+
+
+def text_of(status: Status) -> str:
+    """Return the text for a refusal of the NUMA engine."""
+    detail = status.detail
+    if isinstance(detail, AlignmentRefusalGroup):
+        detail = detail.closest
+    return MARK + (_words(detail) if isinstance(detail, AlignmentRefusal) else status.message)
+
+
+def _words(refusal: AlignmentRefusal) -> str:
+    subject = refusal.full_subject
+    match refusal.kind:
+        case Kind.BLOCKED:
+            return "topology report of the node cannot be used for now"
+        case (
+            Kind.ANNOTATION | Kind.MISSING_DATA | Kind.WEAKER_POLICY | Kind.CLOSENESS | Kind.WAITING
+        ):
+            return refusal.message
+        case Kind.UNREPORTED:
+            return f"no zone reports {refusal.resource}"
+        case Kind.NODE:
+            return f"all zones together lack {refusal.resource} for {subject}"
+        case Kind.SIZES:
+            return f"cannot align {subject} ({refusal.reason})"
+        case Kind.WHOLE_CORES:
+            return f"cannot align {subject} ({refusal.resource}: not whole cores)"
+        case Kind.KUBELET:
+            return f"kubelet would refuse {subject} ({refusal.reason})"
+        case Kind.ALIGN:
+            return f"cannot align {subject} ({refusal.resource})"
+
 
 CONFIRMED: Final = 2
 """Nodes that the model is asked about in any case."""
@@ -115,6 +176,20 @@ _PROMISED: Final = unschedulable(ON_ITS_WAY)
 
 class Judge:
     """Judges nodes for pods, on the current belief."""
+
+    # kube-scheduler sends the same pod twice, to filter and to prioritize, each time with the names
+    # of thousands of nodes, and sees one state of the cluster in between. What seems to be
+    # remembered without need follows from that:
+    #
+    # * `_asked`: names are turned into rows once. The list of the second request is that of the
+    #   first answer, so it is known by identity; rows hold until a node comes or goes.
+    # * `_ratings`: filter has to rate nodes anyway, because the model is asked about the best ones.
+    #   Prioritize gives these ratings, even if the cluster has changed since, if it asks about
+    #   just what filter answered: ratings of another moment would prefer nodes that filter did not
+    #   confirm, and a kubelet would reject the pod.
+    # * `_infos`: a pod of a request is decoded anew each time, and would be worked out anew.
+    #
+    # All are bounded, because requests come from outside.
 
     def __init__(self, cluster: Cluster, engine: AllottingEngine, nominations: Nominations) -> None:
         self.cluster = cluster
@@ -242,6 +317,10 @@ class Judge:
         refusals: list[_Refusal],
     ) -> Rows:
         """Drop nodes whose room others are about to take; the last ones only if that is certain."""
+        # Where a pod was sent to is not where it will be bound: kube-scheduler may choose another
+        # node, or give up. To count each such hold in full would refuse the only node of a pod for
+        # one that never comes; to ignore them would give one zone to two pods that are asked about
+        # within a second. So a hold that is not certain counts as long as there are other nodes.
         taken: dict[int, bool] = {}
         for name in {*holds, *self.nominations.nodes()}:
             row = self.cluster.row_of.get(name, -1)
@@ -381,3 +460,93 @@ def _best_first(scores: IntArray, exact: Mask) -> Iterator[int]:
     if count > CONFIRMED:
         part = np.argpartition(-left, count - CONFIRMED - 1)[: count - CONFIRMED]
         yield from part[np.lexsort((part, -left[part]))].tolist()
+
+
+# Nodes that do not exist, as autoscalers ask about them.
+#
+# An autoscaler tries pods on the template of every node group, and sends the template as a whole
+# Node object. It is judged as an idle node with the topology of its group; see
+# `numakube.insight.node_groups`. A group of which nothing is known takes only pods that want
+# nothing of zones.
+
+
+KEY: Final = "groups.yaml"
+UNKNOWN_GROUP: Final = f"{MARK}node does not exist, and the topology of its group is not known"
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class ConfigMap(Wire, frozen=True):
+    """Texts by name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def config_map_reflector(client: Client, namespace: str) -> Reflector[ConfigMap]:
+    """Return what follows the ConfigMap in which groups are described; there may be none."""
+    resource, name = CONFIG_MAPS.decoded_as(ConfigMap), f"metadata.name={NODE_GROUPS}"
+    return Reflector(client, resource, namespace=namespace, fields=name, optional=True)
+
+
+class VirtualNodes:
+    """Judges nodes of which there is nothing but an object."""
+
+    def __init__(self, judge: Judge, settings: Settings) -> None:
+        self._judge = judge
+        self._settings = settings
+        self._groups = NodeGroups()
+
+    def described(self, change: Change[ConfigMap]) -> None:
+        """Take over what the ConfigMap says; one that cannot be read changes nothing."""
+        if isinstance(change, Removed):
+            self._groups = NodeGroups()
+            return
+        try:
+            tree = load_yaml(change.object.data.get(KEY, ""), NODE_GROUPS) or {}
+            groups = NodeGroups(convert(NodeGroupList, tree, NODE_GROUPS).groups)
+            groups.check()
+        except NumakubeError as error:
+            _log.warning("node_groups_unreadable", config_map=NODE_GROUPS, error=str(error))
+            return
+        self._groups = groups
+
+    def are_in(self, nodes: NodeList | None) -> bool:
+        """Tell whether there are such nodes among *nodes*."""
+        items = nodes.items if nodes is not None else None
+        return any(name_of(one) not in self._judge.cluster.row_of for one in items or ())
+
+    def add_to(self, found: Judgement, pod: PodInfo, nodes: NodeList) -> None:
+        """Say in *found* what becomes of *pod* on those of *nodes* that do not exist."""
+        kept = set(found.kept)
+        items = nodes.items or ()
+        for item in items:
+            name = name_of(item)
+            if name in self._judge.cluster.row_of:
+                continue
+            reason = self.refusal(pod, item)
+            found.unresolvable.pop(name, None)
+            if reason:
+                found.unresolvable[name] = reason
+            else:
+                kept.add(name)
+        found.kept = tuple(name for name in map(name_of, items) if name in kept)
+
+    def refusal(self, pod: PodInfo, item: msgspec.Raw) -> str:
+        """Return why *pod* would not run on a node like that; empty if it would."""
+        try:
+            node = decode(Node, bytes(item), subject="Node")
+            report = self._groups.report_for(node, self._judge.cluster.nodes())
+        except NumakubeError as error:
+            return f"{MARK}{error}"
+        if report is None:
+            return "" if wants_nothing(pod) else UNKNOWN_GROUP
+        info = NodeInfo(node, row=-1)
+        info.numa = self._belief(report)
+        status = self._judge.admits(pod, info)
+        return "" if status.ok else text_of(status)
+
+    def _belief(self, report: NodeResourceTopology) -> NumaBelief | None:
+        cache = make_cache(self._settings.cache, frozenset())
+        cache.set_report(report)
+        return cache.belief(report.metadata.name)

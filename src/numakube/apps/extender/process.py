@@ -10,58 +10,77 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
 
 from numakube.apps.cluster_mirror import Mirror
-from numakube.apps.dashboard.live_scheduler import Decider
-from numakube.apps.dashboard.mounting import mounted
+from numakube.apps.debugging.annex_endpoints import AnnexEndpoints, DecidingProgram, ServingProgram
 from numakube.apps.debugging.documents import Speaker
-from numakube.apps.extender.allotting_engine import AllottingEngine
-from numakube.apps.extender.bind_pods import Booking
-from numakube.apps.extender.debug_endpoints import Debugging
-from numakube.apps.extender.filter_nodes import Judge
-from numakube.apps.extender.fit_engine import fit_engine
-from numakube.apps.extender.lease_claims import Claims
+from numakube.apps.debugging.loglevel_endpoint import Levels
+from numakube.apps.debugging.state_endpoints import Attempts, Caches, Resync, node_of
+from numakube.apps.extender.bind_pods import Booking, Claims
+from numakube.apps.extender.extender_engine import AllottingEngine, allotting_plugin, fit_engine
+from numakube.apps.extender.filter_nodes import Judge, VirtualNodes, config_map_reflector
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
-from numakube.apps.extender.settings import (
-    NAMESPACE,
-    SETTINGS,
-    numa_settings_of,
-    placement_args_of,
-)
+from numakube.apps.extender.settings import NAMESPACE, SETTINGS, numa_settings_of, placement_args_of
 from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
-from numakube.apps.extender.virtual_nodes import VirtualNodes, config_map_reflector
 from numakube.apps.extender.wake_pods import Waking
 from numakube.apps.flight_recording import Recording, recorder_of
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import READ_SECONDS, Health, Listen, Serving, parse_address
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import Every, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
-from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
-from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.recorder.flight_recorder import FlightRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from aiohttp import web
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.extender.settings import ExtenderSettings
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
+
+
+# The debugging endpoints of the extender: all that a program with a mirror and a recorder has.
+
+
+class Debugging:
+    """The endpoints."""
+
+    def __init__(
+        self,
+        client: Client,
+        mirror: Mirror,
+        recording: Recording,
+        speaker: Speaker,
+    ) -> None:
+        caches = Caches(mirror, recording, speaker, client.clock)
+        self._parts = (
+            Attempts(recording, speaker, lambda key: node_of(mirror, key)),
+            caches,
+            Resync(client, mirror, caches, speaker),
+            Levels(speaker, client.clock),
+        )
+
+    def routes(self, access: Access) -> list[web.RouteDef]:
+        """Return the routes, open only to those who may."""
+        return [route for part in self._parts for route in part.routes(access)]
+
 
 TIDY_SECONDS: Final = 0.5
 _KINDS: Final = tuple(
@@ -77,7 +96,7 @@ class ExtenderOptions:
 
     Attributes:
         numa: how nodes are judged and pods accounted for.
-        placement: how pods are placed where no kubelet aligns them.
+        placement: arguments of the plugin that places pods where no kubelet aligns them.
         claims: whether binds go through the leases of nodes.
         namespace: of these leases.
         hold_seconds: how long room is kept for a pod until it is bound.
@@ -88,7 +107,7 @@ class ExtenderOptions:
     """
 
     numa: NumaSettings
-    placement: NodeNUMAResourceArgs = field(default_factory=NodeNUMAResourceArgs)
+    placement: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     claims: bool = True
     namespace: str = NAMESPACE
     hold_seconds: float = HOLD_SECONDS
@@ -158,7 +177,7 @@ class ExtenderProcess:
         cache = make_cache(options.numa.cache, frozenset())
         self.engine = fit_engine(options.numa, cache)
         self.mirror = Mirror(client, self.engine.cluster, cache, kinds=_KINDS, namespaces=False)
-        plugin = NodeNUMAResource(self.mirror.cluster, options.placement)
+        plugin = allotting_plugin(options.placement, self.mirror.cluster)
         engine = AllottingEngine(self.mirror.cluster, make_engine(options.numa), plugin)
         judge = Judge(self.mirror.cluster, engine, self.engine.nominations)
         holds = Holds(seconds=options.hold_seconds)
@@ -191,18 +210,25 @@ class ExtenderProcess:
         async with AsyncExitStack() as stack:
             if listen is not None:
                 await self._serve(stack, listen)
-            async with asyncio.TaskGroup() as tasks:
-                jobs = [
-                    tasks.create_task(self.mirror.run()),
-                    tasks.create_task(self._node_groups.run()),
-                    tasks.create_task(self.waking.run()),
-                    tasks.create_task(self._keep_tidy()),
-                    tasks.create_task(self._keep_resyncing()),
-                ]
-                await stop.wait()
-                await self._booking.finished()
-                for job in jobs:
-                    job.cancel()
+            clock = self._client.clock
+            return await work_until(
+                stop,
+                self._answer(stop),
+                beside=(
+                    self.mirror,
+                    self._node_groups,
+                    self.waking,
+                    Every(self.verbs.tidy, TIDY_SECONDS, clock),
+                    Every(self._resync, self._options.numa.cache.resync_seconds, clock),
+                ),
+                clock=clock,
+                end=lambda: None,
+            )
+
+    async def _answer(self, stop: asyncio.Event) -> int:
+        # The server answers; what is left to do at the end is the bindings under way.
+        await stop.wait()
+        await self._booking.finished()
         return 0
 
     def _claims(self) -> Claims:
@@ -225,21 +251,19 @@ class ExtenderProcess:
             token=self._options.token,
             read_seconds=self._options.read_seconds,
         )
-        debugging = Debugging(
-            self._client,
-            self.mirror,
-            self.recording,
-            Speaker("extender", self.identity, _always),
-            self.engine,
+        speaker = Speaker("extender", self.identity, _always)
+        debugging = Debugging(self._client, self.mirror, self.recording, speaker)
+        inside = DecidingProgram(
+            mirror=self.mirror, engine=self.engine, speaker=speaker, recording=self.recording
         )
-        inside = Decider(self.mirror, self._client.clock, role="extender", recording=self.recording)
-        pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
+        added = AnnexEndpoints(ServingProgram(client=self._client, decides=inside))
+        access = Access(self._client, host=listen.host)
         serving = Serving(
             listen,
             health=health,
             registry=self.registry,
-            access=Access(self._client, host=listen.host),
-            routes=[*endpoints.routes(), *pages, *debugging.routes(listen.host)],
+            access=access,
+            routes=[*endpoints.routes(), *added.routes(access), *debugging.routes(access)],
             posts=endpoints.posts(),
             max_body_bytes=self._options.max_body_bytes,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
@@ -247,24 +271,18 @@ class ExtenderProcess:
         if self._options.health is not None:
             # Where no client certificate is needed, which the API server's proxy does not have.
             also = replace(self._options.health, elsewhere=listen.elsewhere)
-            routes = debugging.routes(also.host)
+            tools = Access(self._client, host=also.host)
+            routes = [*debugging.routes(tools), *added.routes_for_tools(tools)]
             beside = Serving(also, health=health, registry=self.registry, routes=routes)
             await stack.enter_async_context(beside)
         server = await stack.enter_async_context(serving)
-        stack.callback(close)
+        await stack.enter_async_context(added.served())
         self.url = server.url
         self.serving.set()
         _log.info("serving", url=server.url)
 
-    async def _keep_tidy(self) -> None:
-        while True:
-            await self._client.clock.sleep(TIDY_SECONDS)
-            self.verbs.tidy()
-
-    async def _keep_resyncing(self) -> None:
-        while True:
-            await self._client.clock.sleep(self._options.numa.cache.resync_seconds)
-            self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
+    def _resync(self) -> None:
+        self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
 
 
 def _listen_of(

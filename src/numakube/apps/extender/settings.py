@@ -20,14 +20,10 @@ from numakube.apps.host.common_settings import (
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.programs import PROGRAMS
-from numakube.scheduling.koordinator.node_numa_resource_args import (
-    read_args as read_placement_args,
-)
 from numakube.scheduling.numa.topology_match_args import read_args
 
 if TYPE_CHECKING:
     from numakube.apps.host.common_settings import Locate
-    from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 NAMESPACE: Final = "numakube"
@@ -99,13 +95,13 @@ def numa_settings_of(args_file: str, locate: Locate) -> NumaSettings:
     return read_args(_tree_in("--args-file", args_file, locate))
 
 
-def placement_args_of(args_file: str, locate: Locate) -> NodeNUMAResourceArgs:
-    """Return how pods are placed where no kubelet aligns them.
+def placement_args_of(args_file: str, locate: Locate) -> dict[str, object]:
+    """Return how pods are placed where no kubelet aligns them; the plugin that does it judges it.
 
     Raises:
-        ConfigError: the file cannot be read, or makes no sense.
+        ConfigError: the file cannot be read.
     """
-    return read_placement_args(_tree_in("--placement-args-file", args_file, locate))
+    return _tree_in("--placement-args-file", args_file, locate)
 
 
 def _tree_in(option: str, path: str, locate: Locate) -> dict[str, object]:

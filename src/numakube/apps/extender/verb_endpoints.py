@@ -24,13 +24,13 @@ from numakube.apps.extender.extender_messages import (
     BindingResult,
     FilterResult,
     PreemptionArgs,
+    Requests,
     read,
     write,
 )
-from numakube.apps.extender.filter_requests import Requests
 from numakube.apps.host.http_serving import READ_SECONDS, body_of
-from numakube.apps.host.plain_requests import response_of
 from numakube.errors import MalformedObject, NumakubeError
+from numakube.http import response_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
     from numakube.apps.host.http_serving import Handler
-    from numakube.apps.host.plain_requests import Answer, Answered, Head
+    from numakube.http import Answer, Answered, Head
     from numakube.kube.clock import Clock
 
 MAX_BODY_BYTES: Final = 32 << 20

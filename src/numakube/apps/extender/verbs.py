@@ -16,28 +16,25 @@ from numakube.apps.extender.extender_messages import (
     PreemptionResult,
     name_of,
 )
-from numakube.apps.extender.kube_scheduler_preemption import Rooms
-from numakube.apps.extender.zone_preemption import Proposal, reconsider
+from numakube.apps.extender.preemption import Proposal, Rooms, reconsider
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.preemption.disruption_budgets import budgets_of
+from numakube.scheduling.preemption.victims import budgets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.apps.cluster_mirror import Mirror
-    from numakube.apps.extender.bind_pods import Booking
+    from numakube.apps.extender.bind_pods import Booking, Claims
     from numakube.apps.extender.extender_messages import BindingArgs, ExtenderArgs, PreemptionArgs
-    from numakube.apps.extender.filter_nodes import Judge, Judgement
-    from numakube.apps.extender.lease_claims import Claims
+    from numakube.apps.extender.filter_nodes import Judge, Judgement, VirtualNodes
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.pending_binds import Holds
-    from numakube.apps.extender.virtual_nodes import VirtualNodes
     from numakube.apps.extender.wake_pods import Waking
     from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
     from numakube.scheduling.framework.cluster_events import ClusterEvent
-    from numakube.scheduling.numa.caches.cache_contract import Changes
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 _MAKES_ROOM = (
     EventKind.TOPOLOGY_CHANGED
@@ -181,7 +178,7 @@ class Verbs:
         if event.node and event.kind in _MAKES_ROOM:
             self._waking.room_on(event.node)
 
-    def cache_changed(self, changes: Changes) -> None:
+    def cache_changed(self, changes: BeliefChanges) -> None:
         """Count what the NUMA cache found."""
         self.recording.cache_changed(changes)
         for fact in changes.facts:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.extender.refusal_texts import MARK
+from numakube.apps.extender.filter_nodes import MARK
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.client import merge_patch

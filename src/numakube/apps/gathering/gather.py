@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-import numakube
-from numakube.api.codec import BROKEN_JSON, Wire
+from numakube.api.codec import Wire
 from numakube.api.meta import ListMeta
 from numakube.apps.debug_client import reach_schedulers
 from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
@@ -44,8 +43,10 @@ from numakube.insight.list_reading import Unreadable, refused
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGY_UPDATES
 from numakube.kube.client import PAGE_SIZE, Client, Query, list_request, read_pages
 from numakube.kube.connection.transport import Request
+from numakube.kube.decode import read_answer
 from numakube.kube.resource_types import Resource
 from numakube.values.times import format_time
+from numakube.version import VERSION as NUMAKUBE_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -89,10 +90,7 @@ async def list_raw(
 
     async def page(query: Query) -> _Page:
         response = await client.request(list_request(path, query))
-        try:
-            return msgspec.json.decode(response.body, type=_Page)
-        except BROKEN_JSON as error:
-            raise MalformedObject(f"the list {path}", f"not readable: {error}") from None
+        return read_answer(_Page, response.body, f"the list {path}")
 
     pages = await read_pages(page, lambda one: one.metadata.continue_, page_size=page_size)
     first = pages[0]
@@ -149,7 +147,7 @@ async def gather(client: Client, *, what: Collection[str] = EVERYTHING) -> Colle
     taken_at = format_time(client.clock.now())
     gathering = _Gathering(client)
     await gathering.run(frozenset(what) | NEEDED)
-    about = {"takenAt": taken_at, "numakube": numakube.__version__}
+    about = {"takenAt": taken_at, "numakube": NUMAKUBE_VERSION}
     gathering.files[META] = msgspec.json.encode(about)
     gathering.files[ERRORS] = msgspec.json.encode(sorted(gathering.errors, key=lambda e: e.what))
     return Collected(taken_at, dict(sorted(gathering.files.items())))

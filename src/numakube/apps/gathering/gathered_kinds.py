@@ -24,7 +24,7 @@ from numakube.kube.catalog import (
     ROLE_BINDINGS,
     ROLES,
 )
-from numakube.scheduling.framework.object_kinds import DRA, OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import DRA, OBJECT_KINDS, POD_GROUP_KINDS
 
 if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
-from numakube.kube.connection.proxy_settings import is_loopback
+from numakube.values.hosts import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,14 @@ _MOST_REMEMBERED: Final = 1000
 
 
 class Access:
-    """Decides about callers of one server."""
+    """Decides about callers of one server.
+
+    Attributes:
+        host: where it listens.
+    """
 
     def __init__(self, client: Client, *, host: str) -> None:
+        self.host = host
         self._client = client
         self._open = is_loopback(host)
         self._known: dict[tuple[str, str, str, str], tuple[float, bool]] = {}

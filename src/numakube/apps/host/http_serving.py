@@ -14,11 +14,7 @@ Servers listen on loopback unless told otherwise. Off loopback they need TLS, or
 that plain HTTP is meant. A client that does not finish the handshake or the head of a first request
 in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
 not unpacked. Short answers that are given thousands of times may be *posts*, see
-`numakube.apps.host.plain_requests`; each of them has a route as well.
-
-Requests that are not HTTP are logged in a line now and then, not a traceback for each. Anybody who
-reaches a port can send such requests, and must not be able to fill the log with them. Failures of
-our own are logged as ever.
+`numakube.http`; each of them has a route as well.
 
 Certificates are read again when their files change. Kubernetes replaces mounted secrets under a
 running process, so every handshake looks whether the files are the ones that were read; a pair that
@@ -28,21 +24,18 @@ cannot be used keeps the last good one in force.
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import choose_encoder
 
-from numakube.apps.host.plain_requests import PlainRequests, names_this_machine
 from numakube.errors import ConfigError
-from numakube.kube.connection.proxy_settings import is_loopback
+from numakube.http import SERVER_LOG, PlainRequests, names_this_machine
+from numakube.values.hosts import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,41 +45,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host.endpoint_access import Access
-    from numakube.apps.host.plain_requests import Answer, Head
-
-
-QUIET_SECONDS: Final = 10.0
-_LONGEST: Final = 100
-
-
-class BadRequests(logging.Filter):
-    """Lets one line pass in a while, with how many there were."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._now = now
-        self._count = 0
-        self._quiet_until = float("-inf")
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to log *record*, which is made a line if a request is at fault."""
-        error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, HttpProcessingError):
-            return True
-        self._count += 1
-        now = self._now()
-        if now < self._quiet_until:
-            return False
-        why = error.message.partition("\n")[0][:_LONGEST]
-        record.msg, record.args = "bad_http_request: %s (%d of them)", (why, self._count)
-        record.exc_info, record.levelno = None, logging.WARNING
-        self._count, self._quiet_until = 0, now + QUIET_SECONDS
-        return True
-
-
-SERVER_LOG: Final = logging.getLogger("numakube.http")
-SERVER_LOG.addFilter(BadRequests())
-
+    from numakube.http import Answer, Head
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import click
 import structlog
 
-import numakube
 from numakube.programs import PROGRAMS
+from numakube.version import VERSION
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,7 +103,7 @@ class GoCommand(click.Command):
         known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
         asked = any(word.partition("=")[0] == "--version" for word in args)
         if asked and "--version" not in known:
-            click.echo(f"numakube {numakube.__version__}")
+            click.echo(f"numakube {VERSION}")
             ctx.exit(0)
         return super().parse_args(ctx, list(_in_our_form(args, options, known)))
 
@@ -176,7 +176,7 @@ class Program(Generic[OptionsT]):
     """A program that runs until it is stopped.
 
     Attributes:
-        name: its name in `numakube.programs`.
+        name: its name in `numakube.annexes.programs`.
         about: what its help says after the summary.
         settings: what can be set.
         read: makes options of the flags that were given and of what surrounds the process; raises
@@ -197,7 +197,9 @@ class Program(Generic[OptionsT]):
     @property
     def help(self) -> str:
         """What the help says of it."""
-        return f"{PROGRAMS[self.name].summary}\n\n{self.about}"
+        from numakube.annexes import programs  # only the help needs it
+
+        return f"{programs()[self.name].summary}\n\n{self.about}"
 
     def command(self, act: Callable[[Values], Any]) -> click.Command:
         """Return the command, which calls *act* with the flags that were given."""
@@ -249,7 +251,17 @@ def tell_without_effect(flags: Sequence[str]) -> None:
 
 
 def load_program(name: str) -> Program[Any]:
-    """Return the program *name*, whose code is imported now."""
-    package = name.replace("-", "_")
-    program: Program[Any] = import_module(f"numakube.apps.{package}.process").PROGRAM
+    """Return the program *name*, whose code is imported now.
+
+    Raises:
+        ModuleNotFoundError: its annex is not installed.
+    """
+    program: Program[Any]
+    if name in PROGRAMS:
+        package = name.replace("-", "_")
+        program = import_module(f"numakube.apps.{package}.process").PROGRAM
+    else:
+        from numakube.annexes import Group, load
+
+        program = load(Group.PROGRAMS, name)
     return program

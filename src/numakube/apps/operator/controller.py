@@ -1,4 +1,4 @@
-"""Watches what matters, and passes over an object of the user whenever something has changed.
+"""Watches what matters, and reconciles a user's object whenever one of its inputs has changed.
 
 Every change leads to the same question, so a pass needs no memory of what happened: it looks at the
 stores, plans, acts, and says how things stand. Errors are said too, and tried again with growing
@@ -7,28 +7,66 @@ pauses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
 
-from numakube.api.numaresources import NUMAResourcesOperator, NUMAResourcesScheduler
+from numakube.api import nrt, nrt_update
+from numakube.api.meta import Named
+from numakube.api.numaresources import (
+    GROUP,
+    MachineConfigPool,
+    NUMAResourcesOperator,
+    NUMAResourcesScheduler,
+)
+from numakube.api.workloads import ConfigMap, DaemonSet, Deployment
+from numakube.apps.operator.exporters_plan import KubeletConfigObject, Seen, plan_exporters
 from numakube.apps.operator.plan_executor import FIELD_MANAGER, Failed
-from numakube.apps.operator.status_conditions import INTERNAL_ERROR, conditions_of, degraded
+from numakube.apps.operator.planned_actions import INTERNAL_ERROR, Made, conditions_of, degraded
+from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
+from numakube.apps.ownership_labels import MANAGED_BY
 from numakube.errors import NotFound, NumakubeError
+from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NETWORK_POLICIES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
 from numakube.kube.client import merge_patch
 from numakube.kube.event_recorder import reference_to
+from numakube.kube.reflector import Reflector
+from numakube.kube.resource_types import ObjectKey, Resource
+from numakube.kube.store import Updated
+from numakube.manifests.secondary_scheduler import NAME as SCHEDULER_DEPLOYMENT
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numakube.api.meta import ObjectMeta
+    from numakube.api.nodes import Node
+    from numakube.apps.operator.exporters_plan import Setup
     from numakube.apps.operator.metrics import OperatorMetrics
     from numakube.apps.operator.plan_executor import Executor
-    from numakube.apps.operator.planned_actions import Plan
-    from numakube.apps.operator.status_conditions import Verdict
-    from numakube.apps.operator.watched_state import View
+    from numakube.apps.operator.planned_actions import Plan, Verdict
+    from numakube.apps.operator.scheduler_plan import SchedulerSetup
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
     from numakube.kube.resource_types import Document
+    from numakube.kube.store import Change
+
 
 T = TypeVar("T", NUMAResourcesOperator, NUMAResourcesScheduler)
 
@@ -138,3 +176,219 @@ class Controller(Generic[T]):
         _log.info(
             "state", kind=self._kind, state=str(verdict.state), message=verdict.message or None
         )
+
+
+# What the operator watches, and the present state as its plans want it.
+
+
+Object = TypeVar("Object", bound=msgspec.Struct)
+W = TypeVar("W", NUMAResourcesOperator, NUMAResourcesScheduler)
+
+DEFINITIONS: Final = tuple(f"{one.PLURAL}.{one.GROUP}" for one in (nrt, nrt_update))
+"""What the operator installs for the exporters."""
+MACHINE_CONFIG_GROUP: Final = "machineconfiguration.openshift.io"
+
+
+def _cluster_wide(group: str, plural: str, kind: str, type_: type[Object]) -> Resource[Object]:
+    return Resource(
+        group=group, version="v1", plural=plural, kind=kind, namespaced=False, object_type=type_
+    )
+
+
+OPERATORS: Final = _cluster_wide(
+    GROUP, "numaresourcesoperators", "NUMAResourcesOperator", NUMAResourcesOperator
+)
+SCHEDULERS: Final = _cluster_wide(
+    GROUP, "numaresourcesschedulers", "NUMAResourcesScheduler", NUMAResourcesScheduler
+)
+MACHINE_CONFIG_POOLS: Final = _cluster_wide(
+    MACHINE_CONFIG_GROUP, "machineconfigpools", "MachineConfigPool", MachineConfigPool
+)
+KUBELET_CONFIGS: Final = _cluster_wide(
+    MACHINE_CONFIG_GROUP, "kubeletconfigs", "KubeletConfig", KubeletConfigObject
+)
+DAEMON_SET_KIND: Final = DAEMON_SETS.decoded_as(DaemonSet)
+DEPLOYMENT_KIND: Final = DEPLOYMENTS.decoded_as(Deployment)
+CONFIG_MAP_KIND: Final = CONFIG_MAPS.decoded_as(ConfigMap)
+_NAMESPACED: Final = (
+    *(SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS),
+    *(NETWORK_POLICIES, SERVICES, POD_DISRUPTION_BUDGETS),
+)
+_CLUSTER_WIDE: Final = (
+    *(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS),
+    *(VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS),
+)
+
+
+class Watched:
+    """Mirrors of everything that plans look at, and of what they made.
+
+    Args:
+        openshift: whether the cluster has pools of machines.
+    """
+
+    def __init__(self, client: Client, namespace: str, *, openshift: bool) -> None:
+        ours = f"{MANAGED_BY}={FIELD_MANAGER}"
+        self.operators: Reflector[NUMAResourcesOperator] = Reflector(client, OPERATORS)
+        self.schedulers: Reflector[NUMAResourcesScheduler] = Reflector(client, SCHEDULERS)
+        self.nodes: Reflector[Node] = Reflector(client, NODES)
+        self.daemon_sets = Reflector(client, DAEMON_SET_KIND, namespace=namespace)
+        self.deployments = Reflector(client, DEPLOYMENT_KIND, namespace=namespace)
+        self.config_maps = Reflector(client, CONFIG_MAP_KIND, namespace=namespace)
+        self.pools = Reflector(client, MACHINE_CONFIG_POOLS) if openshift else None
+        self.kubelet_configs = Reflector(client, KUBELET_CONFIGS) if openshift else None
+        self._made: dict[str, Reflector[Named]] = {
+            one.kind: Reflector(client, one.decoded_as(Named), namespace=namespace, labels=ours)
+            for one in _NAMESPACED
+        }
+        for one in _CLUSTER_WIDE:
+            self._made[one.kind] = Reflector(client, one.decoded_as(Named), labels=ours)
+        # A server has many definitions, and can select one by its name, but not two.
+        self._definitions: dict[str, Reflector[Named]] = {
+            name: Reflector(
+                client,
+                CUSTOM_RESOURCE_DEFINITIONS.decoded_as(Named),
+                fields=f"metadata.name={name}",
+            )
+            for name in DEFINITIONS
+        }
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Return all of them."""
+        optional = [one for one in (self.pools, self.kubelet_configs) if one is not None]
+        return [
+            *(self.operators, self.schedulers, self.nodes),
+            *(self.daemon_sets, self.deployments, self.config_maps),
+            *optional,
+            *self._made.values(),
+            *self._definitions.values(),
+        ]
+
+    def missing(self) -> str:
+        """Return what has not been read yet; empty if everything has."""
+        return ", ".join(str(one) for one in self.reflectors() if not one.synced.is_set())
+
+    def made(self) -> tuple[Made, ...]:
+        """Return everything that was made for objects of users."""
+        kinds: dict[Resource[Any], Reflector[Any]] = {
+            DAEMON_SETS: self.daemon_sets,
+            DEPLOYMENTS: self.deployments,
+            CONFIG_MAPS: self.config_maps,
+            **{one: self._made[one.kind] for one in (*_NAMESPACED, *_CLUSTER_WIDE)},
+        }
+        return tuple(
+            Made(api_version=kind.api_version, kind=kind.kind, metadata=one.metadata)
+            for kind, reflector in kinds.items()
+            for one in reflector.store.values()
+        )
+
+    def live(self, kind: str, key: ObjectKey) -> ObjectMeta | None:
+        """Return the metadata of an object that is watched."""
+        typed: Mapping[str, Reflector[Any]] = {
+            "DaemonSet": self.daemon_sets,
+            "Deployment": self.deployments,
+            "ConfigMap": self.config_maps,
+        }
+        if kind == CUSTOM_RESOURCE_DEFINITIONS.kind:
+            reflector = self._definitions.get(key.name)
+        else:
+            reflector = typed.get(kind) or self._made.get(kind)
+        found = None if reflector is None else reflector.store.get(key)
+        return None if found is None else found.metadata
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Have *tell* called whenever a pass might come to another result."""
+
+        def of_node(change: Change[Node]) -> None:
+            if not isinstance(change, Updated) or (
+                change.old.metadata.labels != change.object.metadata.labels
+            ):
+                tell()
+
+        self.nodes.store.subscribe(of_node)
+        for reflector in self.reflectors():
+            if reflector is not self.nodes:
+                reflector.store.subscribe(lambda _: tell())
+
+
+class View(Protocol[W]):
+    """One of the two kinds, and its plans."""
+
+    @property
+    def resource(self) -> Resource[W]:
+        """The kind."""
+        ...
+
+    def object(self, name: str) -> W | None:
+        """Return the user's object called *name*."""
+        ...
+
+    def plan(self, wanted: W, written: Iterable[Document]) -> Plan | None:
+        """Return what to do about *wanted*; *written* is newer than what is watched."""
+        ...
+
+
+class ExporterView:
+    """The state of exporters."""
+
+    resource = OPERATORS
+
+    def __init__(self, watched: Watched, setup: Setup) -> None:
+        self._watched = watched
+        self._setup = setup
+
+    def object(self, name: str) -> NUMAResourcesOperator | None:
+        """Return the user's object called *name*."""
+        return self._watched.operators.store.get(ObjectKey("", name))
+
+    def plan(self, wanted: NUMAResourcesOperator, written: Iterable[Document]) -> Plan | None:
+        """Return what to do about *wanted*."""
+        watched = self._watched
+        daemon_sets = {one.metadata.name: one for one in watched.daemon_sets.store.values()}
+        daemon_sets |= {
+            document["metadata"]["name"]: msgspec.convert(document, DaemonSet)
+            for document in written
+            if document["kind"] == "DaemonSet"
+        }
+        pools, configs = watched.pools, watched.kubelet_configs
+        seen = Seen(
+            object=wanted,
+            nodes=tuple(watched.nodes.store.values()),
+            daemon_sets=daemon_sets,
+            config_maps={one.metadata.name: one for one in watched.config_maps.store.values()},
+            made=watched.made(),
+            machine_config_pools=None if pools is None else tuple(pools.store.values()),
+            kubelet_configs=() if configs is None else tuple(configs.store.values()),
+        )
+        return plan_exporters(seen, self._setup)
+
+
+class SchedulerView:
+    """The state of the scheduler."""
+
+    resource = SCHEDULERS
+
+    def __init__(self, watched: Watched, setup: SchedulerSetup) -> None:
+        self._watched = watched
+        self._setup = setup
+
+    def object(self, name: str) -> NUMAResourcesScheduler | None:
+        """Return the user's object called *name*."""
+        return self._watched.schedulers.store.get(ObjectKey("", name))
+
+    def plan(self, wanted: NUMAResourcesScheduler, written: Iterable[Document]) -> Plan | None:
+        """Return what to do about *wanted*."""
+        deployments = {one.metadata.name: one for one in self._watched.deployments.store.values()}
+        deployments |= {
+            document["metadata"]["name"]: msgspec.convert(document, Deployment)
+            for document in written
+            if document["kind"] == "Deployment"
+        }
+        seen = SchedulerSeen(
+            object=wanted,
+            nodes=tuple(self._watched.nodes.store.values()),
+            deployment=deployments.get(SCHEDULER_DEPLOYMENT),
+            companions=deployments,
+            made=self._watched.made(),
+        )
+        return plan_scheduler(seen, self._setup)

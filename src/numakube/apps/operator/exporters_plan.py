@@ -1,8 +1,9 @@
 """From a NUMAResourcesOperator and the present state to exporters on the nodes of its pools.
 
 What the operator has made for this object and no longer wants is removed: the exporters of a group
-that is gone, or device plugins that were switched off. Where exporters cannot read the kubelet's
-own file, its policy and scope reach them by a ConfigMap, made from OpenShift's KubeletConfig.
+that is gone, or additions of annexes that were switched off. Where exporters cannot read the
+kubelet's own file, its policy and scope reach them by a ConfigMap, made from OpenShift's
+KubeletConfig.
 """
 
 from __future__ import annotations
@@ -26,14 +27,37 @@ from numakube.api.numaresources import (
 )
 from numakube.api.selectors import selector_of
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
-from numakube.apps.operator.planned_actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
-from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
-from numakube.apps.operator.status_conditions import POOL_PAUSED, Extra, degraded, verdict_of
+from numakube.apps.operator.group_additions import (
+    Site,
+    accounts_of,
+    addition_objects,
+    daemon_sets_of,
+)
+from numakube.apps.operator.node_pools import (
+    ENABLED,
+    EVENTS,
+    PERIODIC,
+    BadGroups,
+    Pool,
+    Pools,
+    expressions_of,
+    log_level,
+    pools_of,
+)
+from numakube.apps.operator.planned_actions import (
+    POOL_PAUSED,
+    Apply,
+    Extra,
+    Made,
+    Plan,
+    degraded,
+    leftovers,
+    owned,
+    verdict_of,
+)
 from numakube.errors import InvalidValue
+from numakube.manifests.cluster_policies import API_PORTS
 from numakube.manifests.exporter import PoolExporter, PoolExporters
-from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pod_template_parts import hash_of
 
 if TYPE_CHECKING:
@@ -154,24 +178,20 @@ class _Pass:
             return []
         configs = {pool.name: self._config_map(pool) for pool in self._pools}
         image = self._seen.object.spec.image_spec or self._setup.image
-        plugins = plugin_objects(
-            self._pools,
-            namespace=self._setup.namespace,
-            image=image,
-            pull_policy=self._setup.pull_policy,
-        )
+        site = Site(namespace=self._setup.namespace, image=image)
+        added = addition_objects(self._pools, site, self._setup.pull_policy)
         operands = PoolExporters(
             namespace=self._setup.namespace,
             image=image,
             pull_policy=self._setup.pull_policy,
-            agents=(ACCOUNT,) if plugins else (),
+            agents=accounts_of(self._pools),
             log_level=log_level(self._seen.object.spec.log_level),
             openshift=self._seen.machine_config_pools is not None,
             api_ports=self._setup.api_ports,
             pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
         )
         given = [one for one in configs.values() if one is not None]
-        documents = [*given, *operands.objects(), *plugins]
+        documents = [*given, *operands.objects(), *added]
         return [Apply(owned(document, self._owner)) for document in documents]
 
     def _exporter(self, pool: Pool, config_map: Document | None) -> PoolExporter:
@@ -225,7 +245,7 @@ class _Pass:
         return [] if kept else [Apply(crd()), Apply(crd(UPDATE_CRD))]
 
     def _first_not_ready(self) -> str | None:
-        for name in (*map(self._name, self._pools), *self._plugins()):
+        for name in (*map(self._name, self._pools), *daemon_sets_of(self._pools)):
             if not self._is_ready(name):
                 return f"{self._setup.namespace}/{name}"
         return None
@@ -233,9 +253,6 @@ class _Pass:
     def _is_ready(self, name: str) -> bool:
         daemon_set = self._seen.daemon_sets.get(name)
         return daemon_set is not None and daemon_set.is_ready
-
-    def _plugins(self) -> list[str]:
-        return [plugin_name(pool) for pool in self._pools if pool.sriov is not None]
 
     def _paused(self) -> tuple[Extra, ...]:
         if self._seen.machine_config_pools is None:
@@ -247,12 +264,13 @@ class _Pass:
     def _status(self, *, complete: bool) -> dict[str, Any]:
         exporters = itertools.takewhile(self._is_ready, map(self._name, self._pools))
         ready = [NamespacedName(namespace=self._setup.namespace, name=one) for one in exporters]
-        plugins = [
-            NamespacedName(namespace=self._setup.namespace, name=one) for one in self._plugins()
+        added = [
+            NamespacedName(namespace=self._setup.namespace, name=one)
+            for one in daemon_sets_of(self._pools)
         ]
         status: dict[str, Any] = {
             "daemonsets": ready,
-            "relatedObjects": _related(self._setup.namespace, [*ready, *plugins]),
+            "relatedObjects": _related(self._setup.namespace, [*ready, *added]),
         }
         if self._seen.machine_config_pools is not None:
             status["machineconfigpools"] = [

@@ -1,4 +1,4 @@
-"""Node groups: which nodes each of them stands for.
+"""Node groups: which nodes each of them stands for, and what their fields mean.
 
 On OpenShift a group names a MachineConfigPool, or selects some by their labels. Without pools a
 group selects nodes by their labels, or names their role (``node-role.kubernetes.io/<name>``). There
@@ -9,16 +9,17 @@ Checks and texts are those of the NUMA Resources Operator.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement
 from numakube.api.nodes import ROLE_PREFIX
+from numakube.api.numaresources import NodeGroupConfig, SchedulerSpec, ScoringStrategy
 from numakube.api.selectors import selector_of
-from numakube.apps.operator.spec_defaults import normalised
-from numakube.apps.operator.sriov_plugins import device_mistakes
+from numakube.apps.operator.group_additions import addition_mistakes, asked_of
 from numakube.errors import InvalidValue
 from numakube.values import names
 
@@ -26,12 +27,61 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.numaresources import (
-        MachineConfigPool,
-        NodeGroup,
-        NodeGroupConfig,
-        SriovGroup,
+    from numakube.api.numaresources import MachineConfigPool, NodeGroup
+
+
+# What fields of both objects mean when they are not given.
+
+
+ENABLED: Final = "Enabled"
+PERIODIC: Final = "Periodic"
+EVENTS: Final = "Events"
+
+NODE_GROUP: Final = NodeGroupConfig(
+    pods_fingerprinting="EnabledExclusiveResources",
+    info_refresh_mode=PERIODIC,
+    info_refresh_period="10s",
+    info_refresh_pause="Disabled",
+)
+
+_LOG_LEVELS: Final[Mapping[str, str]] = {
+    "": "info",
+    "Normal": "info",
+    "Debug": "debug",
+    "Trace": "debug",
+    "TraceAll": "debug",
+}
+
+
+def normalised(config: NodeGroupConfig | None) -> NodeGroupConfig:
+    """Return *config* with every field."""
+    if config is None:
+        return NODE_GROUP
+    given = {
+        name: value
+        for name in NodeGroupConfig.__struct_fields__
+        if (value := getattr(config, name)) is not None
+    }
+    return msgspec.structs.replace(NODE_GROUP, **given)
+
+
+def normalised_scheduler(spec: SchedulerSpec) -> SchedulerSpec:
+    """Return *spec* with every field but the replicas, which depend on the cluster."""
+    scoring = spec.scoring_strategy or ScoringStrategy()
+    return msgspec.structs.replace(
+        spec,
+        cache_resync_period=spec.cache_resync_period or "5s",
+        cache_resync_debug=spec.cache_resync_debug or "DumpJSONFile",
+        scheduler_informer=spec.scheduler_informer or "Dedicated",
+        cache_resync_detection=spec.cache_resync_detection or "Relaxed",
+        scoring_strategy=msgspec.structs.replace(scoring, type=scoring.type or "LeastAllocated"),
     )
+
+
+def log_level(name: str) -> str:
+    """Return our name of a log level of theirs."""
+    return _LOG_LEVELS.get(name, "info")
+
 
 MOST_ANNOTATIONS: Final = 8
 _POOL_LABEL: Final = "pools.operator.machineconfiguration.openshift.io/"
@@ -55,7 +105,7 @@ class Pool:
         config: how their exporters work, complete.
         labels: of the MachineConfigPool, if there is one.
         paused: whether that one is paused.
-        sriov: what the SR-IOV device plugin does there, if it is wanted.
+        additions: what is asked of annexes there, by the field of the node group.
     """
 
     name: str
@@ -63,7 +113,7 @@ class Pool:
     config: NodeGroupConfig
     labels: Mapping[str, str]
     paused: bool = False
-    sriov: SriovGroup | None = None
+    additions: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def has(self, node: Node) -> bool:
         """Tell whether *node* belongs to it."""
@@ -108,7 +158,7 @@ def pools_of(
 
 
 def _mistakes(groups: Sequence[NodeGroup]) -> str:
-    for check in (_specifiers, _names, _annotations, _selectors, device_mistakes):
+    for check in (_specifiers, _names, _annotations, _selectors, addition_mistakes):
         problems = list(check(groups))
         if problems:
             return "\n".join(problems)
@@ -158,7 +208,7 @@ def _annotations(groups: Sequence[NodeGroup]) -> Iterable[str]:
 def _selectors(groups: Sequence[NodeGroup]) -> Iterable[str]:
     seen: set[tuple[str, str]] = set()
     for index, group in enumerate(groups):
-        for field, selector in (
+        for name, selector in (
             ("machineConfigPoolSelector", group.machine_config_pool_selector),
             ("nodeSelector", group.node_selector),
         ):
@@ -167,12 +217,12 @@ def _selectors(groups: Sequence[NodeGroup]) -> Iterable[str]:
             try:
                 selector_of(selector)
             except InvalidValue as error:
-                yield f"node group {index}: {field}: {error}"
+                yield f"node group {index}: {name}: {error}"
                 continue
             text = selector_text(selector)
-            if (field, text) in seen:
-                yield f'the node group with the {field} "{text}" has duplicates'
-            seen.add((field, text))
+            if (name, text) in seen:
+                yield f'the node group with the {name} "{text}" has duplicates'
+            seen.add((name, text))
 
 
 def _plain(group: NodeGroup) -> Pool:
@@ -188,7 +238,7 @@ def _plain(group: NodeGroup) -> Pool:
     else:
         selector = group.node_selector or LabelSelector()
         name = _name_of(selector)
-    return Pool(name=name, selector=selector, config=config, labels={}, sriov=group.sriov)
+    return Pool(name=name, selector=selector, config=config, labels={}, additions=asked_of(group))
 
 
 def _has_role(name: str) -> LabelSelectorRequirement:
@@ -286,7 +336,7 @@ def _of_machine_config(group: NodeGroup, pool: MachineConfigPool, selector: Labe
         config=normalised(group.config),
         labels=pool.metadata.labels,
         paused=pool.spec.paused,
-        sriov=group.sriov,
+        additions=asked_of(group),
     )
 
 

@@ -1,15 +1,17 @@
-"""What a pass over the present state decides: what to apply and delete, and what to say."""
+"""What a pass over the present state decides: what to apply and delete, and the conditions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from numakube.api.numaresources import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numakube.api.meta import ObjectMeta
-    from numakube.apps.operator.status_conditions import Verdict
     from numakube.kube.resource_types import Document
 
 
@@ -93,3 +95,125 @@ def owned(document: Document, owner: Document) -> Document:
         "blockOwnerDeletion": True,
     }
     return {**document, "metadata": {**document["metadata"], "ownerReferences": [reference]}}
+
+
+# The conditions of both objects, by the rules of the NUMA Resources Operator.
+#
+# ``Available``, ``Upgradeable``, ``Progressing`` and ``Degraded`` are always written together, and
+# after a pass exactly one of available (with upgradeable), progressing and degraded holds. The time
+# of a condition changes with its status only.
+
+
+AVAILABLE: Final = "Available"
+UPGRADEABLE: Final = "Upgradeable"
+PROGRESSING: Final = "Progressing"
+DEGRADED: Final = "Degraded"
+POOL_PAUSED: Final = "MachineConfigPoolPaused"
+DEDICATED_INFORMER: Final = "DedicatedInformerActive"
+
+INTERNAL_ERROR: Final = "InternalError"
+_BASE: Final = (AVAILABLE, UPGRADEABLE, PROGRESSING, DEGRADED)
+_LONGEST_MESSAGE: Final = 32768
+
+
+class State(StrEnum):
+    """How things stand."""
+
+    AVAILABLE = AVAILABLE
+    PROGRESSING = PROGRESSING
+    DEGRADED = DEGRADED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """A condition besides the four."""
+
+    type: str
+    holds: bool | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a pass concludes.
+
+    Attributes:
+        reason: in one word; the state's own name if empty.
+        extras: further conditions.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+    extras: tuple[Extra, ...] = ()
+
+
+def degraded(reason: str, message: str, *extras: Extra) -> Verdict:
+    """Return that something is wrong."""
+    return Verdict(state=State.DEGRADED, reason=reason, message=message, extras=extras)
+
+
+def verdict_of(
+    *, updating: str | None, wrong: tuple[str, str] | None = None, extras: tuple[Extra, ...] = ()
+) -> Verdict:
+    """Return what follows from what was found.
+
+    Args:
+        updating: what is not up to date yet, by name if that is told; ``None`` if all is.
+        wrong: what is wrong, as reason and message; it shows when nothing is updating any more.
+        extras: further conditions.
+    """
+    if updating is not None:
+        message = f"{updating} is updating" if updating else ""
+        return Verdict(state=State.PROGRESSING, message=message, extras=extras)
+    if wrong is not None:
+        return degraded(*wrong, *extras)
+    return Verdict(state=State.AVAILABLE, extras=extras)
+
+
+def conditions_of(
+    verdict: Verdict, before: Sequence[Condition], *, generation: int, now: str
+) -> tuple[Condition, ...]:
+    """Return all conditions; those of *before* that nothing is known of stay as they are."""
+    known = {condition.type: condition for condition in before}
+    fresh = [_base(type_, verdict, generation, now) for type_ in _BASE]
+    fresh += [_extra(extra, generation, now) for extra in verdict.extras]
+    settled = {one.type: _aged(one, known.get(one.type)) for one in fresh}
+    return tuple({**known, **settled}.values())
+
+
+def _base(type_: str, verdict: Verdict, generation: int, now: str) -> Condition:
+    holds = type_ == verdict.state or (type_ == UPGRADEABLE and verdict.state is State.AVAILABLE)
+    told = holds and type_ == verdict.state
+    return Condition(
+        type=type_,
+        status="True" if holds else "False",
+        reason=(verdict.reason if told else "") or type_,
+        message=verdict.message[:_LONGEST_MESSAGE] if told else "",
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+
+
+def _extra(extra: Extra, generation: int, now: str) -> Condition:
+    return Condition(
+        type=extra.type,
+        status="Unknown" if extra.holds is None else str(extra.holds),
+        reason=extra.type,
+        message=extra.message,
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+
+
+def _aged(condition: Condition, before: Condition | None) -> Condition:
+    if before is None or before.status != condition.status:
+        return condition
+    return Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        observed_generation=condition.observed_generation,
+        last_transition_time=before.last_transition_time,
+    )

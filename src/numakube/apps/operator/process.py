@@ -11,22 +11,21 @@ import structlog
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
-from numakube.apps.host.process_life import lead_with, work_until
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.apps.left_reports import clear_reports
-from numakube.apps.operator.controller import Controller
+from numakube.apps.operator.controller import (
+    MACHINE_CONFIG_POOLS,
+    Controller,
+    ExporterView,
+    SchedulerView,
+    Watched,
+)
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.operator.plan_executor import Executor
 from numakube.apps.operator.scheduler_plan import SchedulerSetup, digests_of
 from numakube.apps.operator.settings import SETTINGS
-from numakube.apps.operator.watched_state import (
-    MACHINE_CONFIG_POOLS,
-    ExporterView,
-    SchedulerView,
-    Watched,
-)
 from numakube.errors import ApiError, ConfigError
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect

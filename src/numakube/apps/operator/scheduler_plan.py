@@ -16,34 +16,100 @@ from numakube.api.scheduler_config import (
     configuration_tree,
     numa_profile,
 )
+from numakube.api.yaml_text import dump_yaml
 from numakube.apps.operator.exporters_plan import PAUSE
-from numakube.apps.operator.planned_actions import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.scheduler_companions import companion_names, companion_objects
-from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
-from numakube.apps.operator.status_conditions import (
+from numakube.apps.operator.node_pools import log_level, normalised_scheduler
+from numakube.apps.operator.planned_actions import (
     DEDICATED_INFORMER,
     INTERNAL_ERROR,
+    Apply,
     Extra,
+    Made,
+    Plan,
     degraded,
+    leftovers,
+    owned,
     verdict_of,
 )
 from numakube.errors import ConfigError, InvalidValue
-from numakube.manifests.network_policies import API_PORTS
-from numakube.manifests.release_image import IMAGE
-from numakube.manifests.secondary_scheduler import (
-    DEFAULT_NAMES,
-    NAME,
-    SecondaryScheduler,
-)
+from numakube.manifests.cluster_policies import API_PORTS, debugging_access
+from numakube.manifests.controller_deployment import absent_companion, companions
+from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.operator import EXTENDER
+from numakube.manifests.release_image import IMAGE, pulled
+from numakube.manifests.secondary_scheduler import DEFAULT_NAMES, NAME, SecondaryScheduler
+from numakube.manifests.secondary_scheduler import NAME as SCHEDULER
 from numakube.values.times import format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numakube.api.nodes import Node
-    from numakube.api.numaresources import NUMAResourcesScheduler, SchedulerSpec
+    from numakube.api.numaresources import (
+        ExtenderSpec,
+        NUMAResourcesScheduler,
+        SchedulerSpec,
+    )
     from numakube.api.scheduler_config import ProfileConfig
     from numakube.api.workloads import Deployment
+    from numakube.manifests.controller_deployment import ControllerManifest
+
+
+# What a NUMAResourcesScheduler may ask for beside its scheduler.
+#
+# That is an extender for kube-schedulers, and the controllers of annexes. None of them is deployed
+# unless it is asked for.
+
+
+EXTENDER_KEY: Final = "kube-scheduler.yaml"
+_REPLICAS: Final = 2
+
+
+def companion_names(spec: SchedulerSpec) -> list[str]:
+    """Return the names of the Deployments of what *spec* asks for."""
+    extender = [EXTENDER] if spec.extender is not None else []
+    return extender + [one.name for one in _controllers(spec, "")]
+
+
+def companion_objects(
+    spec: SchedulerSpec, namespace: str, pull_policy: str
+) -> list[dict[str, Any]]:
+    """Return everything that *spec* asks for."""
+    documents = [one for each in _controllers(spec, namespace) for one in each.objects()]
+    if spec.extender is not None:
+        documents = [*_extender_objects(spec.extender, spec.image_spec, namespace), *documents]
+    return pulled(documents, spec.image_spec, pull_policy)
+
+
+def _extender_objects(spec: ExtenderSpec, image: str, namespace: str) -> list[dict[str, Any]]:
+    """Return the extender and the configuration by which a kube-scheduler uses it."""
+    manifest = ExtenderManifest(
+        namespace=namespace,
+        name=EXTENDER,
+        image=image,
+        replicas=_REPLICAS if spec.replicas is None else spec.replicas,
+        tls=spec.tls != "Disabled",
+        second=False,
+    )
+    configuration = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": EXTENDER, "namespace": namespace},
+        "data": {EXTENDER_KEY: dump_yaml(manifest.configuration())},
+    }
+    workload = [*manifest.guards(), manifest.service(), manifest.deployment()]
+    access = [*manifest.access(), *debugging_access(EXTENDER, namespace)]
+    return [*access, configuration, *workload]
+
+
+def _controllers(spec: SchedulerSpec, namespace: str) -> Iterator[ControllerManifest]:
+    for kind in companions():
+        manifest = kind.asked_by(
+            spec, namespace=namespace, image=spec.image_spec, scheduler=SCHEDULER
+        )
+        if manifest is not None:
+            yield manifest
+
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
 DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"
@@ -103,6 +169,8 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     if problem:
         return _stopped(BAD_IMAGE, problem)
     spec = normalised_scheduler(wanted.spec)
+    if absent := absent_companion(spec):
+        return _stopped(INTERNAL_ERROR, absent)
     try:
         seconds = whole_seconds(spec.cache_resync_period or "")
     except InvalidValue as error:

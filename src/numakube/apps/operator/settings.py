@@ -14,7 +14,7 @@ from numakube.apps.host.common_settings import (
     serving_on,
 )
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
-from numakube.manifests.network_policies import API_PORTS
+from numakube.manifests.cluster_policies import API_PORTS
 from numakube.programs import PROGRAMS
 
 PLATFORMS: Final = ("kubernetes", "openshift")

@@ -5,19 +5,36 @@ half:
 
     settings            options and configuration file
     process             all of it together, with leader election
+    scheduler_parts     one of each part, put together
     scheduling_loop     the loop: from the queue through a cycle to what is done about it
-    pod_queue           the queue with a clock and a bell
-    mirror_listener     what becomes of changes that the mirror tells of
-    binding_cycle       reserve, permit, bind, and undo
-    gang_cycle          plans for gangs, carried out as a whole
-    preemption_actions  nominations, and the eviction of victims
-    rejected_pods       what is learnt from pods that kubelets rejected
-    attempt_results     where a tried pod waits next, and who learns of it
+    mirror_listener     what becomes of changes that the mirror tells of, rejections among them
+    binding_cycle       reserve, permit, bind, and undo; where a tried pod waits next
+    gang_step           plans for gangs, carried out as a whole
+    preemption_actions  nominations, eviction of victims, and room that is kept
     decision_events     what users see: events and conditions
-    default_binder      the plugin that binds pods at the API server
-    waiting_pods        pods that a plugin holds back before they are bound
-    volume_binder       binding volumes for the plugin VolumeBinding
+    binders             pods, volumes and claims, bound at the API server
+    shards              several schedulers that share the nodes of a cluster
     metrics             figures
     scheduler_endpoints
                         a look inside
+
+What `__all__` names is public; it is loaded when it is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from numakube.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from numakube.apps.scheduler.process import SchedulerProcess
+
+__all__ = [
+    "SchedulerProcess",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "process": "SchedulerProcess",
+    },
+)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import GUARANTEED
 from numakube.apps.dra_devices_by_node import DeviceBook
-from numakube.insight.audit.misalignment import Cause, judged, wants_alignment
-from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
+from numakube.insight.misalignment import Cause, judged, wants_alignment
 from numakube.kube.store import Updated
+from numakube.topology.held_zones import zone_cpus, zones_of_holding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -25,27 +25,184 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.apps.host.common_settings import SWITCH
 from numakube.apps.ordered_binds import Bound, Lanes, Result
-from numakube.apps.scheduler.attempt_results import surviving
-from numakube.scheduling.framework.bind_annotations import as_bound
-from numakube.scheduling.framework.status import Code, Status, failure
-from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.framework.cycle_state import as_bound
+from numakube.scheduling.framework.registry import Service
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from numakube.apps.cluster_mirror import Mirror
+    from numakube.apps.flight_recording import Recording
     from numakube.apps.ordered_binds import Turn
-    from numakube.apps.scheduler.attempt_results import Results
-    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.decision_events import Outcomes
+    from numakube.apps.scheduler.metrics import SchedulerMetrics
     from numakube.apps.scheduler.preemption_actions import Preemptions
-    from numakube.apps.scheduler.waiting_pods import WaitingPods
+    from numakube.apps.scheduler.scheduling_loop import PodQueue
+    from numakube.kube.clock import Clock
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.plugins.node_shards import NodeShards
-    from numakube.scheduling.queue.queued_pod import QueuedPod
+    from numakube.scheduling.scheduling_queue import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
+
+
+# What came of an attempt: where the pod waits next, and who learns of it.
+#
+# Users see events and conditions (`decision_events`), the flight recorder keeps the details,
+# metrics count, and the log has the details that its level asks for.
+
+
+_ATTEMPT_LABELS: Final = 15
+"""Attempts beyond this share a label, as in kube-scheduler."""
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@contextmanager
+def surviving(doing: str) -> Iterator[None]:
+    """Log a bug instead of ending for it: a plugin's mistake must not stop all scheduling."""
+    try:
+        yield
+    except Exception as error:
+        _log.error("bug", doing=doing, error=reason_of(error), exc_info=error)
+
+
+class Results:
+    """Puts pods back into the queue or takes them off it, and tells everyone."""
+
+    def __init__(
+        self,
+        queue: PodQueue,
+        clock: Clock,
+        *,
+        outcomes: Outcomes,
+        recording: Recording,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self.outcomes = outcomes
+        self.recording = recording
+        self.metrics = metrics
+        self._queue = queue
+        self._clock = clock
+
+    def decided(
+        self, entry: QueuedPod, decision: Chosen | Refused | Failed, started: float
+    ) -> None:
+        """Note what a cycle came to; a refusal is recorded with its message, by `tell_refused`."""
+        self.metrics.algorithm_seconds.observe(self._clock.monotonic() - started)
+        if not isinstance(decision, Refused):
+            self.recording.tried(entry, decision, started=started)
+        if SWITCH.details:
+            _log_details(entry, decision)
+
+    @property
+    def leads(self) -> bool:
+        """Whether pods that are put back are this scheduler's to try."""
+        return self._queue.leads
+
+    def bound(self, entry: QueuedPod, node: str, started: float) -> None:
+        """The pod has its node."""
+        if SWITCH.details:
+            _log.debug("bound", pod=entry.pod.key, node=node, attempts=entry.attempts)
+        self.outcomes.scheduled(entry.pod, node)
+        self.recording.bound(entry.uid, node)
+        self._observe("scheduled", entry, started)
+        attempts = min(entry.attempts, _ATTEMPT_LABELS)
+        label = f"{attempts}+" if entry.attempts > _ATTEMPT_LABELS else str(attempts)
+        waited = self._clock.monotonic() - entry.added_at
+        self.metrics.sli_seconds.labels(label).observe(waited)
+        self.metrics.pod_attempts.observe(entry.attempts)
+
+    def tell_refused(
+        self, entry: QueuedPod, decision: Refused, message: str, started: float
+    ) -> None:
+        """Say that the pod fits nowhere."""
+        self.recording.tried(entry, decision, started=started, message=message)
+        if message != entry.message:
+            self.outcomes.refused(entry.pod, message, again=bool(entry.message))
+
+    def put_back(
+        self,
+        entry: QueuedPod,
+        decision: Refused,
+        message: str,
+        started: float,
+        also_by: frozenset[str] = frozenset(),
+    ) -> None:
+        """Let a pod that fits nowhere wait for what may help it, or those that it needs."""
+        if decision.diagnosis.is_costly:
+            self._queue.failed(entry, message, costly=True)
+        elif decision.unfinished:
+            self._queue.failed(entry, message)
+        else:
+            self._queue.refused(entry, decision.diagnosis.plugins() | also_by, message)
+        self.metrics.claims.refused(decision.diagnosis)
+        self._observe("unschedulable", entry, started)
+
+    def failed(self, entry: QueuedPod, message: str, started: float) -> None:
+        """The attempt came to nothing; the pod is tried again after a backoff."""
+        if message != entry.message and entry.uid in self._queue:
+            again = bool(entry.message)
+            self.outcomes.refused(entry.pod, message, reason="SchedulerError", again=again)
+        self._queue.failed(entry, message)
+        self.recording.not_bound(entry.uid, message)
+        self._observe("error", entry, started)
+
+    def left_to_next_leader(self, entry: QueuedPod, reason: str) -> None:
+        """The next leader tries again: nothing has gone wrong that users should know."""
+        self._queue.failed(entry)
+        self.recording.not_bound(entry.uid, reason)
+
+    def taken_away(self, entry: QueuedPod, node: str, reason: str) -> None:
+        """The pod is gone, or was bound elsewhere."""
+        self._queue.remove(entry.uid)
+        self.recording.not_bound(entry.uid, reason)
+        _log.info("not_bound", pod=entry.pod.key, node=node, reason=reason)
+
+    def cache_changed(self, changes: BeliefChanges) -> None:
+        """Count and log what the NUMA cache found."""
+        self.recording.cache_changed(changes)
+        for fact in changes.facts:
+            self.metrics.facts.labels(fact.kind.value).inc()
+            _log.info(
+                "numa_cache", kind=fact.kind.value, node=fact.node, pod=fact.pod, text=fact.text
+            )
+        for missed in changes.mispredictions:
+            severity = str(missed.severity)
+            self.metrics.mispredictions.labels(severity).inc()
+            _log.warning("misprediction", node=missed.node, pod=missed.pod, severity=severity)
+
+    def forget(self, entry: QueuedPod) -> None:
+        """Take a pod off the queue that is not to be scheduled any more."""
+        self._queue.remove(entry.uid)
+
+    def _observe(self, result: str, entry: QueuedPod, started: float) -> None:
+        profile = entry.pod.scheduler_name
+        seconds = self._clock.monotonic() - started
+        self.metrics.attempts.labels(result, profile).inc()
+        self.metrics.attempt_seconds.labels(result, profile).observe(seconds)
+
+
+def _log_details(entry: QueuedPod, decision: Chosen | Refused | Failed) -> None:
+    """Log what a cycle came to, for those who asked for it."""
+    about = {"pod": entry.pod.key, "attempt": entry.attempts, "woken_by": entry.woken_by}
+    match decision:
+        case Chosen():
+            _log.debug("chosen", **about, node=decision.node, feasible=decision.feasible)
+        case Refused():
+            for rows, status in decision.diagnosis.groups():
+                _log.debug(
+                    "refused", **about, nodes=len(rows), by=status.plugin, why=status.message
+                )
+        case Failed():
+            _log.debug("failed", **about, by=decision.status.plugin, why=decision.status.message)
+
 
 _LAST_BINDINGS_SECONDS: Final = 3.0
 """Within the time between a leader's deadline and the end of its lease."""
@@ -53,8 +210,6 @@ _MANY: Final = 8
 """Pods on their way that are worth waiting for; a server that is not busy answers at once."""
 _STOPPING: Final = Bound(Result.FAILED, "the scheduler is stopping")
 _NOT_OURS: Final = Bound(Result.FAILED, "the node went to another shard")
-
-_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +243,6 @@ class BindingCycle:
     def __init__(
         self,
         mirror: Mirror,
-        queue: PodQueue,
         *,
         results: Results,
         preemptions: Preemptions,
@@ -97,7 +251,6 @@ class BindingCycle:
     ) -> None:
         self._shards = shards
         self._mirror = mirror
-        self._queue = queue
         self._results = results
         self._preemptions = preemptions
         self._permits = permits
@@ -125,16 +278,30 @@ class BindingCycle:
 
     def reserve(self, placement: Placement) -> Status:
         """Count the pod on its node, unless a plugin refuses to."""
-        status = self._reserve(placement)
-        if status.ok:
-            self._mirror.assume(as_bound(placement.state, placement.pod), placement.node)
-        return status
+        pod, state = placement.pod, placement.state
+        node = self._mirror.cluster.node(placement.node)
+        if node is None:
+            return failure(f"node {placement.node} is gone")
+        try:
+            booking = placement.runtime.reserve(state, pod, node)
+        except Exception:
+            self._mirror.apply(placement.runtime.unreserve(state, pod, node.name))
+            raise
+        self._mirror.apply(booking.changes)
+        if booking.ok:
+            self._mirror.assume(as_bound(state, pod), node.name)
+        return booking.status
 
     def give_back(self, placement: Placement) -> None:
-        """Count a pod that was reserved for on no node."""
-        placement.runtime.unreserve(placement.state, placement.pod, placement.node)
-        self._mirror.apply(pending_changes(placement.state))
+        """Undo `reserve`: stop counting the pod on its node."""
+        runtime, pod = placement.runtime, placement.pod
+        self._mirror.apply(runtime.unreserve(placement.state, pod, placement.node))
         self._mirror.forget(placement.pod)
+
+    def undo_trial(self, placement: Placement) -> None:
+        """Undo `reserve` for a pod that was only tried, so that nobody needs to know."""
+        with self._mirror.silently():
+            self.give_back(placement)
 
     def carry_out(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
         """Let a pod that was reserved for be bound by one of *tasks*."""
@@ -168,8 +335,8 @@ class BindingCycle:
         self._pods.add(placement.pod.uid)
         if waits:
             with surviving("putting a pod behind others"):
-                placement.runtime.postpone(placement.state, placement.pod, placement.node)
-            self._mirror.apply(pending_changes(placement.state))
+                runtime, pod = placement.runtime, placement.pod
+                self._mirror.apply(runtime.postpone(placement.state, pod, placement.node))
         task = tasks.create_task(self._settle(placement, work, waits=waits))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -179,19 +346,6 @@ class BindingCycle:
         """Give bindings under way a moment to be answered."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_BINDINGS_SECONDS)
-
-    def _reserve(self, placement: Placement) -> Status:
-        pod, state = placement.pod, placement.state
-        node = self._mirror.cluster.node(placement.node)
-        if node is None:
-            return failure(f"node {placement.node} is gone")
-        try:
-            return placement.runtime.reserve(state, pod, node)
-        except Exception:
-            placement.runtime.unreserve(state, pod, node.name)
-            raise
-        finally:
-            self._mirror.apply(pending_changes(state))
 
     async def _settle(
         self, placement: Placement, work: Callable[[], Awaitable[Bound]], *, waits: bool
@@ -213,7 +367,7 @@ class BindingCycle:
                     self._is_bound(placement)
                 else:
                     self._is_not_bound(placement, bound)
-                    if waits and bound.result is Result.FAILED and self._queue.leads:
+                    if waits and bound.result is Result.FAILED and self._results.leads:
                         self._preemptions.expect_no_more(placement.pod)
 
     async def _bind_after_wait(self, placement: Placement, seconds: float | None) -> Bound:
@@ -227,8 +381,7 @@ class BindingCycle:
         unprepared = self._hindrance(placement) or await self._prepare(placement)
         if unprepared is not None:
             return unprepared
-        placement.runtime.resume(placement.state, pod, node)
-        self._mirror.apply(pending_changes(placement.state))
+        self._mirror.apply(placement.runtime.resume(placement.state, pod, node))
         self._results.recording.reserved(pod.uid, node)
         return await self._bind_in_turn(placement, self._lanes.on(node), is_prepared=True)
 
@@ -248,7 +401,7 @@ class BindingCycle:
         node = self._mirror.cluster.node(placement.node)
         if not self._shards.holds(node):
             return _NOT_OURS
-        if not self._queue.leads:
+        if not self._results.leads:
             return _STOPPING
         return Bound(Result.FAILED, f"node {placement.node} is gone") if node is None else None
 
@@ -282,19 +435,16 @@ class BindingCycle:
             self._pods_under_way -= 1
 
     def _is_bound(self, placement: Placement) -> None:
-        self._queue.remove(placement.pod.uid)
+        self._results.forget(placement.entry)
         self._preemptions.forget(placement.pod, placement.node)
-        try:
-            for plugin in placement.runtime.post_binds:
-                plugin.post_bind(placement.state, placement.pod, placement.node)
-        finally:
-            self._mirror.apply(pending_changes(placement.state))
+        runtime, pod = placement.runtime, placement.pod
+        self._mirror.apply(runtime.post_bind(placement.state, pod, placement.node))
         self._results.bound(placement.entry, placement.node, placement.started)
 
     def _is_not_bound(self, placement: Placement, bound: Bound) -> None:
         entry, node = placement.entry, placement.node
         self.give_back(placement)
-        if not self._queue.leads:
+        if not self._results.leads:
             self._results.left_to_next_leader(entry, bound.reason)
         elif bound.result is Result.FAILED:
             message = f"binding to {node} failed: {bound.reason}"
@@ -328,3 +478,48 @@ async def _bind_by_plugin(placement: Placement) -> Status:
         if status.code is not Code.SKIP:
             return status
     return failure("no plugin binds this pod")
+
+
+# Pods that a permit plugin holds back before they are bound.
+#
+# A plugin that answers `Code.WAIT` keeps the pod's reservation until it allows the pod, rejects it,
+# or its time is over. It finds the pods that wait under the service `WAITING_PODS` of its handle.
+
+
+WAITING_PODS: Final = Service["WaitingPods"]("waiting-pods")
+
+
+class WaitingPods:
+    """The pods that wait for permission, by uid."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answers: dict[str, tuple[PodInfo, asyncio.Future[Status]]] = {}
+
+    def __iter__(self) -> Iterator[PodInfo]:
+        return iter([pod for pod, _ in self._answers.values()])
+
+    def allow(self, uid: str) -> None:
+        """Let a pod be bound; unknown ones are fine."""
+        self._answer(uid, SUCCESS)
+
+    def reject(self, uid: str, reason: str) -> None:
+        """Send a pod back to the queue."""
+        self._answer(uid, unschedulable(reason))
+
+    async def answer(self, pod: PodInfo, seconds: float) -> Status:
+        """Return what becomes of *pod*, which may wait for *seconds*."""
+        future: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._answers[pod.uid] = (pod, future)
+        try:
+            async with self._clock.timeout(seconds):
+                return await future
+        except TimeoutError:
+            return unschedulable(f"no permission within {seconds:g} s")
+        finally:
+            del self._answers[pod.uid]
+
+    def _answer(self, uid: str, status: Status) -> None:
+        waiting = self._answers.get(uid)
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_result(status)

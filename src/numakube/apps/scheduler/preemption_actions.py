@@ -1,4 +1,4 @@
-"""Making room: who is nominated where, and the victims that are marked and deleted for it.
+"""Making room: who is nominated where, which victims go, and what is kept for pods to come.
 
 As kube-scheduler does, a victim first gets the condition ``DisruptionTarget``, so that its
 controller can tell an eviction from a failure, and is then deleted with its own grace period.
@@ -8,38 +8,43 @@ Disruption budgets were weighed when the victims were chosen.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.api.fit_question import STAND_IN
-from numakube.apps.scheduler.attempt_results import surviving
+from numakube.api.fit_question import HOLD, STAND_IN
+from numakube.apps.scheduler.binding_cycle import surviving
+from numakube.apps.scheduler.mirror_listener import PodFollower
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.client import strategic_patch
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Nomination
-from numakube.scheduling.plugins.gang_scheduling.gang_plugin import gang_to_plan
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import gang_key
+from numakube.scheduling.plugins.gang_scheduling import gang_to_plan
+from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.preemption.default_preemption import is_being_preempted
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from numakube.apps.scheduler.attempt_results import Results
-    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.binding_cycle import Results
+    from numakube.apps.scheduler.scheduling_loop import PodQueue
     from numakube.kube.client import Client
+    from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers, Key
+    from numakube.scheduling.plugins.gang_scheduling import GangMembers, Key
     from numakube.scheduling.snapshot.pods import PodInfo
+
 
 _FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class Preemptions:
+class Preemptions(PodFollower):
     """Pods for which others make room."""
 
     def __init__(
@@ -53,16 +58,39 @@ class Preemptions:
         self._client = client
         self._cluster = engine.cluster
         self._nominations = engine.nominations
+        self._may_preempt = engine.shards.may_preempt
         self._queue = queue
         self._gangs = gangs
         self._outcomes = results.outcomes
         self._metrics = results.metrics
         self._preemptors_of: dict[str, set[Key | str]] = {}
 
-    def seen(self, pod: PodInfo) -> None:
-        """Keep the room that a scheduler before us has made for a waiting pod."""
-        if pod.nominated_node_name and self._nominations.node_of(pod.uid) is None:
-            self._nominations.nominate(pod, pod.nominated_node_name)
+    def waits(self, pod: PodInfo) -> None:
+        """Keep the room that a scheduler before us has made for a waiting pod.
+
+        One that is assumed on a node is on its way: its room is booked, and would be kept twice.
+        """
+        is_assumed = self._cluster.node_of(pod.uid) is not None
+        nominated = pod.nominated_node_name
+        if nominated and not is_assumed and self._nominations.node_of(pod.uid) is None:
+            self._nominations.nominate(pod, nominated)
+        if self._may_now_preempt(pod):
+            self._queue.activate(pod.uid, "every shard has refused it")
+
+    def placed(self, pod: PodInfo) -> None:
+        """Keep no room for a pod that has a node."""
+        self.forget(pod, pod.node_name)
+
+    def gone(self, pod: PodInfo, *, deleted: bool) -> None:
+        """Keep no room for a pod that is gone, and let those be tried that waited for it to go."""
+        del deleted
+        self.forget(pod)
+        self.victim_is_gone(pod.uid)
+
+    def _may_now_preempt(self, pod: PodInfo) -> bool:
+        """Tell whether *pod* has just become one for which this shard may evict others."""
+        entry = self._queue.waiting.get(pod.uid)
+        return entry is not None and not self._may_preempt(entry.pod) and self._may_preempt(pod)
 
     def forget(self, pod: PodInfo, bound_to: str = "") -> bool:
         """Keep no room for a pod any more; tell whether that leaves room to others."""
@@ -136,7 +164,7 @@ class Preemptions:
         """Let a pod be tried as soon as the last of its victims is gone."""
         for preemptor in self._preemptors_of.pop(uid, ()):
             if not self._awaits(preemptor):
-                self._try_again(preemptor, "the last victim is gone")
+                self.try_again(preemptor, "the last victim is gone")
 
     def _awaits(self, preemptor: Key | str) -> bool:
         return any(preemptor in one for one in self._preemptors_of.values())
@@ -146,7 +174,7 @@ class Preemptions:
         key = gang_key(pod) if gang_to_plan(pod, self._cluster.objects) else None
         return key or pod.uid
 
-    def _try_again(self, preemptor: Key | str, why: str) -> None:
+    def try_again(self, preemptor: Key | str, why: str) -> None:
         """Let a pod be tried at once, or a gang: by all its members, as any may be gone by now."""
         if isinstance(preemptor, str):
             self._queue.activate(preemptor, why)
@@ -184,7 +212,7 @@ class Preemptions:
             preemptor = self._party(pod)
             for victim in nomination.victims:
                 self._preemptors_of.get(victim.uid, set()).discard(preemptor)
-            self._try_again(preemptor, "an eviction failed")
+            self.try_again(preemptor, "an eviction failed")
 
 
 async def evict(
@@ -241,3 +269,130 @@ async def _mark(client: Client, victim: PodInfo, by: PodInfo, why: str) -> None:
         namespace=victim.namespace,
         subresource="status",
     )
+
+
+# Room that is kept for pods that are still to come, until a time.
+#
+# An endpoint of an annex finds the room. It is kept as that of nominated pods is:
+# pods of the same or a lower priority stay off it. A pod whose annotation `HOLD` says so takes a
+# place over as soon as it is seen, and may still go elsewhere. Holds are not stored: the program
+# that asked for one asks again from time to time, and after a restart the pods that have come by
+# then are counted.
+
+
+_LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Hold:
+    """The room under one name.
+
+    Attributes:
+        until: when it is given back, by the monotonic clock.
+        places: stand-ins for pods that are still to come, by uid.
+        takers: pods that have come, with the node where room is kept for each.
+    """
+
+    until: float = 0.0
+    places: dict[str, PodInfo] = field(default_factory=dict)
+    takers: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
+
+
+class Holds(PodFollower):
+    """All holds of one scheduler."""
+
+    def __init__(self, engine: Engine, preemptions: Preemptions, clock: Clock) -> None:
+        self._cluster = engine.cluster
+        self._nominations = engine.nominations
+        self._preemptions = preemptions
+        self._clock = clock
+        self._holds: dict[str, _Hold] = {}
+        self._pods: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(hold.places) for hold in self._holds.values())
+
+    async def run(self) -> None:
+        """Give room back when its time is over; until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            now = self._clock.monotonic()
+            for name in [name for name, hold in self._holds.items() if hold.until <= now]:
+                self.release(name)
+
+    def missing(self, name: str, pods: Iterable[PodInfo]) -> list[PodInfo]:
+        """Return those of *pods* that have not come yet and for which no room is kept."""
+        hold = self._holds.get(name, _Hold())
+        nodes, node_of = self._cluster.row_of, self._nominations.node_of
+        kept = (one for one in hold.places.values() if node_of(one.uid) in nodes)
+        there = Counter(_value(one) for one in kept)
+        there.update({value: len(pods) for value, pods in self._pods.items()})
+        found = []
+        for pod in pods:
+            there[_value(pod)] -= 1
+            if there[_value(pod)] < 0:
+                found.append(pod)
+        return found
+
+    def keep(self, name: str, seconds: float, places: Iterable[tuple[PodInfo, str]]) -> None:
+        """Keep *places* besides those that are kept under that name, all of them for *seconds*."""
+        hold = self._holds.setdefault(name, _Hold())
+        hold.until = self._clock.monotonic() + seconds
+        for pod, node in places:
+            hold.places[pod.uid] = pod
+            self._nominations.nominate(pod, node)
+
+    def release(self, name: str) -> None:
+        """Give back what is kept under that name."""
+        hold = self._holds.pop(name, _Hold())
+        for place in hold.places.values():
+            self._preemptions.forget(place)
+        for pod, node in hold.takers.values():
+            if self._nominations.node_of(pod.uid) == node:
+                self._preemptions.give_up(pod)
+
+    def waits(self, pod: PodInfo) -> None:
+        """Give a pod that has come the place that is kept for it."""
+        self._seen(pod)
+
+    def placed(self, pod: PodInfo) -> None:
+        """Give back the place that is kept for a pod that has come and has a node."""
+        self._seen(pod)
+
+    def _seen(self, pod: PodInfo) -> None:
+        """Give a pod that has come the place that is kept for it."""
+        if HOLD not in pod.pod.metadata.annotations:
+            return
+        known = self._pods.setdefault(_value(pod), set())
+        if pod.uid in known:
+            return
+        known.add(pod.uid)
+        for hold in self._holds.values():
+            alike = (one for one in hold.places.values() if _value(one) == _value(pod))
+            place = next(alike, None)
+            if place is not None:
+                self._hand_over(hold, place, pod)
+                return
+
+    def gone(self, pod: PodInfo, *, deleted: bool) -> None:
+        """Forget a pod."""
+        del deleted
+        if HOLD in pod.pod.metadata.annotations:
+            known = self._pods.get(_value(pod), set())
+            known.discard(pod.uid)
+            if not known:
+                self._pods.pop(_value(pod), None)
+
+    def _hand_over(self, hold: _Hold, place: PodInfo, pod: PodInfo) -> None:
+        del hold.places[place.uid]
+        if pod.node_name:
+            self._preemptions.forget(place)
+            return
+        node = self._nominations.drop(place.uid)
+        if node is not None and self._nominations.node_of(pod.uid) is None:
+            hold.takers[pod.uid] = pod, node
+            self._preemptions.hold(pod, node)
+
+
+def _value(pod: PodInfo) -> str:
+    return pod.pod.metadata.annotations.get(HOLD, "")

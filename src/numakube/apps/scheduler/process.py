@@ -20,35 +20,30 @@ from numakube.api.codec import decode
 from numakube.api.meta import ServerVersion
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX
 from numakube.apps.cluster_mirror import Mirror
-from numakube.apps.dashboard.live_scheduler import Decider
-from numakube.apps.dashboard.mounting import mounted, source_of
+from numakube.apps.debugging.annex_endpoints import (
+    AnnexEndpoints,
+    DecidingProgram,
+    ServingProgram,
+)
+from numakube.apps.debugging.documents import Speaker
 from numakube.apps.debugging.tenant_endpoint import Tenants
 from numakube.apps.flight_recording import Recording, recorder_of
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
-from numakube.apps.host.process_life import lead_with, work_until
-from numakube.apps.host.process_metrics import new_registry
+from numakube.apps.host.process_life import lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.apps.scheduler.alignment_census import AlignmentCensus
-from numakube.apps.scheduler.attempt_results import Results
-from numakube.apps.scheduler.binding_cycle import BindingCycle
-from numakube.apps.scheduler.claim_metrics import MeteredClaimActions
-from numakube.apps.scheduler.decision_events import Outcomes
-from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.binders import CLIENT, ApiVolumeActions, DefaultBinder
+from numakube.apps.scheduler.binding_cycle import WAITING_PODS, WaitingPods
+from numakube.apps.scheduler.decision_events import Outcomes, TopologySourceEvents
 from numakube.apps.scheduler.default_scheduler_guard import (
     GUARDED_LEASE,
     DefaultSchedulerGuard,
 )
-from numakube.apps.scheduler.gang_cycle import GangCycle
-from numakube.apps.scheduler.held_room import Holds
-from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.apps.scheduler.mirror_listener import SchedulerListener
-from numakube.apps.scheduler.pod_queue import PodQueue
-from numakube.apps.scheduler.preemption_actions import Preemptions
-from numakube.apps.scheduler.rejected_pods import Rejections
+from numakube.apps.scheduler.metrics import MeteredClaimActions, SchedulerMetrics
 from numakube.apps.scheduler.scheduler_endpoints import Endpoints
-from numakube.apps.scheduler.scheduling_loop import Scheduler
+from numakube.apps.scheduler.scheduler_parts import PluginServices, Reporting, SchedulerParts
 from numakube.apps.scheduler.settings import (
     OF_KUBE_SCHEDULER,
     SETTINGS,
@@ -59,10 +54,7 @@ from numakube.apps.scheduler.settings import (
     serving_of,
     timing_of,
 )
-from numakube.apps.scheduler.shard_leases import ShardMembership
-from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
-from numakube.apps.scheduler.volume_binder import ApiVolumeActions
-from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
+from numakube.apps.scheduler.shards import ShardMembership
 from numakube.dra.features import LATEST
 from numakube.errors import NumakubeError
 from numakube.kube.connect import connect
@@ -71,18 +63,16 @@ from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection, ended
 from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
-from numakube.scheduling.cycle import Cycle
-from numakube.scheduling.framework.object_kinds import OBJECT_KINDS, POD_GROUP_KINDS
+from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, POD_GROUP_KINDS
 from numakube.scheduling.framework.registry import Services
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     CLAIM_ACTIONS,
     KUBERNETES_MINOR,
 )
-from numakube.scheduling.plugins.gang_scheduling.gang_members import GANG_MEMBERS, GangMembers
-from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
-from numakube.scheduling.queue.queueing_hints import ProfileHints
-from numakube.scheduling.queue.scheduling_queue import Backoff, SchedulingQueue
+from numakube.scheduling.plugins.gang_scheduling import GANG_MEMBERS, GangMembers
+from numakube.scheduling.plugins.volumes.volume_claims import VOLUME_ACTIONS
 from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+from numakube.scheduling.scheduling_queue import PodBackoff
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -93,7 +83,6 @@ if TYPE_CHECKING:
     from numakube.apps.host.http_serving import Listen
     from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
-    from numakube.apps.scheduler.claim_writer import ApiClaimActions
     from numakube.apps.scheduler.settings import SchedulerSettings
     from numakube.kube.client import Client
     from numakube.scheduling.assembly import Engine
@@ -205,8 +194,8 @@ class SchedulerProcess:
         )
         services = _services(client, volumes, permits)
         services.offer(CLAIM_ACTIONS, claims)
-        self._members = GangMembers()
-        services.offer(GANG_MEMBERS, self._members)
+        members = GangMembers()
+        services.offer(GANG_MEMBERS, members)
         if minor is not None:
             services.offer(KUBERNETES_MINOR, minor)
         engine = assemble(config, all_plugins(DefaultBinder.make), services)
@@ -221,86 +210,26 @@ class SchedulerProcess:
             else Mirror(client, engine.cluster, engine.cache, kinds=kinds, topologies=topologies)
         )
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
-        self.scheduler = self._make_scheduler(engine, recording, volumes, claims, permits)
+        self.parts = SchedulerParts(
+            engine,
+            self.mirror,
+            client,
+            Reporting(
+                outcomes=self._outcomes,
+                events=self._recorder,
+                recording=recording,
+                metrics=self._metrics,
+            ),
+            PluginServices(volumes=volumes, claims=claims, permits=permits, members=members),
+            dice=np.random.default_rng(client.rng.getrandbits(64)),
+            backoff=PodBackoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
+        )
+        self.scheduler = self.parts.loop
+        if self._guard is not None and not self._shares_lease:
+            self.parts.served.discard(DEFAULT_SCHEDULER)
         gauge = self._metrics.misaligned
         self.census = AlignmentCensus(self.mirror, engine.runtimes, client.clock, gauge)
         self._watch(engine)
-
-    def _make_scheduler(
-        self,
-        engine: Engine,
-        recording: Recording,
-        volumes: ApiVolumeActions,
-        claims: ApiClaimActions,
-        permits: WaitingPods,
-    ) -> Scheduler:
-        clock, metrics = self._client.clock, self._metrics
-        self._queue = queue = PodQueue(_queue_of(self._config, engine), clock)
-        results = Results(
-            queue, clock, outcomes=self._outcomes, recording=recording, metrics=metrics
-        )
-        preemptions = Preemptions(self._client, engine, queue, results, self._members)
-        bindings = BindingCycle(
-            self.mirror,
-            queue,
-            results=results,
-            preemptions=preemptions,
-            permits=permits,
-            shards=engine.shards,
-        )
-        rejections = Rejections(
-            engine.guard,
-            clock,
-            queue,
-            cluster=self.mirror.cluster,
-            recorder=self._recorder,
-            metrics=metrics,
-        )
-        self._served = set(engine.runtimes)
-        if self._guard is not None and not self._shares_lease:
-            self._served.discard(DEFAULT_SCHEDULER)
-        holds = Holds(engine, preemptions, clock)
-        metrics.held.set_function(lambda: len(holds))
-        self.mirror.listener = self._listener = SchedulerListener(
-            self._served,
-            queue,
-            bindings=bindings,
-            preemptions=preemptions,
-            rejections=rejections,
-            results=results,
-            volumes=volumes,
-            claims=claims,
-            gangs=self._members,
-            holds=holds,
-            shards=engine.shards,
-        )
-        gangs = GangCycle(
-            engine,
-            Cycle(
-                engine.cluster,
-                engine.nominations,
-                np.random.default_rng(self._client.rng.getrandbits(64)),
-            ),
-            self._members,
-            mirror=self.mirror,
-            queue=queue,
-            bindings=bindings,
-            preemptions=preemptions,
-            results=results,
-            client=self._client,
-        )
-        return Scheduler(
-            engine,
-            clock,
-            mirror=self.mirror,
-            queue=queue,
-            bindings=bindings,
-            preemptions=preemptions,
-            results=results,
-            gangs=gangs,
-            members=self._members,
-            holds=holds,
-        )
 
     def _make_shard(self, engine: Engine, name: str) -> ShardMembership:
         config = self._config.leader_election
@@ -315,10 +244,11 @@ class SchedulerProcess:
 
     def _watch(self, engine: Engine) -> None:
         """Let the metrics see what they show."""
-        names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
+        names = {name for runtime in engine.runtimes.values() for name in runtime.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
-        self._metrics.watch_gangs(self._members, self.scheduler.gangs.overlooked)
+        self._metrics.watch_gangs(self.parts.members, self.parts.gang_view.overlooked)
+        self._metrics.held.set_function(lambda: len(self.parts.holds))
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
         self._metrics.shard_nodes.set_function(
@@ -379,7 +309,7 @@ class SchedulerProcess:
         if self._guard is not None and not self._shares_lease:
             jobs.append(asyncio.create_task(self._guard.run(self._take_over)))
         if self._shard is not None:
-            jobs.append(asyncio.create_task(self._shard.run(self._queue)))
+            jobs.append(asyncio.create_task(self._shard.run(self.parts.queue)))
         try:
             await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -392,7 +322,7 @@ class SchedulerProcess:
 
     def _take_over(self) -> None:
         """Take the pods that have waited for the default scheduler."""
-        self._served.add(DEFAULT_SCHEDULER)
+        self.parts.served.add(DEFAULT_SCHEDULER)
         for pod in list(self.mirror.pods.store):
             info = PodInfo(pod)
             if (
@@ -401,7 +331,7 @@ class SchedulerProcess:
                 and not info.has_ended
                 and self.mirror.has_met(pod)
             ):
-                self._listener.pod_waits(info)
+                self.parts.listener.pod_waits(info)
 
     @property
     def _shares_lease(self) -> bool:
@@ -427,35 +357,45 @@ class SchedulerProcess:
             self._client, lease_of(config), identity=self.identity, timing=timing_of(config)
         )
 
+    def deciding(self) -> DecidingProgram:
+        """Return what it knows, for those who show or explain it."""
+        parts = self.parts
+        return DecidingProgram(
+            mirror=self.mirror,
+            engine=parts.engine,
+            speaker=Speaker("scheduler", self.identity, lambda: parts.queue.leads),
+            recording=self.scheduler.recording,
+            config=self._config,
+            queue=self.scheduler.queue,
+            gang_of=parts.gang_view.document,
+            members=parts.members,
+            holds=parts.holds,
+        )
+
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
         health.ready("topologies", self.mirror.topology_trouble)
         if self._guard is not None:
             health.ready(DEFAULT_SCHEDULER, self._guard.missing)
-        endpoints = Endpoints(self.scheduler, self._config, self._client, self.identity)
+        endpoints = Endpoints(self.parts, self._config, self._client, self.identity)
+        inside = self.deciding()
+        added = AnnexEndpoints(ServingProgram(client=self._client, decides=inside))
         access = Access(self._client, host=listen.host)
-        inside = Decider(
-            self.mirror,
-            self._client.clock,
-            role="scheduler",
-            recording=self.scheduler.recording,
-            queue=self.scheduler.queue,
-            gang_of=self.scheduler.gangs.document,
-            config=self._config,
-        )
-        pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
-        source = source_of(self._client, self.mirror, inside)
         serving = Serving(
             listen,
             health=health,
             registry=self.registry,
             access=access,
             max_body_bytes=_MAX_BODY_BYTES,
-            routes=[*endpoints.routes(access), *Tenants(source).routes(access), *pages],
+            routes=[
+                *endpoints.routes(access),
+                *Tenants(self._client, inside).routes(access),
+                *added.routes(access),
+            ],
         )
         server = await stack.enter_async_context(serving)
-        stack.callback(close)
+        await stack.enter_async_context(added.served())
         _log.info("serving", url=server.url)
 
 
@@ -509,9 +449,3 @@ def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -
     services.offer(VOLUME_ACTIONS, volumes)
     services.offer(WAITING_PODS, permits)
     return services
-
-
-def _queue_of(config: KubeSchedulerConfiguration, engine: Engine) -> SchedulingQueue:
-    backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
-    hints = ProfileHints(engine.runtimes, engine.cluster, engine.nominations)
-    return SchedulingQueue(hints, backoff=backoff)

@@ -7,7 +7,6 @@ GET /debug/cache, /debug/reservations, POST /debug/resync
 GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
 GET /debug/attempts             the last attempts of all pods
 GET, PUT, DELETE /debug/flags/v what is logged
-POST /v1/fit                    whether pods would fit
 """
 
 from __future__ import annotations
@@ -16,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from numakube.apps.debugging.attempts_endpoint import Attempts, node_of
-from numakube.apps.debugging.caches_endpoint import Caches
 from numakube.apps.debugging.documents import Speaker, json_answer
-from numakube.apps.debugging.fit_endpoint import Fit
 from numakube.apps.debugging.loglevel_endpoint import Levels
-from numakube.apps.debugging.resync_endpoint import Resync
+from numakube.apps.debugging.state_endpoints import Attempts, Caches, Resync, node_of
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.queue.queued_pod import Place
+from numakube.scheduling.scheduling_queue import Place
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.endpoint_access import Access
-    from numakube.apps.scheduler.scheduling_loop import Scheduler
+    from numakube.apps.scheduler.scheduler_parts import SchedulerParts
     from numakube.kube.client import Client
-    from numakube.scheduling.queue.queued_pod import QueuedPod
+    from numakube.scheduling.scheduling_queue import QueuedPod
 
 
 class Endpoints:
@@ -38,23 +34,20 @@ class Endpoints:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        parts: SchedulerParts,
         config: KubeSchedulerConfiguration,
         client: Client,
         identity: str = "",
     ) -> None:
-        self._scheduler = scheduler
+        self._parts = parts
         self._config = config
         self._clock = clock = client.clock
-        self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
-        self._attempts = Attempts(scheduler.recording, self._speaker, self._where)
+        self._speaker = Speaker("scheduler", identity, lambda: parts.queue.leads)
+        self._attempts = Attempts(parts.recording, self._speaker, self._where)
         self._levels = Levels(self._speaker, clock)
-        mirror = scheduler.mirror
-        self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
+        mirror = parts.mirror
+        self._caches = Caches(mirror, parts.recording, self._speaker, clock)
         self._resync = Resync(client, mirror, self._caches, self._speaker)
-        self._fit = Fit(
-            scheduler.engine, self._speaker, scheduler.holds, scheduler.members, clock=clock
-        )
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
@@ -65,14 +58,13 @@ class Endpoints:
             *self._attempts.routes(access),
             *self._caches.routes(access),
             *self._resync.routes(access),
-            *self._fit.routes(access),
         ]
 
     async def _configz(self, _: web.Request) -> web.Response:
         return json_answer({"kubescheduler.config.k8s.io": self._config})
 
     async def _queue(self, _: web.Request) -> web.Response:
-        queue = self._scheduler.queue
+        queue = self._parts.queue.waiting
         now = self._clock.monotonic()
         counts = {place.value: count for place, count in queue.counts().items()}
         pods = [self._entry(entry, now) for entry in queue]
@@ -81,10 +73,10 @@ class Endpoints:
     def _where(self, key: str) -> dict[str, Any] | None:
         """Return where a pod waits, or the node that it is on; ``None`` if neither."""
         now = self._clock.monotonic()
-        for entry in self._scheduler.queue:
+        for entry in self._parts.queue.waiting:
             if entry.pod.key == key:
                 return {"queue": self._entry(entry, now)}
-        return node_of(self._scheduler.mirror, key)
+        return node_of(self._parts.mirror, key)
 
     def _entry(self, entry: QueuedPod, now: float) -> dict[str, Any]:
         return {
@@ -99,7 +91,7 @@ class Endpoints:
             "wokenBy": entry.woken_by,
             "wakesOn": self._wakes_on(entry),
             "gate": self._gate(entry),
-            **({"gang": gang} if (gang := self._scheduler.gangs.document(entry.pod)) else {}),
+            **({"gang": gang} if (gang := self._parts.gang_view.document(entry.pod)) else {}),
             "message": entry.message,
         }
 
@@ -107,11 +99,11 @@ class Endpoints:
         """Return what keeps a pod from being tried; how many pods a gang has, changes meanwhile."""
         if entry.place is not Place.GATED:
             return ""
-        return self._scheduler.gangs.gate_of(entry).message or entry.gate.message
+        return self._parts.gang_view.gate_of(entry).message or entry.gate.message
 
     def _wakes_on(self, entry: QueuedPod) -> list[str]:
         """Return the events that would have the pod tried again."""
-        runtime = self._scheduler.engine.runtimes.get(entry.pod.scheduler_name)
+        runtime = self._parts.engine.runtimes.get(entry.pod.scheduler_name)
         if runtime is None or entry.place is not Place.UNSCHEDULABLE:
             return []
         plugins = runtime.profile.plugins()

@@ -3,34 +3,37 @@
 Deciding is synchronous and alone changes the state that it decides on; binding, evicting and
 telling users happen beside it. Whatever fails there is undone: the reservation, the assumed pod,
 the place in the queue.
+
+The loop itself knows no plugin and no gang. A step does: `PodStep` decides about one pod,
+`numakube.apps.scheduler.gang_step` about all waiting members of a gang.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from numakube.apps.scheduler.attempt_results import surviving
-from numakube.apps.scheduler.binding_cycle import Placement
+from numakube.apps.scheduler.binding_cycle import Placement, surviving
 from numakube.scheduling.cycle import Chosen, Failed
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.scheduling.scheduling_queue import Place
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
-    from numakube.apps.cluster_mirror import Mirror
+    from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+
     from numakube.apps.flight_recording import Recording
-    from numakube.apps.scheduler.attempt_results import Results
-    from numakube.apps.scheduler.binding_cycle import BindingCycle
-    from numakube.apps.scheduler.gang_cycle import GangCycle
-    from numakube.apps.scheduler.held_room import Holds
-    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.binding_cycle import BindingCycle, Results
     from numakube.apps.scheduler.preemption_actions import Preemptions
     from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.cycle import Refused
-    from numakube.scheduling.plugins.gang_scheduling.gang_members import GangMembers
-    from numakube.scheduling.queue.queued_pod import QueuedPod
+    from numakube.scheduling.cycle import Cycle, Refused
+    from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+    from numakube.scheduling.scheduling_queue import QueuedPod, SchedulingQueue
+    from numakube.scheduling.snapshot.pods import PodInfo
+
 
 _TURN_PODS: Final = 16
 _TURN_SECONDS: Final = 0.02
@@ -43,35 +46,55 @@ requests one by one. A pod that comes alone is bound at once.
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
+class Step(Protocol):
+    """Decides about pods of one sort, and has the decision carried out."""
+
+    def takes(self, pod: PodInfo) -> bool:
+        """Tell whether *pod* is of this sort."""
+        ...
+
+    def others(self, pod: PodInfo) -> Iterable[str]:
+        """Return the uids of pods that are tried together with *pod*, if they wait."""
+        ...
+
+    def attempt(
+        self, entries: Sequence[QueuedPod], tasks: asyncio.TaskGroup, started: float
+    ) -> None:
+        """Place the pods, the first of which came first, or put them back with the reason.
+
+        What takes time is left to *tasks*. An exception has the loop put back those that are not
+        on their way to a node.
+        """
+        ...
+
+
 class Scheduler:
     """Schedules the pods of its profiles while it leads."""
 
     def __init__(
         self,
-        engine: Engine,
-        clock: Clock,
-        *,
-        mirror: Mirror,
         queue: PodQueue,
+        steps: Sequence[Step],
+        *,
         bindings: BindingCycle,
-        preemptions: Preemptions,
         results: Results,
-        gangs: GangCycle,
-        members: GangMembers,
-        holds: Holds,
+        upkeep: Iterable[Callable[[], Coroutine[object, object, None]]],
     ) -> None:
-        self.engine = engine
-        self.mirror = mirror
+        """Prepare a loop.
+
+        Args:
+            queue: the pods that wait.
+            steps: the first that takes a pod decides about it.
+            bindings: the pods on their way to a node.
+            results: where pods go whose attempt broke.
+            upkeep: what runs beside the loop, and ends with it.
+        """
         self.queue = queue.waiting
         self.results = results
-        self.cycle = gangs.cycle
-        self.members = members
-        self.holds = holds
-        self.gangs = gangs
         self._queue = queue
+        self._steps = steps
         self._bindings = bindings
-        self._preemptions = preemptions
-        self._clock = clock
+        self._upkeep = tuple(upkeep)
         self._has_more = False
 
     @property
@@ -93,11 +116,7 @@ class Scheduler:
         """Schedule until cancelled; requests under way are given a moment to be answered."""
         self._queue.leads = True
         async with asyncio.TaskGroup() as tasks:
-            beside = [
-                tasks.create_task(self._keep_resyncing()),
-                tasks.create_task(self.gangs.keep_whole()),
-                tasks.create_task(self.holds.run()),
-            ]
+            beside = [tasks.create_task(work()) for work in self._upkeep]
             try:
                 await self._loop(tasks)
             finally:
@@ -114,60 +133,83 @@ class Scheduler:
                 await asyncio.sleep(0)
             else:
                 self.recording.flush()
-                await self._queue.rest(until=self.engine.guard.next_change())
+                await self._queue.rest()
 
     def _attempt_some(self, tasks: asyncio.TaskGroup) -> bool:
         """Attempt to place the pods of one turn; tell whether more may be waiting."""
-        ends = self._clock.monotonic() + _TURN_SECONDS
+        clock = self._queue.clock
+        ends = clock.monotonic() + _TURN_SECONDS
         for _ in range(_TURN_PODS):
-            self._handle_events()
+            with surviving("events"):
+                self.results.metrics.woken.inc(self._queue.handle_events())
             entry = self._queue.pop()
             if entry is None:
                 return False
-            self._attempt_safely(entry, tasks)
-            if self._clock.monotonic() >= ends:
+            self._attempt(entry, tasks)
+            if clock.monotonic() >= ends:
                 break
         return True
 
-    def _handle_events(self) -> None:
-        if self.engine.guard.advance(self._clock.monotonic()):
-            self._queue.recheck_gates()
-        with surviving("events"):
-            self.results.metrics.woken.inc(self._queue.handle_events())
-
-    async def _keep_resyncing(self) -> None:
-        while True:
-            await self._clock.sleep(self.engine.resync_seconds)
-            with surviving("resync"):
-                self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
-
-    def _attempt_safely(self, entry: QueuedPod, tasks: asyncio.TaskGroup) -> None:
-        """Attempt to place a pod; a plugin's bug costs that pod alone, which is tried again."""
-        started = self._clock.monotonic()
+    def _attempt(self, entry: QueuedPod, tasks: asyncio.TaskGroup) -> None:
+        """Have a step place a pod; a plugin's bug costs that pod alone, which is tried again."""
+        started, entries = self._queue.clock.monotonic(), [entry]
         try:
-            self._attempt(entry, tasks, started)
+            step = next(step for step in self._steps if step.takes(entry.pod))
+            entries += self._queue.waiting.take(step.others(entry.pod))
+            step.attempt(entries, tasks, started)
         except Exception as error:
             message = f"internal error: {reason_of(error)}"
             if message != entry.message:
                 _log.error("cycle_failed", pod=entry.pod.key, error=message, exc_info=error)
             with surviving("recording"):
                 self.recording.begin(entry)
-            self.results.failed(entry, message, started)
+            for member in entries:
+                if member is entry or member.uid not in self._bindings:
+                    self.results.failed(member, message, started)
 
-    def _attempt(self, entry: QueuedPod, tasks: asyncio.TaskGroup, started: float) -> None:
-        runtime = self.engine.runtimes.get(entry.pod.scheduler_name)
+
+class PodStep:
+    """Decides about one pod."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        cycle: Cycle,
+        *,
+        bindings: BindingCycle,
+        preemptions: Preemptions,
+        results: Results,
+    ) -> None:
+        self._engine = engine
+        self._cycle = cycle
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self._results = results
+
+    def takes(self, pod: PodInfo) -> bool:
+        """Take every pod."""
+        del pod
+        return True
+
+    def others(self, pod: PodInfo) -> Iterable[str]:
+        """Take no pod along."""
+        del pod
+        return ()
+
+    def attempt(
+        self, entries: Sequence[QueuedPod], tasks: asyncio.TaskGroup, started: float
+    ) -> None:
+        """Bind the one pod, or say why it fits nowhere; forget it if it is of no concern now."""
+        (entry,) = entries
+        runtime = self._engine.runtimes.get(entry.pod.scheduler_name)
         if runtime is None or entry.pod.is_being_deleted:
-            self._queue.remove(entry.uid)
+            self._results.forget(entry)
             return
-        self.results.metrics.begin_attempt()
-        gang = self.gangs.gang_of(entry.pod)
-        if gang is not None:
-            self.gangs.attempt(entry, gang, tasks, started)
-            return
-        decision = self.cycle.decide(entry.pod, runtime)
-        self.results.decided(entry, decision, started)
+        self._results.metrics.begin_attempt()
+        decision = self._cycle.decide(entry.pod, runtime)
+        self._results.decided(entry, decision, started)
         if isinstance(decision, Failed):
-            self.results.failed(entry, decision.why, started)
+            self._results.failed(entry, decision.why, started)
         elif isinstance(decision, Chosen):
             placement = Placement(entry, runtime, decision.node, decision.state, started)
             self._bindings.start(placement, tasks)
@@ -178,8 +220,104 @@ class Scheduler:
         self, entry: QueuedPod, decision: Refused, tasks: asyncio.TaskGroup, started: float
     ) -> None:
         message = decision.diagnosis.message()
-        self.results.tell_refused(entry, decision, message, started)
-        may_preempt = self.engine.shards.may_preempt(entry.pod)
+        self._results.tell_refused(entry, decision, message, started)
+        may_preempt = self._engine.shards.may_preempt(entry.pod)
         nomination = decision.nomination if may_preempt else None
         self._preemptions.follow(entry.pod, nomination, tasks)
-        self.results.put_back(entry, decision, message, started)
+        self._results.put_back(entry, decision, message, started)
+
+
+# The scheduling queue with a clock, and a bell that ends the loop's rest.
+
+
+class PodQueue:
+    """What waits for the loop: pods, and events that may help them.
+
+    Attributes:
+        waiting: the pods.
+        guard: knows which workloads have to wait for a while.
+        clock: the time that pods wait by.
+        leads: whether a loop works it off, rather than standing by.
+    """
+
+    def __init__(self, waiting: SchedulingQueue, guard: RejectionGuard, clock: Clock) -> None:
+        self.waiting = waiting
+        self.guard = guard
+        self.clock = clock
+        self.leads = False
+        self._events: list[ClusterEvent] = []
+        self._bell = asyncio.Event()
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self.waiting
+
+    def add(self, pod: PodInfo) -> None:
+        """Take in a new pod, or the new version of a waiting one."""
+        self.waiting.add(pod, self.clock.monotonic())
+        self._bell.set()
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod: it was deleted, bound, or is no longer ours."""
+        self.waiting.remove(uid)
+
+    def placed(self, uid: str) -> None:
+        """Forget a pod that has a node; one in flight is forgotten when its binding is answered."""
+        entry = self.waiting.get(uid)
+        if entry is not None and entry.place is not Place.IN_FLIGHT:
+            self.waiting.remove(uid)
+
+    def pop(self) -> QueuedPod | None:
+        """Return the pod to try now."""
+        return self.waiting.pop(self.clock.monotonic())
+
+    def failed(self, entry: QueuedPod, message: str = "", *, costly: bool = False) -> None:
+        """Put back a pod whose attempt failed; it is tried again after a backoff."""
+        self.waiting.failed(entry, self.clock.monotonic(), message=message, costly=costly)
+        self._bell.set()
+
+    def refused(self, entry: QueuedPod, refused_by: frozenset[str], message: str) -> None:
+        """Put back a pod that fits nowhere; it waits for an event."""
+        self.waiting.refused(entry, refused_by, self.clock.monotonic(), message=message)
+
+    def activate(self, uid: str, why: str) -> None:
+        """Let a pod be tried at once, whatever it waits for."""
+        self.waiting.activate([uid], self.clock.monotonic(), why)
+        self._bell.set()
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Remember an event until the next cycle; a scheduler that stands by refused no pod yet."""
+        if self.leads:
+            self._events.append(event)
+            self._bell.set()
+
+    def recheck_gates(self) -> None:
+        """Ask again about pods that must not be tried: what held them back is over."""
+        self._events.append(ClusterEvent(kind=EventKind.OTHER))
+        self.waiting.recheck_gates(self.clock.monotonic())
+
+    def ask_gates(self, opener: Hashable) -> None:
+        """Ask again about pods that must not be tried and that *opener* may help."""
+        self.waiting.recheck_gates(self.clock.monotonic(), opener)
+        self._bell.set()
+
+    def handle_events(self) -> int:
+        """Wake the pods that time or the events since the last call may help; return how many."""
+        if self.guard.advance(self.clock.monotonic()):
+            self.recheck_gates()
+        if not self._events:
+            return 0
+        events, self._events = self._events, []
+        return self.waiting.handle(events, self.clock.monotonic())
+
+    async def rest(self) -> None:
+        """Wait for a pod, for an event, or for the end of a backoff or of a workload's wait."""
+        self._bell.clear()
+        times = [when for when in (self.waiting.next_wakeup(), self.guard.next_change()) if when]
+        if not times:
+            await self._bell.wait()
+            return
+        try:
+            async with self.clock.timeout(max(min(times) - self.clock.monotonic(), 0.001)):
+                await self._bell.wait()
+        except TimeoutError:
+            pass

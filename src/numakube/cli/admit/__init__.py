@@ -107,7 +107,7 @@ def _configured(files: tuple[str, ...], words: str, machine: Machine) -> Kubelet
         from numakube.kubelet.config_from_words import lab_configuration, parse_kubelet_options
 
         return lab_configuration(machine, parse_kubelet_options(words))
-    from numakube.api.kubelet_sources import merged, read_source
+    from numakube.api.kubelet_config import merged, read_source
     from numakube.node.kubelet_files import files_in
 
     named = [name for file in files for name in files_in(file)]
@@ -144,7 +144,7 @@ def _ask(
     from numakube.cli.admit.admissions import decide
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.kubelet_versions import DEFAULT
-    from numakube.kubelet.settings_from_config import allocatable_of, settings_of
+    from numakube.kubelet.manager_settings import allocatable_of, settings_of
 
     try:
         settings = settings_of(config, machine)
@@ -207,7 +207,7 @@ def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool
     from numakube.cli.admit import admit_tables
     from numakube.cli.admit.admit_tables import picture_after
     from numakube.cli.shared.terminal import name_styles, print_drawing
-    from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, zone_lines
+    from numakube.insight.node_map.terminal_map import DEFAULT_WIDTH, zone_lines
 
     console = make_console()
     picture = picture_after(node, verdicts)

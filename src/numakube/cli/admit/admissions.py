@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numakube.cli.admit.pod_inputs import name_of
 from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
-from numakube.kubelet.resource_fit import check_fit
+from numakube.kubelet.predicates import check_fit
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:

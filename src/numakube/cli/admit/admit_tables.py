@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numakube.insight.drawing.picture_from_report import picture_of_model
+from numakube.insight.node_map.picture_from_report import picture_of_model
 from numakube.kubelet.admission_outcome import ContainerPlacement, Rejected
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import brief_text, short_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from numakube.cli.admit.admissions import Verdict
-    from numakube.insight.drawing.picture import Device, Memory, NodePicture, Zone
+    from numakube.insight.node_map.picture import Device, Memory, NodePicture, Zone
     from numakube.kubelet.kubelet_model import KubeletNode
 
 

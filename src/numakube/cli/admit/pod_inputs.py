@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from numakube.api.codec import convert, to_tree
-from numakube.api.pod import Pod
+from numakube.api.pod import TEMPLATES, Pod
 from numakube.api.resource_requirements import validate_requirements
 from numakube.api.yaml_text import load_manifests
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.koordinator.annotation_checks import TEMPLATES
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from numakube.cli.deploying.deploy_options import (
     choices_options,
     components_argument,
     connection_options,
-    dry_run_option,
     on_cluster,
     others_options,
     wait_options,
 )
+from numakube.cli.shared.dry_run_option import DryRunCommand, dry_run_option
 from numakube.errors import ConfigError
 from numakube.manifests.components import in_order, objects_of
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.adoption import Takeover
     from numakube.apps.deployer.apply_and_remove import Engine
+    from numakube.apps.deployer.cluster_detection import Takeover
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document
     from numakube.manifests.components import Choices
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
 NOT_READY = 1
 
 
-@click.command("deploy")
+@click.command("deploy", cls=DryRunCommand)
 @components_argument
 @choices_options
 @wait_options
-@dry_run_option("client", "server")
+@dry_run_option(
+    "client",
+    "server",
+    text="Change nothing: print the objects (client), or have the server check everything "
+    "(server).",
+)
 @others_options
 @connection_options
 def command(
@@ -120,8 +125,12 @@ class Deployment:
 
     async def _decide(self, client: Client) -> Takeover:
         """Look at what is there, and decide whether and what to take over."""
-        from numakube.apps.deployer.adoption import plan_takeover, rival_text, rivals
-        from numakube.apps.deployer.cluster_detection import installations
+        from numakube.apps.deployer.cluster_detection import (
+            installations,
+            plan_takeover,
+            rival_text,
+            rivals,
+        )
 
         own = {
             (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
@@ -148,7 +157,7 @@ class Deployment:
 
     async def _finish(self, engine: Engine, documents: list[Document], takeover: Takeover) -> int:
         """Wait, and put others to rest once ours is ready to do their work."""
-        from numakube.apps.deployer.adoption import put_to_rest
+        from numakube.apps.deployer.cluster_detection import put_to_rest
 
         resting = [one for one in takeover.found if not one.resting]
         if self.dry_run == "none" and (self.wait or resting):

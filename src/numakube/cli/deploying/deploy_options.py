@@ -17,6 +17,7 @@ from numakube.cli.shared.connection_options import connected, current_cluster
 from numakube.cli.shared.connection_options import connection_options as declared
 from numakube.errors import InvalidValue
 from numakube.manifests.components import (
+    ABSENT,
     ALL,
     COMPONENTS,
     DEFAULT,
@@ -42,6 +43,8 @@ class _Component(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name of one that there is."""
         del param
+        if value in ABSENT:
+            raise ModuleNotFoundError(name=ABSENT[value].package)
         if value not in self.choices:
             near = difflib.get_close_matches(value, self.choices, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {_COMPONENTS}."
@@ -248,21 +251,6 @@ def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Longest time to wait, such as 90s or 2m; a bare number is seconds.",
     )
     return wait(timeout(command))
-
-
-_DRY_RUNS = {"client": "print the objects", "server": "have the server check everything"}
-
-
-def dry_run_option(*modes: str) -> Callable[..., Any]:
-    """Declare ``--dry-run`` as kubectl has it, with those of its *modes* that there are."""
-    meanings = ", or ".join(f"{_DRY_RUNS[mode]} ({mode})" for mode in modes)
-    return click.option(
-        "--dry-run",
-        type=click.Choice(("none", *modes)),
-        default="none",
-        show_default=True,
-        help=f"Change nothing: {meanings}.",
-    )
 
 
 def on_cluster(

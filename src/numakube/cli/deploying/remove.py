@@ -12,10 +12,10 @@ from numakube.cli.deploying.deploy_options import (
     choices_options,
     components_argument,
     connection_options,
-    dry_run_option,
     on_cluster,
     wait_options,
 )
+from numakube.cli.shared.dry_run_option import DryRunCommand, dry_run_option
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.manifests import exporter
 from numakube.manifests.components import ALL, ON_REQUEST, in_order, objects_of
@@ -34,11 +34,11 @@ _MOMENT_SECONDS: Final = 10.0
 """How long to wait for exporters to end if nobody wants to wait: they take a second."""
 
 
-@click.command("remove")
+@click.command("remove", cls=DryRunCommand)
 @components_argument
 @choices_options
 @wait_options
-@dry_run_option("server")
+@dry_run_option("server", text="Change nothing: have the server check everything (server).")
 @connection_options
 def command(
     *,
@@ -60,8 +60,8 @@ def command(
     documents = objects_of(names, choices)
 
     async def work(client: Client) -> int:
-        from numakube.apps.deployer.adoption import wake_all
         from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
+        from numakube.apps.deployer.cluster_detection import wake_all
         from numakube.apps.deployer.still_used import StillUsed
 
         test = dry_run == "server"

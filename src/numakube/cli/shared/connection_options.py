@@ -181,9 +181,9 @@ def config_for(cluster: ClusterOptions) -> ClusterConfig:
         ClusterConfig,
         Impersonation,
         load_config,
+        proxy_from_environment,
         server_url,
     )
-    from numakube.kube.connection.proxy_settings import proxy_from_environment
 
     if cluster.groups and not cluster.user:
         raise click.UsageError("--as-group needs --as: a group has no name to act in.")

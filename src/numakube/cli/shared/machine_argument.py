@@ -14,7 +14,7 @@ import click
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
-from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.shape import PRESETS
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.sysfs_machine import read_machine
 

@@ -33,6 +33,8 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    HOSTFILE = "hostfile"
+    RANKFILE = "rankfile"
 
 
 def output_option(*forms: Output) -> Callable[[Any], Any]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.pod import Pod
+from numakube.api.pod import TEMPLATES, Pod
 from numakube.api.yaml_text import load_manifests
 from numakube.cli.shared.machine_argument import read_text
 from numakube.errors import MalformedObject
-from numakube.koordinator.annotation_checks import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

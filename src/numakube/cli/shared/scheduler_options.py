@@ -102,7 +102,7 @@ async def reached(
         ConfigError: there is none; it says why.
     """
     from numakube.apps.debug_client import reach_schedulers
-    from numakube.manifests.debug_access import SELECTOR
+    from numakube.manifests.cluster_policies import SELECTOR
 
     async with connected(cluster) as client:
         found = await reach_schedulers(
@@ -128,7 +128,7 @@ async def asked_as_tenant(
         NumakubeError: none can be asked; it says why.
     """
     from numakube.apps.debug_client import ask_as_tenant
-    from numakube.manifests.debug_access import SELECTOR
+    from numakube.manifests.cluster_policies import SELECTOR
 
     async with connected(cluster) as client:
         body = await ask_as_tenant(

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from numakube.cli.shared.output_option import print_document
-from numakube.insight.drawing.drawing_colours import POD_COLOURS
+from numakube.insight.node_map.picture import POD_COLOURS
 from numakube.values.display import age_text
 from numakube.values.safe_text import printable
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from numakube.cli.shared.output_option import Output
-    from numakube.insight.drawing.picture import NodePicture
-    from numakube.insight.drawing.terminal_map import Line
-    from numakube.insight.drawing.terminal_zone import Span
+    from numakube.insight.node_map.picture import NodePicture
+    from numakube.insight.node_map.terminal_map import Line, Span
 
 
 _STYLES: Final = {

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH: Final = 120
 _TABLES: Final = (Output.TABLE, Output.WIDE)
+_FOR_MPI: Final = (Output.HOSTFILE, Output.RANKFILE)
 
 
 @click.command("top")
@@ -66,7 +67,7 @@ _TABLES: Final = (Output.TABLE, Output.WIDE)
 @click.option("--group-by", "label", default="", metavar="LABEL", help="Add nodes up by a label.")
 @click.option("--no-headers", is_flag=True, help="Print no titles of columns.")
 @click.option("-w", "--watch", is_flag=True, help="Print again whenever something changes.")
-@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
+@output_option(*Output)
 def command(
     *,
     what: str,
@@ -90,6 +91,8 @@ def command(
     the most CPUs with their share of memory that one zone still has. FITS is found by trying, pod
     after pod, on the scheduler's own plugins and the kubelet model.
     """
+    if output in _FOR_MPI and what != "pods":
+        raise click.UsageError(f"-o {output} is about pods: top pods -o {output}.")
     if (shape or filename or label) and what != "nodes":
         raise click.UsageError("--shape, -f and --group-by are about nodes, not zones or pods.")
     space = namespace_for(cluster, namespace)
@@ -158,6 +161,8 @@ class _View:
             console.clear()
         if self.output is Output.NAME:
             lines = names
+        elif self.output in _FOR_MPI:
+            pass
         elif self.output not in _TABLES:
             print_document(document, self.output)
             return
@@ -260,7 +265,13 @@ class _View:
             for pod in chosen_pods(facts, self.namespace, self.selector)
             if not has_ended(pod) and (not self.names or pod.metadata.name in self.names)
         ]
-        pods = top_columns.sorted_pods(list(pod_usages(facts, chosen)), self.sort_by)
+        usages = list(pod_usages(facts, chosen))
+        if self.output in _FOR_MPI:
+            from numakube.cli.top.mpi_files import hostfile, rankfile
+
+            write = hostfile if self.output is Output.HOSTFILE else rankfile
+            return write(chosen, usages), {}, []
+        pods = top_columns.sorted_pods(usages, self.sort_by)
         rows = [top_columns.pod_row(pod, wide=wide) for pod in pods]
         titles = [*top_columns.POD_TITLES, *(top_columns.POD_MORE if wide else ())]
         return (

@@ -1,15 +1,15 @@
-"""All rules and checks, and running them."""
+"""All rules and checks, those of annexes among them, and running them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.annexes import Group, loaded
 from numakube.api.pod import has_ended
 from numakube.insight.doctor import (
     device_plugin_checks,
     gang_checks,
-    koordinator_node_checks,
     kubelet_config_checks,
     machine_checks,
     node_clock_checks,
@@ -57,10 +57,10 @@ AREAS: Final = {
     "Gangs": gang_checks,
     "Rejections": rejected_pod_checks,
     "Nodes and versions": node_version_checks,
-    "Placement by the scheduler": koordinator_node_checks,
     "Clocks": node_clock_checks,
     "Rights": program_rights_checks,
     "Access": unreadable_checks,
+    **loaded(Group.CHECKS),
 }
 RULES: Final[tuple[Rule, ...]] = (*(rule for area in AREAS.values() for rule in area.RULES), BROKEN)
 CHECKS: Final[tuple[Check, ...]] = tuple(check for area in AREAS.values() for check in area.CHECKS)

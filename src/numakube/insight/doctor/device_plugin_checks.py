@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.doctor.configured_kubelets import managers_of
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
+from numakube.insight.doctor.kubelet_config_checks import managers_of
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.resources import amounts_of, is_extended
 

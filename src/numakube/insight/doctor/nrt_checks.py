@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.pod import Pod
 from numakube.insight.collected import TOPOLOGIES
 from numakube.insight.deployed_programs import Program, deployed
-from numakube.insight.doctor.configured_kubelets import config_of
 from numakube.insight.doctor.findings import (
     Finding,
     Rule,
@@ -16,9 +15,10 @@ from numakube.insight.doctor.findings import (
     about_node,
     about_report,
 )
+from numakube.insight.doctor.kubelet_config_checks import config_of
 from numakube.insight.facts import NOT_READY, troubles_of
 from numakube.insight.object_ages import age_seconds
-from numakube.scheduling.matching.node_terms import required_nodes
+from numakube.scheduling.matching import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.topology_view import NodeTopology, Producer, Unusable

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.pod import has_ended
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_report
 from numakube.insight.object_ages import age_seconds
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
+from numakube.scheduling.numa.caches.counts_belief import claim_on
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
-from numakube.scheduling.numa.caches.zone_use import claim_on
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods, pods_behind
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.foreseen_holdings import unknown_pods
 from numakube.topology.topology_view import NodeTopology

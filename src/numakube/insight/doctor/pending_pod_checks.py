@@ -15,7 +15,7 @@ from numakube.api.pod_resources import effective_requests
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.insight.near_names import device_hint
-from numakube.scheduling.numa.caches.zone_use import claim_on
+from numakube.scheduling.numa.caches.counts_belief import claim_on
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.kubelet_rejections import is_rejected
-from numakube.api.pod import has_ended
+from numakube.api.pod import has_ended, is_rejected
 from numakube.api.pod_resources import is_resize_infeasible, pending_resize
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject

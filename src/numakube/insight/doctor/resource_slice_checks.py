@@ -13,9 +13,9 @@ from numakube.dra.cel_selectors import is_selected
 from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.features import features_of
-from numakube.dra.pools import Inventory, pool_id
-from numakube.insight.doctor.configured_kubelets import managers_of, zone_count
+from numakube.dra.pools import DeviceInventory, pool_id
 from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject, about_node
+from numakube.insight.doctor.kubelet_config_checks import managers_of, zone_count
 from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
 from numakube.values.resources import amounts_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numakube.api.resource_slices import DeviceClass
     from numakube.dra.device_ids import PoolId
-    from numakube.dra.pools import Candidate, Pool
+    from numakube.dra.pools import CandidateDevice, DevicePool
     from numakube.insight.facts import ClusterFacts
 
 NODE_GONE: Final = Rule(
@@ -139,7 +139,7 @@ def _troubles(facts: ClusterFacts) -> Iterator[Finding]:
                 yield _about(NOT_COUNTED, pool.id, f"pool {pool.id.pool}: {pool.beyond}")
 
 
-def _missing(inventory: Inventory, identity: PoolId) -> str:
+def _missing(inventory: DeviceInventory, identity: PoolId) -> str:
     slices = [one.spec.pool for one in inventory.slices if pool_id(one) == identity]
     newest = max(one.generation for one in slices)
     current = [one for one in slices if one.generation == newest]
@@ -176,7 +176,7 @@ def _nodes_of_mixed_pods(facts: ClusterFacts) -> set[str]:
     }
 
 
-def _places(facts: ClusterFacts, node: str, inventory: Inventory) -> Iterator[Finding]:
+def _places(facts: ClusterFacts, node: str, inventory: DeviceInventory) -> Iterator[Finding]:
     local: dict[str, list[bool]] = {}
     pci = facts.pci_places(node)
     for one in _candidates(_pools(facts, node, inventory)):
@@ -221,26 +221,26 @@ def _resource(one: DeviceClass) -> str:
     return one.spec.extended_resource_name or ""
 
 
-def _is_of_class(one: DeviceClass, candidate: Candidate) -> bool:
+def _is_of_class(one: DeviceClass, candidate: CandidateDevice) -> bool:
     try:
         return is_selected(one.spec.selectors, candidate.device, candidate.id.driver)
     except AllocationError:
         return False
 
 
-def _inventory(facts: ClusterFacts) -> Inventory:
+def _inventory(facts: ClusterFacts) -> DeviceInventory:
     features = features_of(minor=facts.kubernetes_minor)
-    return Inventory(facts.objects.resource_slices.values(), features)
+    return DeviceInventory(facts.objects.resource_slices.values(), features)
 
 
-def _pools(facts: ClusterFacts, node: str, inventory: Inventory) -> list[Pool]:
+def _pools(facts: ClusterFacts, node: str, inventory: DeviceInventory) -> list[DevicePool]:
     try:
         return inventory.pools_for(facts.nodes[node])
     except AllocationError:
         return []
 
 
-def _candidates(pools: list[Pool]) -> Iterator[Candidate]:
+def _candidates(pools: list[DevicePool]) -> Iterator[CandidateDevice]:
     return (candidate for pool in pools for candidate in pool.candidates)
 
 

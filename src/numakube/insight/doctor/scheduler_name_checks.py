@@ -21,7 +21,7 @@ from numakube.insight.known_schedulers import (
 )
 from numakube.insight.near_names import nearest_scheduler, scheduler_hint
 from numakube.insight.object_ages import age_seconds, pod_age
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import Gang, gang_of
+from numakube.scheduling.plugins.pod_gangs import Gang, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.display import age_words
 

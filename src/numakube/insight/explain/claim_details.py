@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from numakube.api.resource_claims import ALL
 from numakube.dra.cel_selectors import is_selected
-from numakube.dra.device_ids import AllocationError, DeviceId
-from numakube.dra.device_taints import repelling_taint
+from numakube.dra.device_ids import AllocationError, DeviceId, SearchStopped
 from numakube.dra.extended_resources import (
     classes_by_resource,
     requests_and_mappings,
     with_requests,
 )
-from numakube.dra.search_time import SearchStopped
+from numakube.dra.pools import repelling_taint
 from numakube.insight.explain.explanation_document import (
     ClaimAsk,
     ClaimHolder,
@@ -28,7 +27,7 @@ from numakube.insight.explain.explanation_document import (
     DeviceStep,
 )
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import numa_nodes_text
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import DeviceConstraint, ExactDeviceRequest, ResourceClaim
     from numakube.api.resource_slices import DeviceSelector
     from numakube.dra.allocator import Allocator
-    from numakube.dra.pools import Candidate
+    from numakube.dra.pools import CandidateDevice
     from numakube.insight.explain.what_if import Bench
-    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
-    Offer = tuple[str, Candidate, bool]
+    Offer = tuple[str, CandidateDevice, bool]
     """The name of a node, a device that it reaches, and whether no claim holds any of it."""
 
 PLUGIN: Final = "DynamicResources"
@@ -192,7 +191,7 @@ class _ClaimTrial:
 
     def _conditions(
         self, body: ExactDeviceRequest
-    ) -> Iterator[tuple[str, Callable[[Candidate], bool]]]:
+    ) -> Iterator[tuple[str, Callable[[CandidateDevice], bool]]]:
         device_class = self._known.objects.device_classes.get(body.device_class_name)
         if device_class is not None:
             selectors = device_class.spec.selectors
@@ -201,7 +200,7 @@ class _ClaimTrial:
             text = each.cel.expression if each.cel is not None else ""
             yield f"with {text}", lambda one, each=each: self._selects((each,), one)  # type: ignore[misc]
 
-    def _selects(self, selectors: Sequence[DeviceSelector], candidate: Candidate) -> bool:
+    def _selects(self, selectors: Sequence[DeviceSelector], candidate: CandidateDevice) -> bool:
         # One selector that takes too long does so on every device, and this may run in a server.
         if self._too_costly:
             return False
@@ -211,7 +210,7 @@ class _ClaimTrial:
             self._too_costly = error.costly
             return False
 
-    def _tolerates(self, body: ExactDeviceRequest, candidate: Candidate) -> bool:
+    def _tolerates(self, body: ExactDeviceRequest, candidate: CandidateDevice) -> bool:
         if not self._allocator.features.device_taints:
             return True
         return repelling_taint(candidate.device, body.tolerations) is None

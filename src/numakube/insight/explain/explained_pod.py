@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from numakube.api.kubelet_rejections import is_rejected
 from numakube.api.meta import ObjectMeta, OwnerReference
-from numakube.api.pod import PodResourceClaimStatus, PodStatus, has_ended
+from numakube.api.pod import PodResourceClaimStatus, PodStatus, has_ended, is_rejected
 from numakube.api.pod_resources import compute_qos_class, disputed_qos_class
 from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import named_claims
@@ -23,12 +22,18 @@ from numakube.insight.explain.explanation_document import PodSummary
 from numakube.insight.planned_pods import planned_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from typing import TypeAlias
 
     from numakube.api.pod import Pod
     from numakube.api.resource_claims import ResourceClaimTemplate
     from numakube.api.workloads import PriorityClass
+    from numakube.insight.explain.explanation_document import Explanation
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.snapshot.cluster import Cluster
+
+    Addition: TypeAlias = Callable[[Explanation, Engine, "Subject"], Explanation]
+    """Adds to the explanation of a pod what an annex knows of it; it may use the engine up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 from numakube.insight.collected import SCHEDULER, TOPOLOGIES
 from numakube.insight.list_reading import rights_text
 from numakube.insight.unknown_zones import nothing_known
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
+from numakube.scheduling.plugins.pod_gangs import group_named_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

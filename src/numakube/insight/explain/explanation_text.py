@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from numakube.annexes import Group, points
 from numakube.insight.explain.kubelet_steps import folded_zones
 from numakube.values.display import (
     held_quantities_text,
@@ -47,8 +48,8 @@ _SPREADING: Final = tuple(
 """Policies that accept several zones where one is not enough, of kubelets and of annotations."""
 _MOST_COLUMNS: Final = 2
 _MOST_WIDTH: Final = 56
-_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeNUMAResource", "NodeResourcesFit")
-"""Who refuses for lack of room, so that numbers help."""
+_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeResourcesFit")
+"""Who refuses for lack of room, so that numbers help; besides plugins with an explainer."""
 _HELPS: Final = {
     "refused": "What would help",
     "fits": "What would align it",
@@ -134,8 +135,9 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
     if one.notes:
         yield EMPTY
         yield from (Line(f"Note: {note}", Role.NOTE) for note in one.notes)
+    about_room = {*_ABOUT_ROOM, *points(Group.PLUGIN_EXPLAINERS)}
     for candidate in one.candidates:
-        if wide or candidate.fits or candidate.plugin in _ABOUT_ROOM:
+        if wide or candidate.fits or candidate.plugin in about_room:
             yield EMPTY
             yield from _candidate(candidate, wide=wide)
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.insight.explain.container_amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.explanation_document import (
     Candidate,
     ContainerAsk,
     ResourceAsk,
     ZoneAmount,
+    all_containers,
+    asked_by,
+    text_of,
 )
-from numakube.insight.explain.koordinator_rules import scheduler_placement
 from numakube.insight.explain.kubelet_steps import steps_of
-from numakube.insight.explain.node_verdicts import counted_rejection, rejection_in
-from numakube.insight.explain.zone_holders import holders_on
-from numakube.koordinator.annotation_values import Arbiter
+from numakube.insight.explain.node_verdicts import alignment_refusal_in, counted_refusal, holders_on
+from numakube.insight.explain.plugin_explainer import placement_by_plugin
 from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.resources import CPU, is_memory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.insight.explain.koordinator_rules import SchedulerPlacement
+    from numakube.insight.explain.plugin_explainer import PluginPlacement
     from numakube.insight.explain.what_if import Bench
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.pod_demand import PodDemand
@@ -44,8 +44,8 @@ def candidate(
     """Return everything that is to be said about *node*."""
     belief = node.numa
     topology = belief.topology if belief is not None else None
-    placement = scheduler_placement(bench.runtime, info, node)
-    ours = placement is not None and placement.arbiter is Arbiter.SCHEDULER
+    placement = placement_by_plugin(bench.runtime, info, node)
+    ours = placement is not None and placement.by_scheduler
     return Candidate(
         node=node.name,
         fits=refusal is None,
@@ -73,7 +73,7 @@ def candidate(
             for one in bench.engine.nominations.before(info, node.name)
         ),
         steps=_steps(info.pod, belief),
-        decided_by=str(placement.arbiter) if placement else "",
+        decided_by=placement.decided_by if placement else "",
         rules=placement.words if placement else (),
     )
 
@@ -95,8 +95,8 @@ def _reason(bench: Bench, info: PodInfo, node: NodeInfo, refusal: Status | None)
     """Return the refusal with this node's own numbers."""
     if refusal is None:
         return ""
-    counted = rejection_in(refusal) is not None
-    own = counted_rejection(bench.runtime, info, node) if counted else None
+    counted = alignment_refusal_in(refusal) is not None
+    own = counted_refusal(bench.runtime, info, node) if counted else None
     return own.message if own is not None else refusal.message
 
 
@@ -124,9 +124,7 @@ def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:
     return () if model is None else steps_of(pod, model)
 
 
-def _allotted(
-    info: PodInfo, node: NodeInfo, placement: SchedulerPlacement
-) -> Iterator[ContainerAsk]:
+def _allotted(info: PodInfo, node: NodeInfo, placement: PluginPlacement) -> Iterator[ContainerAsk]:
     """Yield what is asked and what the scheduler's own ledger has."""
     per_pod = placement.scope != TopologyScope.CONTAINER
     whole = tuple(
@@ -144,7 +142,7 @@ def _allotted(
             yield ContainerAsk(container=container.name, role=role, resources=resources)
 
 
-def _of_ledger(name: str, wanted: int, placement: SchedulerPlacement, *, told: bool) -> ResourceAsk:
+def _of_ledger(name: str, wanted: int, placement: PluginPlacement, *, told: bool) -> ResourceAsk:
     zones = tuple(
         ZoneAmount(
             zone=zone,

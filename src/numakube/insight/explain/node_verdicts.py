@@ -1,4 +1,4 @@
-"""The scheduler's cycle for one pod, with the verdict of every node kept.
+"""What every plugin says of a pod on every node, and who holds the zones there.
 
 A cycle stops at the first node that stands up to the final check. An explanation asks all of them,
 up to a limit, so that it can say who else would do and who only looks as if.
@@ -11,23 +11,39 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.insight.explain.explanation_document import Holder, texts_of
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
-from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    closeness,
+)
+from numakube.scheduling.numa.caches.counts_belief import holdings_of, use_in_report
+from numakube.scheduling.numa.caches.known_pods import KnownPods
+from numakube.scheduling.numa.caches.latest_reports import LatestReports
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from numakube.scheduling.snapshot.zone_belief import KubeletRejection
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.topology_view import NodeTopology
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.framework.status import Diagnosis
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.values.resources import Amounts
+
 
 MOST_CONFIRMED: Final = 256
 """Nodes whose kubelet models are asked, once one has said yes."""
@@ -46,9 +62,9 @@ class Refusals:
     own: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def rejection(self) -> Rejection | None:
+    def refusal(self) -> AlignmentRefusal | None:
         """What the NUMA plugin said of the closest node, if it was the one that refused."""
-        return rejection_in(self.status)
+        return alignment_refusal_in(self.status)
 
     @property
     def eviction_helps(self) -> bool:
@@ -145,8 +161,8 @@ def _grouped(
         every = [name for name in names if name]
         return (Refusals(diagnosis.pre_filter, tuple(every)),)
     for rows, status in diagnosis.groups():
-        rejection = rejection_in(status)
-        key = rejection.key if rejection is not None else (status.plugin, status.reasons)
+        refusal = alignment_refusal_in(status)
+        key = refusal.key if refusal is not None else (status.plugin, status.reasons)
         known = groups.setdefault(key, (status, []))
         known[1].extend(names[row] for row in rows)
     found = [_nearest_first(engine, runtime, *one, pod) for one in groups.values()]
@@ -156,7 +172,7 @@ def _grouped(
 def _nearest_first(
     engine: Engine, runtime: Runtime, status: Status, nodes: list[str], pod: PodInfo
 ) -> Refusals:
-    if rejection_in(status) is None and status.plugin != NodeResourcesFit.name:
+    if alignment_refusal_in(status) is None and status.plugin != NodeResourcesFit.name:
         return Refusals(status, tuple(sorted(nodes)))
     lacking: dict[str, float] = {}
     own: dict[str, str] = {}
@@ -164,15 +180,15 @@ def _nearest_first(
         node = engine.cluster.node(name)
         if node is None:
             continue
-        counted = counted_rejection(runtime, pod, node)
+        counted = counted_refusal(runtime, pod, node)
         lacking[name] = _lack(pod, node, counted)
-        if counted is not None and rejection_in(status) is not None:
+        if counted is not None and alignment_refusal_in(status) is not None:
             own[name] = counted.message
     ordered = sorted(lacking, key=lambda name: (lacking[name], name))
     return Refusals(status, tuple(ordered), own)
 
 
-def _lack(pod: PodInfo, node: NodeInfo, counted: Rejection | None) -> float:
+def _lack(pod: PodInfo, node: NodeInfo, counted: AlignmentRefusal | None) -> float:
     """Return which part of what the pod wants *node* lacks, at least."""
     short = 0.0 if counted is None else closeness(counted)
     for resource, wanted in pod.requests.items():
@@ -181,13 +197,13 @@ def _lack(pod: PodInfo, node: NodeInfo, counted: Rejection | None) -> float:
     return short
 
 
-def counted_rejection(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> Rejection | None:
+def counted_refusal(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> AlignmentRefusal | None:
     """Return why counts refuse *pod* on *node*; ``None`` if they do not, or in upstream mode."""
     engine = numa_engine(runtime)
     if engine is None:
         return None
     verdict = engine.judge(pod, node)
-    return verdict if isinstance(verdict, Rejection) else None
+    return verdict if isinstance(verdict, AlignmentRefusal) else None
 
 
 def numa_engine(runtime: Runtime) -> NativeEngine | None:
@@ -198,7 +214,72 @@ def numa_engine(runtime: Runtime) -> NativeEngine | None:
     return None
 
 
-def rejection_in(status: Status) -> Rejection | None:
+def alignment_refusal_in(status: Status) -> AlignmentRefusal | None:
     """Return the refusal of the NUMA plugin that *status* carries."""
     detail = status.detail
-    return detail.closest if isinstance(detail, RejectionGroup) else None
+    return detail.closest if isinstance(detail, AlignmentRefusalGroup) else None
+
+
+# Who holds what in which zones of a node: from the exact report, or from upstream's vectors.
+
+
+def holders_on(facts: ClusterFacts, node: NodeInfo, *, but: str = "") -> tuple[Holder, ...]:
+    """Return who holds what on *node*, the largest part first; empty if unknown.
+
+    The pod with the uid *but* is left out.
+    """
+    exact = isinstance(node.numa, ExactBelief)
+    found = list(_exact(node, but) if exact else _placed(facts, node))
+    return tuple(sorted(found, key=lambda one: (one.zones, -_size(one), one.pod)))
+
+
+def _exact(node: NodeInfo, but: str) -> Iterator[Holder]:
+    belief = node.numa
+    if not isinstance(belief, ExactBelief):
+        return
+    hidden = uid_hash(but)
+    by_hash = {uid_hash(uid): pod for uid, pod in node.pods.items()}
+    report = belief.basis.exact
+    for hashed, holding in report.pods.items():
+        pod = by_hash.get(hashed)
+        if hashed != hidden and (pod is not None or hashed in belief.basis.holders()):
+            yield from _parts(pod, use_in_report(report, holding), coming=False)
+    for pod in belief.basis.incoming:
+        use = belief.foreseen.get(pod.uid)
+        if pod.uid != but and use is not None and not isinstance(use, KubeletRejection):
+            yield from _parts(pod, use, coming=True)
+
+
+def _parts(
+    pod: PodInfo | None, use: Mapping[tuple[int, ...], Mapping[str, int]], *, coming: bool
+) -> Iterator[Holder]:
+    for zones, amounts in use.items():
+        yield Holder(
+            pod=pod.key if pod is not None else "a pod that the API server does not know",
+            priority=pod.priority if pod is not None else 0,
+            zones=zones,
+            amounts=texts_of(amounts),
+            coming=coming,
+        )
+
+
+def _placed(facts: ClusterFacts, node: NodeInfo) -> Iterator[Holder]:
+    """Yield what upstream's vectors tell, which only go with the policy single-numa-node."""
+    topology, nrt = facts.view(node.name), facts.topologies.get(node.name)
+    if not isinstance(topology, NodeTopology) or nrt is None:
+        return
+    report = LatestReports().take(nrt).report
+    if report is None:
+        return
+    ledger = KnownPods()
+    for pod in node.pods.values():
+        ledger.see(pod)
+    for uid, zones in holdings_of(report, ledger.on(node.name)).items():
+        pairs = zip(topology.zones, zones, strict=True)
+        use: dict[tuple[int, ...], Amounts] = {(zone.id,): held for zone, held in pairs if held}
+        yield from _parts(node.pods[uid], use, coming=False)
+
+
+def _size(holder: Holder) -> float:
+    text = holder.amounts.get(CPU, "0")
+    return float(text[:-1]) / MILLI_PER_CPU if text.endswith("m") else float(text)

@@ -18,16 +18,16 @@ from numakube.insight.explain.claim_details import PLUGIN, claims_of, free_place
 from numakube.insight.explain.explained_pod import exchanged, with_planned_claims
 from numakube.insight.explain.explanation_document import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.explanation_summary import gang_note, notes_of, summary_of
-from numakube.insight.explain.koordinator_rules import asks_scheduler
 from numakube.insight.explain.node_details import candidate
 from numakube.insight.explain.node_verdicts import judge, numa_engine
+from numakube.insight.explain.plugin_explainer import asks_plugin
 from numakube.insight.explain.refusal_meanings import meaning_of
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.what_if import Bench
 from numakube.insight.known_schedulers import unserved
 from numakube.insight.unknown_zones import why_unknown, zones_known
 from numakube.insight.waiting_gangs import untried_gang_of
-from numakube.scheduling.matching.taints import taint_text, untolerated
+from numakube.scheduling.matching import taint_text, untolerated
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import (
     ANNOTATION,
     HELD_FAR,
@@ -265,7 +265,7 @@ class _Work:
         if refusals.status.plugin == PLUGIN and HELD_FAR in message:
             return "The claim keeps its devices; the kubelet does not know where they are."
         offered = {one for node in self.engine.cluster.nodes() for one in node.allocatable}
-        return meaning_of(refusals.status, refusals.rejection, self.bench.unoffered, offered)
+        return meaning_of(refusals.status, refusals.refusal, self.bench.unoffered, offered)
 
     def _detail(self, refusals: Refusals, name: str) -> str:
         """Return what the scheduler's words leave out: which taint."""
@@ -281,7 +281,7 @@ class _Work:
     @property
     def _is_special(self) -> bool:
         """Whether the pod asks the scheduler, rather than a kubelet, to align it."""
-        return asks_scheduler(self.runtime, self.info)
+        return asks_plugin(self.runtime, self.info)
 
     def _unaligned(self) -> tuple[str, ...]:
         return () if self._is_special else unaligned(self.pod)

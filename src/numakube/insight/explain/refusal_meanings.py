@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.koordinator_rules import meaning_of_refusal, refusal_in
+from numakube.insight.explain.plugin_explainer import meaning_by_plugin
 from numakube.insight.near_names import nearest_device
 from numakube.kubelet.admission_outcome import NO_ANSWER
-from numakube.scheduling.numa.alignment_rejection import Kind
+from numakube.scheduling.numa.alignment_refusal import Kind
 from numakube.values.resources import is_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.alignment_rejection import Rejection
+    from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal
 
 _MEANINGS: Final = {
     "NodeName": "The pod names another node in spec.nodeName.",
@@ -54,7 +54,7 @@ _NUMA_MEANINGS: Final = {
 
 def meaning_of(
     status: Status,
-    rejection: Rejection | None,
+    numa_refusal: AlignmentRefusal | None,
     unoffered: Collection[str] = (),
     offered: Collection[str] = (),
 ) -> str:
@@ -65,20 +65,17 @@ def meaning_of(
     missing = [name for name in unoffered if f"Insufficient {name}" in status.reasons]
     if missing:
         return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing, offered)}?"
-    if rejection is None and "not found" in status.message:
+    if numa_refusal is None and "not found" in status.message:
         return "Something that the pod refers to does not exist; the pod waits until it is created."
-    refusal = refusal_in(status)
-    if refusal is not None:
-        return meaning_of_refusal(refusal)
-    if rejection is None:
-        return _MEANINGS.get(status.plugin, "")
-    if rejection.kind is Kind.ALIGN and rejection.hopeless:
+    if numa_refusal is None:
+        return meaning_by_plugin(status) or _MEANINGS.get(status.plugin, "")
+    if numa_refusal.kind is Kind.ALIGN and numa_refusal.hopeless:
         return "Not even an idle node of this kind has that much in one place."
-    if rejection.kind is Kind.NODE and rejection.hopeless:
+    if numa_refusal.kind is Kind.NODE and numa_refusal.hopeless:
         return "Not even an idle node of this kind has that much."
-    if rejection.reason == NO_ANSWER:
-        return f"{rejection.detail[:1].upper()}{rejection.detail[1:]}."
-    return _NUMA_MEANINGS[rejection.kind]
+    if numa_refusal.reason == NO_ANSWER:
+        return f"{numa_refusal.detail[:1].upper()}{numa_refusal.detail[1:]}."
+    return _NUMA_MEANINGS[numa_refusal.kind]
 
 
 def _why_unoffered(resources: Sequence[str], offered: Collection[str]) -> str:

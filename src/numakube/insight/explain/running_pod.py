@@ -8,17 +8,14 @@ import msgspec
 
 from numakube.api.pod_resources import pending_resize
 from numakube.insight.dra_devices import zones_needed, zones_of_devices
-from numakube.insight.explain.container_amounts import texts_of
-from numakube.insight.explain.explanation_document import PlacedContainer, Placement
-from numakube.insight.explain.zone_holders import holders_on
+from numakube.insight.explain.explanation_document import PlacedContainer, Placement, texts_of
+from numakube.insight.explain.node_verdicts import holders_on
 from numakube.insight.held_closeness import closeness_words
-from numakube.koordinator.ledger.allotment_annotations import allotment_of
-from numakube.kubelet.admission_outcome import Admitted
-from numakube.scheduling.numa.caches.mispredictions import Refusal
+from numakube.insight.misalignment import fewest_zones
+from numakube.scheduling.numa.caches.counts_belief import use_in_report
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
-from numakube.topology.model_from_report import node_of
-from numakube.topology.numa_zones import Unusable
+from numakube.scheduling.snapshot.zone_belief import KubeletRejection
+from numakube.topology.allotments import allotment_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
@@ -28,8 +25,8 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
-    from numakube.koordinator.ledger.holdings import Allotment, Share
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.topology.allotments import Allotment, Share
     from numakube.topology.exact_report import ExactReport
 
 
@@ -81,7 +78,7 @@ def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod
 
 
 def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
-    held = allotment_of(pod, [])
+    held = allotment_of(pod)
     if held is not None:
         return allotted_placement(node.name, held)
     uid, belief = pod.metadata.uid, node.numa
@@ -96,7 +93,7 @@ def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
             words = (*placement.words, close) if close else placement.words
             return msgspec.structs.replace(placement, words=words)
         foreseen = belief.foreseen.get(uid)
-        if foreseen is not None and not isinstance(foreseen, Refusal):
+        if foreseen is not None and not isinstance(foreseen, KubeletRejection):
             return _described(node, pod, foreseen, report, source="predicted")
     return _from_vectors(facts, node, pod)
 
@@ -153,20 +150,6 @@ def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
         ),
         words=(f"Everything exclusive is in {zones_text(zones)}.",),
     )
-
-
-def fewest_zones(report: ExactReport, pod: Pod) -> int:
-    """Return on how many zones the pod would be if nothing else ran; 0 if that is unknown."""
-    model = node_of(report)
-    if isinstance(model, Unusable):
-        return 0
-    idle = model.clone()
-    for uid in list(idle.pods):
-        idle.remove(uid)
-    if not isinstance(idle.admit(pod), Admitted):
-        return 0
-    use = use_in_model(idle, pod.metadata.uid)
-    return len({zone for group in use for zone in group})
 
 
 def _quality(zones: tuple[int, ...], fewest: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from numakube.insight.explain.empty_node import (
+from numakube.insight.explain.kubelet_steps import (
     bound_copy,
     idle_copy,
     idle_report,
@@ -23,11 +23,11 @@ from numakube.insight.explain.empty_node import (
 from numakube.insight.scheduler_engine import settle_doubts, settle_orphans
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.diagnosis import Diagnosis
+from numakube.scheduling.framework.status import Diagnosis
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.preemption.what_if_node import Trial
+from numakube.scheduling.preemption.victims import EvictionTrial
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -130,14 +130,14 @@ class Bench:
         snapshot = self.engine.cluster.snapshot()
         return {snapshot.at(int(row)).name for row in self._begin(self.pod).rows}
 
-    def trial(self, node: str, *, pod: Pod | None = None) -> Trial | None:
+    def trial(self, node: str, *, pod: Pod | None = None) -> EvictionTrial | None:
         """Return *node* without pods to be named; ``None`` if the pod is refused before that."""
         there = self.node(node)
         begun = self._begin(pod or self.pod)
         if there is None or there.row not in begun.rows:
             return None
         nominated = self.engine.nominations.before(begun.info, node)
-        return Trial(self.runtime, begun.state, begun.info, there, nominated=nominated)
+        return EvictionTrial(self.runtime, begun.state, begun.info, there, nominated=nominated)
 
     def cycle_state(self) -> CycleState:
         """Return what the pre-filters have worked out for the pod."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.insight.dra_devices import DraDevice
-    from numakube.kubelet.device_connections import Closeness, DeviceTree
     from numakube.kubelet.device_pairs import Functions
+    from numakube.kubelet.machine import Closeness, DeviceTree
     from numakube.topology.exact_report import ExactReport
 
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
 from numakube.insight.dra_devices import zones_of_devices
-from numakube.insight.drawing.picture_from_report import zone_cpus, zones_of_holding
 from numakube.insight.held_closeness import closeness_of
 from numakube.insight.scheduler_holdings import allotted_holding
-from numakube.scheduling.numa.caches.zone_use import exclusive_requests
+from numakube.scheduling.numa.caches.counts_belief import exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
-from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.numa_placement import (
+from numakube.topology.fingerprint import (
     BadPlacement,
     ContainerName,
     decode_placement,
+    fingerprint_of,
     read_placement,
 )
+from numakube.topology.held_zones import zone_cpus, zones_of_holding
 from numakube.topology.topology_view import FingerprintMethod, NodeTopology
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy

@@ -23,8 +23,7 @@ from numakube.insight.usage.largest_pod import (
     largest_with_devices,
 )
 from numakube.insight.usage.stranded_amounts import proportion, stranded
-from numakube.topology.machine_hierarchy import within
-from numakube.topology.numa_zones import Unusable
+from numakube.topology.numa_zones import Unusable, within
 from numakube.values.cpuset import union
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, add_amounts, is_memory
 

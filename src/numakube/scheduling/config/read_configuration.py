@@ -1,4 +1,4 @@
-"""Reading and checking a KubeSchedulerConfiguration.
+"""Reading and checking a KubeSchedulerConfiguration, and making its profiles.
 
 A file for kube-scheduler with upstream's plugin works unchanged, an older version of it with notes
 on what to write today. What we do not do is said at once and by name, rather than ignored:
@@ -8,25 +8,160 @@ extenders, and plugins that do not exist here. What makes no difference here is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.annexes import Group, added_to
 from numakube.api.codec import convert
 from numakube.api.scheduler_config import (
     API_VERSION,
     DEFAULT_SCHEDULER,
     KIND,
     MAIN_LEASE,
+    POINT_FIELDS,
     KubeSchedulerConfiguration,
+    PluginRef,
+    Plugins,
+    PluginSet,
 )
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.scheduling.config.older_versions import OLDER, upgraded
-from numakube.scheduling.framework.unknown_fields import unknown_fields
+from numakube.scheduling.framework.registry import POINTS, Profile, unknown_fields
+from numakube.scheduling.framework.runtime import Runtime
 from numakube.values.times import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numakube.api.scheduler_config import ProfileConfig
+    from numakube.scheduling.framework.plugins import Plugin
+    from numakube.scheduling.framework.registry import Handle, Registry
+
+
+# ------------------------------------------------------------------------------------------------
+# Which plugins a profile has at which point, and making them.
+#
+# The rules are kube-scheduler's (1.37): a profile's own settings are merged into the defaults,
+# plugin by plugin; a plugin under ``multiPoint`` takes part wherever it can; what is said of a
+# single point wins there, and such plugins come first.
+
+_ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a profile has unless it says otherwise, all of it under ``multiPoint``."""
+
+    plugins: tuple[PluginRef, ...]
+
+    def merged(self, plugins: Plugins) -> Plugins:
+        """Return *plugins* with the defaults."""
+        own = plugins.multi_point
+        changed = PluginSet(enabled=_merge(self.plugins, own), disabled=own.disabled)
+        fields = {name: getattr(plugins, name) for name in POINT_FIELDS.values()}
+        return Plugins(**fields, multi_point=changed)
+
+
+def _merge(defaults: Sequence[PluginRef], own: PluginSet) -> tuple[PluginRef, ...]:
+    """Return *defaults* less those disabled; one that *own* enables again keeps its position."""
+    disabled = {one.name for one in own.disabled}
+    if _ALL in disabled:
+        return own.enabled
+    enabled = {one.name: one for one in own.enabled}
+    kept = [
+        enabled.get(default.name, default) for default in defaults if default.name not in disabled
+    ]
+    known = {one.name for one in kept}
+    return (*kept, *(one for one in own.enabled if one.name not in known))
+
+
+def make_runtime(
+    config: ProfileConfig, *, defaults: Defaults, registry: Registry, handle: Handle
+) -> Runtime:
+    """Make the plugins of a profile; raise `ConfigError` naming the profile and the plugin."""
+    where = f"profile {config.scheduler_name}"
+    plugins = defaults.merged(config.plugins)
+    args = {one.name: one.args for one in config.plugin_config}
+    names = _named(plugins)
+    missing = [name for name in (*names, *args) if name not in registry]
+    if missing:
+        raise ConfigError(f"{where}: there is no plugin {_absent(missing[0], registry)}")
+    made = {name: _make(name, args.get(name, {}), registry, handle, where) for name in names}
+    points = {point: _at_point(point, plugins, made, where) for point in POINTS}
+    _check(points, where)
+    runtime = Runtime(Profile(config.scheduler_name, points, _weights(plugins, where)))
+    handle.runtime = runtime
+    return runtime
+
+
+def _absent(name: str, registry: Registry) -> str:
+    """Say what there is instead of plugin *name*, or what brings it."""
+    annex = added_to(Group.PLUGINS).get(name)
+    if annex is None:
+        return f"{name} here; known are {', '.join(registry)}"
+    return f"{name} here: pip install 'numakube[{annex.extra}]' brings it"
+
+
+def _named(plugins: Plugins) -> list[str]:
+    sets = [plugins.multi_point, *(getattr(plugins, name) for name in POINT_FIELDS.values())]
+    return list(dict.fromkeys(one.name for members in sets for one in members.enabled))
+
+
+def _make(
+    name: str, args: Mapping[str, object], registry: Registry, handle: Handle, where: str
+) -> Plugin:
+    try:
+        return registry[name](args, handle)
+    except (ConfigError, MalformedObject) as error:
+        raise ConfigError(f"{where}: pluginConfig of {name}: {error}") from None
+
+
+def _at_point(
+    point: str, plugins: Plugins, made: Mapping[str, Plugin], where: str
+) -> tuple[Plugin, ...]:
+    own: PluginSet = getattr(plugins, POINT_FIELDS[point])
+    disabled = {one.name for one in own.disabled}
+    chosen = [one.name for one in own.enabled]
+    for name in chosen:
+        if not isinstance(made[name], POINTS[point]):
+            raise ConfigError(f"{where}: plugin {name} cannot take part at {point}")
+    general: list[str] = []
+    if _ALL not in disabled:
+        general = [
+            one.name
+            for one in plugins.multi_point.enabled
+            if one.name not in disabled and isinstance(made[one.name], POINTS[point])
+        ]
+    # Plugins named at the point that multiPoint has too come first, then the rest of multiPoint.
+    order = [name for name in chosen if name in general]
+    order += [name for name in general if name not in chosen]
+    order += [name for name in chosen if name not in general]
+    order += [name for name in made if point in made[name].insists_on and name not in order]
+    return tuple(made[name] for name in order)
+
+
+def _check(points: Mapping[str, Sequence[Plugin]], where: str) -> None:
+    sorters = [point.name for point in points["queueSort"]]
+    if len(sorters) != 1:
+        raise ConfigError(f"{where}: exactly one plugin must sort the queue, not {sorters}")
+    if not points["bind"]:
+        raise ConfigError(f"{where}: no plugin binds pods")
+
+
+def _weights(plugins: Plugins, where: str) -> dict[str, int]:
+    weights: dict[str, int] = {}
+    named: Iterable[PluginRef] = (*plugins.multi_point.enabled, *plugins.score.enabled)
+    for one in named:
+        weights[one.name] = 1 if one.weight is None or one.weight == 0 else one.weight
+        if weights[one.name] < 0:
+            raise ConfigError(f"{where}: plugin {one.name}: the weight must not be negative")
+    return weights
+
+
+# ------------------------------------------------------------------------------------------------
+# Reading and checking a KubeSchedulerConfiguration.
 
 _ALL_NODES: Final = 100
 """Percent."""

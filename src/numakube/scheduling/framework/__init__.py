@@ -1,6 +1,6 @@
 """The contract between scheduling plugins and the code that runs them.
 
-Extension points, their order and the meaning of their results follow kube-scheduler 1.35
+Extension points, their order and the meaning of their results follow kube-scheduler 1.37
 (k8s.io/kube-scheduler/framework), so that its documentation holds for our plugins too. Two things
 differ. A plugin may judge all nodes at once (`VectorFilter`, `VectorScore`) beside or instead of
 one after the other. And a cycle is an ordinary function: nothing changes while it runs.
@@ -9,9 +9,8 @@ What `__all__` names is all that a plugin needs, and public; the modules themsel
 """
 
 from numakube.scheduling.arrays import IntArray, Mask, Rows
-from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
-from numakube.scheduling.framework.cycle_state import Clonable, CycleState, StateKey
+from numakube.scheduling.framework.cycle_state import Clonable, CycleState, StateKey, annotate
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Bind,
@@ -47,11 +46,11 @@ from numakube.scheduling.framework.status import (
     SUCCESS,
     Code,
     Status,
+    Verdicts,
     failure,
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

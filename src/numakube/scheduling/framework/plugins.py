@@ -1,4 +1,4 @@
-"""The extension points: what a plugin may be.
+"""The extension points: what a plugin may be; and the pods for which room is being made.
 
 A plugin derives from `Plugin` and from every point that it takes part in. Points up to `Reserve`
 are plain functions of the snapshot; `PreBind`, `Bind` and `PostBind` may await.
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.status import SUCCESS, Status
+from numakube.scheduling.snapshot.zone_belief import NOTHING, BeliefChanges
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.framework.verdicts import Verdicts
+    from numakube.scheduling.framework.status import Verdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
 
 MAX_NODE_SCORE = 100
 """Scores of a plugin lie between 0 and this after normalisation."""
@@ -50,6 +52,9 @@ class Plugin(ABC):
 
     A pod that such plugins refused is left alone by an event on a node that they still refuse.
     """
+
+    notes: tuple[str, ...] = ()
+    """What the process should log about its arguments."""
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""
@@ -203,24 +208,52 @@ class Confirm(Plugin):
         """Judge *node*, which has passed every filter."""
 
 
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """The answer to a reservation.
+
+    Attributes:
+        status: success, or why the pod must not go to the node after all.
+        changes: beliefs about zones that are other ones now; the caller takes them over.
+    """
+
+    status: Status = SUCCESS
+    changes: BeliefChanges = NOTHING
+
+    @property
+    def ok(self) -> bool:
+        """Whether the pod is booked."""
+        return self.status.ok
+
+
+BOOKED: Final = Booking()
+"""The pod is booked, and no belief is another one."""
+
+
 class Reserve(Plugin):
-    """Books what the pod will use, before it is bound."""
+    """Books what the pod will use, before it is bound.
+
+    A plugin changes only what it keeps itself. Beliefs of the NUMA cache that are other ones
+    afterwards are returned, for the caller to take over.
+    """
 
     @abstractmethod
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
         """Book; a refusal undoes all bookings and the pod is tried again."""
 
     @abstractmethod
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Undo a booking; called too for plugins that have not booked, and must not fail."""
 
-    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Learn that *pod* waits for others, and that pods which come later are bound before it."""
         del state, pod, node
+        return NOTHING
 
-    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Learn that *pod* waits no longer, and is bound after all that are on their way now."""
         del state, pod, node
+        return NOTHING
 
     def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Tell whether a booking is of use yet, right before *pod* is bound."""
@@ -265,5 +298,82 @@ class PostBind(Plugin):
     """Learns that the pod was bound."""
 
     @abstractmethod
-    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Tidy up."""
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
+        """Tidy up; return which beliefs are other ones now, as `Reserve` does."""
+
+
+class AllottingPlugin(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore, Reserve):
+    """Gives pods NUMA nodes, CPUs and devices itself, on nodes whose kubelet aligns nothing."""
+
+
+# ------------------------------------------------------------------------------------------------
+# Pods for which room is being made on a node.
+#
+# A nominated pod is not placed yet, but pods of lower priority must not take the room that was
+# made for it: they are tried on that node as if it were there already.
+
+_REMEMBERED: Final = 100_000
+
+
+class Nominations:
+    """Who is nominated where."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Changes with every nomination."""
+        self._verdicts: dict[tuple[bytes, str], tuple[object, Status]] = {}
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    def nominate(self, pod: PodInfo, node: str) -> None:
+        """Keep room for *pod* on *node*, and nowhere else."""
+        self.drop(pod.uid)
+        self._by_node.setdefault(node, {})[pod.uid] = pod
+        self._node_of[pod.uid] = node
+        self.generation += 1
+
+    def drop(self, uid: str) -> str | None:
+        """Keep no room for a pod any more; return the node where it was kept."""
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            self.generation += 1
+            del self._by_node[node][uid]
+            if not self._by_node[node]:
+                del self._by_node[node]
+        return node
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node on which room is being made for a pod."""
+        return self._node_of.get(uid)
+
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes with nominated pods."""
+        return frozenset(self._by_node)
+
+    def before(self, pod: PodInfo, node: str) -> list[PodInfo]:
+        """Return the pods nominated to *node* that *pod* must leave room for."""
+        there = self._by_node.get(node, {})
+        return [
+            one for one in there.values() if one.priority >= pod.priority and one.uid != pod.uid
+        ]
+
+    def verdict(self, kind: bytes, node: str, state: object) -> Status | None:
+        """Return what was said of a *kind* of pods on *node* with the pods nominated there.
+
+        That is good for one *state* of the node, and of those pods.
+        """
+        known = self._verdicts.get((kind, node))
+        return known[1] if known is not None and known[0] == state else None
+
+    def remember(self, kind: bytes, node: str, state: object, verdict: Status) -> None:
+        """Keep a *verdict* for pods of the same kind."""
+        if len(self._verdicts) >= _REMEMBERED:
+            self._verdicts.clear()
+        self._verdicts[kind, node] = state, verdict
+
+    def below(self, priority: int, node: str) -> list[PodInfo]:
+        """Return the pods nominated to *node* with a lower priority: they lose their claim."""
+        return [one for one in self._by_node.get(node, {}).values() if one.priority < priority]

@@ -1,4 +1,4 @@
-"""Runs the plugins of a profile, each at its extension points, as kube-scheduler 1.35 does.
+"""Runs the plugins of a profile at their extension points, and survives those that fail.
 
 A filter is asked in its vectorised form if it has one. The order of the plugins decides who is
 named as the one that refused a node, so it is kept.
@@ -15,11 +15,10 @@ import numpy as np
 
 from numakube.scheduling.arrays import is_uniform, uniform
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
-from numakube.scheduling.framework.plugin_failures import checked, judged, rated, without_aside
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Bind,
+    Booking,
     Confirm,
     Filter,
     NormalizesScores,
@@ -35,9 +34,18 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.framework.status import (
+    SUCCESS,
+    Code,
+    Diagnosis,
+    FilterRun,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+)
 from numakube.scheduling.snapshot.cluster import Snapshot
+from numakube.scheduling.snapshot.zone_belief import NOTHING
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
@@ -45,10 +53,99 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Ratings, Rows
     from numakube.scheduling.framework.plugins import Nomination, Plugin
-    from numakube.scheduling.framework.profile import Profile
+    from numakube.scheduling.framework.registry import Profile
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
+
+# ------------------------------------------------------------------------------------------------
+# What a plugin cannot evaluate costs as little as possible: one node, or the pod whose turn it is.
+#
+# An exception while nodes are judged is mostly about one of them, which says something that no one
+# thought of. So the nodes are asked about one by one; those that raise are set aside with a
+# reason, and the cycle goes on with the others. If all of them raise it is about the pod, and its
+# cycle alone fails. What is read from a node whatever the pod (`Cluster.aside`) is set aside for
+# everybody until the node changes.
+
+
+def why_aside(reason: str) -> Status:
+    """Return the refusal of a node that is set aside for *reason*."""
+    return unresolvable(f"node(s) set aside because evaluating them failed: {reason}")
+
+
+def checked(ask: Callable[[NodeInfo], Status], node: NodeInfo) -> Status:
+    """Return what *ask* says of *node*; if it raises, why the node is set aside."""
+    try:
+        return ask(node)
+    except Exception as error:
+        return why_aside(reason_of(error))
+
+
+def judged(
+    ask_all: Callable[[], Verdicts | None],
+    ask: Callable[[NodeInfo], Status],
+    snapshot: Snapshot,
+    rows: Rows,
+) -> Verdicts | None:
+    """Return what a filter says of *rows*; nodes on which it raises are set aside."""
+    try:
+        return ask_all()
+    except Exception as error:
+        raised = error
+    failed = 0
+
+    def one(row: int) -> Status:
+        nonlocal failed
+        try:
+            return ask(snapshot.at(row))
+        except Exception as error:
+            failed += 1
+            return why_aside(reason_of(error))
+
+    verdicts = Verdicts.each(rows, one)
+    if failed == len(rows):
+        raise raised
+    return verdicts
+
+
+def rated(
+    ask_all: Callable[[], Ratings], ask: Callable[[NodeInfo], int], snapshot: Snapshot, rows: Rows
+) -> Ratings:
+    """Return how a plugin rates *rows*; a node on which it raises gets nothing."""
+    try:
+        return ask_all()
+    except Exception as error:
+        raised = error
+    scores = np.zeros(len(rows), dtype=np.int64)
+    failed = 0
+    for position, row in enumerate(rows.tolist()):
+        try:
+            scores[position] = ask(snapshot.at(row))
+        except Exception:
+            failed += 1
+    if failed == len(rows):
+        raise raised
+    return scores
+
+
+def without_aside(snapshot: Snapshot, rows: Rows) -> tuple[Rows, list[tuple[Rows, Status]]]:
+    """Return those of *rows* that are not set aside for everybody, and the others by reason."""
+    by_reason: dict[str, list[int]] = {}
+    for (name, part), reason in snapshot.aside.items():
+        if name in snapshot.row_of:
+            by_reason.setdefault(f"{part}: {reason}", []).append(snapshot.row_of[name])
+    refused = []
+    for reason, places in by_reason.items():
+        found = np.intersect1d(rows, np.array(places, dtype=np.intp))
+        if len(found):
+            refused.append((found, why_aside(reason)))
+            rows = np.setdiff1d(rows, found)
+    return rows, refused
+
+
+# ------------------------------------------------------------------------------------------------
+# Runs the plugins of a profile, each at its extension points, as kube-scheduler 1.37 does.
 
 Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
 """Given an extension point and a plugin, returns a context that measures how long it lasts."""
@@ -105,7 +202,7 @@ class Runtime:
         self._permits = profile.at(Permit)
         self.pre_binds = profile.at(PreBind)
         self.binds = profile.at(Bind)
-        self.post_binds = profile.at(PostBind)
+        self._post_binds = profile.at(PostBind)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first refusal to let *pod* into the active queue."""
@@ -303,30 +400,49 @@ class Runtime:
         total += everywhere
         return Scores(rows, total, by_plugin)
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Book with every plugin; if one refuses, nothing stays booked."""
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
+        """Book with every plugin; if one refuses, nothing stays booked.
+
+        The changes of all plugins are in the answer even then: a belief that was booked on and
+        given back is another object than before. If a plugin breaks, `unreserve` says the same.
+        """
+        changes = NOTHING
         for plugin in self._reserves:
             with self.stopwatch("Reserve", plugin.name):
-                status = plugin.reserve(state, pod, node)
-            if not status.ok:
-                self.unreserve(state, pod, node.name)
-                return status.by(plugin.name)
-        return SUCCESS
+                booking = plugin.reserve(state, pod, node)
+            changes += booking.changes
+            if not booking.ok:
+                changes += self.unreserve(state, pod, node.name)
+                return Booking(booking.status.by(plugin.name), changes)
+        return Booking(changes=changes)
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Undo the bookings, last first."""
+        changes = NOTHING
         for plugin in reversed(self._reserves):
-            plugin.unreserve(state, pod, node)
+            changes += plugin.unreserve(state, pod, node)
+        return changes
 
-    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Say that *pod* waits, and that pods which come later are bound before it."""
+        changes = NOTHING
         for plugin in self._reserves:
-            plugin.postpone(state, pod, node)
+            changes += plugin.postpone(state, pod, node)
+        return changes
 
-    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Say that *pod* is bound after all that are on their way now."""
+        changes = NOTHING
         for plugin in self._reserves:
-            plugin.resume(state, pod, node)
+            changes += plugin.resume(state, pod, node)
+        return changes
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
+        """Say that *pod* is bound."""
+        changes = NOTHING
+        for plugin in self._post_binds:
+            changes += plugin.post_bind(state, pod, node)
+        return changes
 
     def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Return the first refusal to bind *pod*, though everything was booked."""

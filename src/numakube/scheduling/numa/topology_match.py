@@ -7,14 +7,14 @@ on a copy of the node, so that filters need no state of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.strictness import KEYS as STRICTNESS_KEYS
 from numakube.errors import ConfigError
-from numakube.scheduling.framework.bind_annotations import annotate_late
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.framework.cycle_state import StateKey
+from numakube.scheduling.framework.cycle_state import StateKey, annotate_late
 from numakube.scheduling.framework.plugins import (
+    Booking,
     Confirm,
     Filter,
     PostBind,
@@ -27,11 +27,9 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
-from numakube.scheduling.numa.caches.cache_contract import NOTHING
-from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
-from numakube.scheduling.numa.caches.model_belief import annotations_for, refusal_of
+from numakube.scheduling.numa.caches.model_belief import annotations_for, rejection_of
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
-from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.passthrough import DiscardReserved, Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
@@ -46,14 +44,56 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle, Registry
-    from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Verdicts
-    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
-    from numakube.scheduling.numa.numa_engine import NumaEngine
+    from numakube.scheduling.framework.status import Status, Verdicts
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
     from numakube.scheduling.numa.topology_match_args import CacheSettings, Settings
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
+
+
+# ------------------------------------------------------------------------------------------------
+# What decides about NUMA alignment: one of several engines behind one plugin.
+#
+# `numakube.scheduling.numa.native` predicts what the kubelet will do, for every policy;
+# `numakube.scheduling.numa.upstream` answers as the Go plugin NodeResourceTopologyMatch does. Both
+# look at the snapshot and at beliefs only, so that caches and engines combine freely.
+
+
+class NumaEngine(Protocol):
+    """Judges and rates nodes by their zones.
+
+    The forms for one node read `NodeInfo.numa`, also of clones in what-ifs; the others read
+    `Snapshot.zones`. Both give equal answers. *state* carries what an engine wants to keep from one
+    call to the next within a cycle.
+    """
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Tell whether *node* can take *pod*."""
+        ...
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Tell which of *rows* can take *pod*; ``None`` if all of them can."""
+        ...
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate *node* from 0 to `MAX_NODE_SCORE`."""
+        ...
+
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
+        """Rate the nodes at *rows* from 0 to `MAX_NODE_SCORE`."""
+        ...
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Check *node*, which passed the filter, by means too costly for every node."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------------
+# The plugin NodeResourceTopologyMatch: an engine that judges, and a cache that remembers.
 
 NAME: Final = "NodeResourceTopologyMatch"
 
@@ -71,19 +111,8 @@ SHARED_CACHE: Final = Service[SharedCache]("numa-cache")
 SCHEDULER_NAMES: Final = Service["frozenset[str]"]("scheduler-names")
 """The names of all profiles of the process, whose pods are not foreign."""
 
-_CHANGES: Final = StateKey["Changes"]("numa-changes")
 _FITTED: Final = StateKey[bool]("numa-fitted")
 """Whether no refusal was foreseen when the pod was reserved for; counts alone decide for some."""
-
-
-def pending_changes(state: CycleState) -> Changes:
-    """Return, once, what reserving, undoing that and binding have changed in the cache.
-
-    The caller of the cycle hands it to `Cluster.take`; the plugin itself changes no cluster.
-    """
-    changes = state.read(_CHANGES) or NOTHING
-    state.write(_CHANGES, NOTHING)
-    return changes
 
 
 class NodeResourceTopologyMatch(
@@ -158,35 +187,35 @@ class NodeResourceTopologyMatch(
         """Ask the kubelet model about *node* if there is exact data."""
         return self.engine.confirm(state, pod, self._believed(node))
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
         """Book the zones that *pod* will use on *node*."""
-        _note(state, self.cache.reserve(pod, node.name))
+        changes = self.cache.reserve(pod, node.name)
         annotate_late(state, lambda: annotations_for(self.cache.belief(node.name), pod.uid))
-        state.write(_FITTED, refusal_of(self.cache.belief(node.name), pod.uid) is None)
-        return SUCCESS
+        state.write(_FITTED, rejection_of(self.cache.belief(node.name), pod.uid) is None)
+        return Booking(changes=changes)
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Give back what was booked."""
-        _note(state, self.cache.unreserve(pod.uid, node))
+        return self.cache.unreserve(pod.uid, node)
 
-    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def postpone(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Let the kubelet meet those before *pod* that come while it waits."""
-        _note(state, self.cache.postpone(pod.uid, node))
+        return self.cache.postpone(pod.uid, node)
 
-    def resume(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def resume(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Let the kubelet meet *pod* next."""
-        _note(state, self.cache.resume(pod.uid, node))
+        return self.cache.resume(pod.uid, node)
 
     def still_holds(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Refuse if the kubelet would, after all that has come to *node* in the meantime."""
-        refusal = refusal_of(self.cache.belief(node), pod.uid)
-        if refusal is None or not state.read(_FITTED):
+        rejection = rejection_of(self.cache.belief(node), pod.uid)
+        if rejection is None or not state.read(_FITTED):
             return SUCCESS
-        return unschedulable(f"its kubelet would refuse the pod by now ({refusal.reason})")
+        return unschedulable(f"its kubelet would refuse the pod by now ({rejection.reason})")
 
-    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Note that the booking has become a pod on the node."""
-        _note(state, self.cache.bound(pod.uid, node))
+        return self.cache.bound(pod.uid, node)
 
     def _believed(self, node: NodeInfo) -> NodeInfo:
         """Return *node*, with the zones of its victims still taken if evictions do not count."""
@@ -198,10 +227,6 @@ class NodeResourceTopologyMatch(
         copy = node.clone()
         copy.numa = real.numa
         return copy
-
-
-def _note(state: CycleState, changes: Changes) -> None:
-    state.write(_CHANGES, (state.read(_CHANGES) or NOTHING) + changes)
 
 
 def make_plugin(args: Mapping[str, object], handle: Handle) -> NodeResourceTopologyMatch:

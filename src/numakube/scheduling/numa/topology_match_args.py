@@ -15,10 +15,10 @@ import msgspec
 from numakube.api.codec import Wire, convert
 from numakube.api.strictness import Leniency, Strictness
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
+from numakube.scheduling.numa.caches.known_pods import ForeignPods
 from numakube.scheduling.numa.caches.overreserve import ResyncScope
-from numakube.scheduling.numa.native.zone_fragments import TypicalPods
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods
+from numakube.scheduling.numa.native.reference_alignment_score import TypicalPods
 from numakube.values.gotext import go_quote
 from numakube.values.resources import amounts_of
 from numakube.values.topology_policy import TopologyPolicy
@@ -297,20 +297,22 @@ def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
             yield f"cache.{field}: {go_quote(value)} is unknown and means {effect}"
     if cache.informer_mode == "Shared":
         yield "cache.informerMode: has no effect; every watch here is our own"
-    for one in args.scoring_strategy.resources:
-        if one.weight < 0:
-            yield f"scoringStrategy.resources: {one.name}: a negative weight counts as 1"
+    for resource in args.scoring_strategy.resources:
+        if resource.weight < 0:
+            yield f"scoringStrategy.resources: {resource.name}: a negative weight counts as 1"
 
 
 def _weights(strategy: ScoringStrategy) -> dict[str, int]:
-    return {one.name: max(1, one.weight) for one in strategy.resources or _CPU_AND_MEMORY}
+    return {
+        resource.name: max(1, resource.weight) for resource in strategy.resources or _CPU_AND_MEMORY
+    }
 
 
 def _typical(strategy: ScoringStrategy) -> TypicalPods | None:
     if strategy.type != LEAST_FRAGMENTATION:
         return None
     return TypicalPods.weighted(
-        [(amounts_of(one.requests), one.weight) for one in strategy.typical_pods]
+        [(amounts_of(typical.requests), typical.weight) for typical in strategy.typical_pods]
     )
 
 

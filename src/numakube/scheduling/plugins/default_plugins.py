@@ -1,4 +1,4 @@
-"""The plugins of kube-scheduler's default profile (1.37), in its order, and how they are made.
+"""The plugins of kube-scheduler's default profile (1.37), and the two that order and gate pods.
 
 ``GangScheduling`` is beta and off there; ours is added by `numakube.scheduling.assembly`.
 ``DefaultPreemption`` and ``DefaultBinder`` act on the cluster and live with the scheduler itself.
@@ -10,35 +10,89 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.dra.features import LATEST
+from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.plugins import PreEnqueue, QueueSort
 from numakube.scheduling.framework.registry import Handle
-from numakube.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     CLAIM_ACTIONS,
     KUBERNETES_MINOR,
 )
-from numakube.scheduling.plugins.image_locality import ImageLocality
 from numakube.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from numakube.scheduling.plugins.node_affinity import NodeAffinity
-from numakube.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
-from numakube.scheduling.plugins.node_name import NodeName
-from numakube.scheduling.plugins.node_ports import NodePorts
+from numakube.scheduling.plugins.node_predicates import (
+    NodeDeclaredFeatures,
+    NodeName,
+    NodePorts,
+    NodeUnschedulable,
+    TaintToleration,
+)
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from numakube.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from numakube.scheduling.plugins.node_scores import ImageLocality, NodeResourcesBalancedAllocation
 from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from numakube.scheduling.plugins.queue_plugins import PrioritySort, SchedulingGates
-from numakube.scheduling.plugins.taint_toleration import TaintToleration
 from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
-from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
 from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
-from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
-from numakube.scheduling.plugins.volumes.volume_zone import VolumeZone
+from numakube.scheduling.plugins.volumes.volume_claims import VOLUME_ACTIONS
+from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions, VolumeZone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.plugins import Plugin
     from numakube.scheduling.framework.registry import Factory
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+# ------------------------------------------------------------------------------------------------
+# PrioritySort and SchedulingGates: which pod comes next, and which not yet.
+#
+# Follows the plugins of these names in kube-scheduler 1.37.
+
+
+class PrioritySort(QueueSort):
+    """Pods of higher priority first; among equals, who has waited longest."""
+
+    name = "PrioritySort"
+    wakes_on = EventKind(0)
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> PrioritySort:
+        """Return the plugin; it has no arguments."""
+        return cls()
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
+        """Return priority, negated, and time."""
+        return -pod.priority, queued_at
+
+
+class SchedulingGates(PreEnqueue):
+    """Pods wait until all their gates are removed."""
+
+    name = "SchedulingGates"
+    wakes_on = EventKind.UNSCHEDULED_POD_UPDATED
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> SchedulingGates:
+        """Return the plugin; it has no arguments."""
+        return cls()
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Refuse a pod that has a gate."""
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return SUCCESS
+        names = " ".join(gate.name for gate in gates)
+        return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Only a change of the pod itself takes a gate away."""
+        return event.pod is None or event.pod.uid == pod.uid
+
+
+# ------------------------------------------------------------------------------------------------
+# The plugins of kube-scheduler's default profile (1.37), in its order, and how they are made.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +136,7 @@ def _node_resources_fit(args: Mapping[str, object], handle: Handle) -> Plugin:
             return False
         if serving is None:
             members = handle.runtime.profile.plugins().values()
-            serving = tuple(one for one in members if isinstance(one, DynamicResources))
+            serving = tuple(member for member in members if isinstance(member, DynamicResources))
         return any(one.serves(resource) for one in serving)
 
     return NodeResourcesFit.from_args(args, by_claims=by_claims)

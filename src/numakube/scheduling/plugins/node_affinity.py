@@ -1,4 +1,4 @@
-"""NodeAffinity: node selector, required and preferred node affinity. Follows kube-scheduler 1.35.
+"""NodeAffinity: node selector, required and preferred node affinity. Follows kube-scheduler 1.37.
 
 Affinity added by the plugin's arguments holds for every pod of the profile.
 """
@@ -25,9 +25,15 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.matching.node_terms import (
+from numakube.scheduling.framework.status import (
+    SKIP,
+    SUCCESS,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+)
+from numakube.scheduling.matching import (
     NodePreferences,
     node_preferences,
     node_rule,
@@ -156,9 +162,9 @@ def _named_nodes(pod: PodInfo) -> frozenset[str] | None:
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
     names: frozenset[str] | None = None
-    for one in term.match_fields:
-        if one.key == NAME_FIELD and one.operator == IN:
-            values = frozenset(one.values)
+    for match_field in term.match_fields:
+        if match_field.key == NAME_FIELD and match_field.operator == IN:
+            values = frozenset(match_field.values)
             names = values if names is None else names & values
     return names
 

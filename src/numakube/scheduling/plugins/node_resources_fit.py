@@ -2,20 +2,23 @@
 
 Requests include overhead, init containers, sidecars and pod-level resources. Rating follows one of
 three strategies: least allocated, most allocated, or a broken line from use to score. Follows
-kube-scheduler 1.35.
+kube-scheduler 1.37.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.api.pod_resources import effective_requests
 from numakube.scheduling.arrays import picked
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
+    MAX_NODE_SCORE,
     Filter,
     PreFilter,
     PreFilterResult,
@@ -24,21 +27,29 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.status import SUCCESS, Code, Status
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.allocation_scores import allocation_scorer
-from numakube.scheduling.plugins.plugin_arguments import NodeResourcesFitArgs, read_args
-from numakube.scheduling.plugins.resource_amounts import Usage, counted_requests, rated_requests
-from numakube.values.resources import is_extended
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, Verdicts
+from numakube.scheduling.plugins.plugin_arguments import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    NodeResourcesFitArgs,
+    ScoringStrategy,
+    UtilizationShapePoint,
+    read_args,
+)
+from numakube.scheduling.snapshot.node_resources import bounded
+from numakube.values.quantity import Quantity
+from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from numakube.scheduling.arrays import IntArray, Ratings, Rows
+    from numakube.api.pod import Pod
+    from numakube.scheduling.arrays import IntArray, Mask, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
+    from numakube.scheduling.plugins.plugin_arguments import ResourceSpec
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.node_resources import ResourceTable
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -48,8 +59,265 @@ if TYPE_CHECKING:
     _Wanted = tuple[tuple[str, int, bool], ...]
     """Resource, amount, and whether nodes may have it as devices of claims."""
 
+
+# ------------------------------------------------------------------------------------------------
+# What of a pod's requests the scheduler counts, and how nodes are rated by what is free.
+#
+# kube-scheduler (1.37) fits CPU, memory, ephemeral storage, hugepages and extended resources; any
+# other name in a request is nothing to it. To rate nodes by what is free it looks at the pod
+# without its pod-level resources, and as if each container asked for a little CPU and memory; to
+# rate balance it looks at plain requests.
+
+_FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_LITTLE: Final = {CPU: Quantity.of_milli(100), MEMORY: Quantity.of_bytes(200 * 1024 * 1024)}
+
+
+def counted_requests(pod: PodInfo) -> tuple[tuple[str, int], ...]:
+    """Return what of *pod*'s requests must fit: resource and amount, CPU and memory first."""
+    asked = pod.requests
+    native = [(name, asked[name]) for name in _FIRST if asked.get(name, 0) > 0]
+    scalars = sorted((name, amount) for name, amount in asked.items() if amount)
+    return (
+        *native,
+        *(scalar for scalar in scalars if scalar[0] not in _FIRST and is_scalar(scalar[0])),
+    )
+
+
+def rated_requests(pod: PodInfo) -> Mapping[str, int]:
+    """Return what *pod* counts with when nodes are rated by what is free."""
+    return pod.memo("rated-requests", _rated)
+
+
+def _rated(pod: Pod) -> Mapping[str, int]:
+    requests = effective_requests(pod, pod_level_resources=False, defaults=_LITTLE)
+    return {
+        name: quantity.milli_value() if name == CPU else quantity.value()
+        for name, quantity in requests.items()
+    }
+
+
+class RatedUsage:
+    """What nodes offer and use of one resource, with the pod that is to be placed.
+
+    Attributes:
+        request: how much the pod asks for.
+        little: whether containers without a request count with a little.
+    """
+
+    def __init__(self, resource: str, request: int, *, little: bool) -> None:
+        self.resource = resource
+        self.request = bounded(request)
+        self.little = little
+
+    @property
+    def counts(self) -> bool:
+        """Tell whether the resource counts: not if it is special and the pod does not want it."""
+        return self.request != 0 or not is_scalar(self.resource)
+
+    def of_node(self, node: NodeInfo) -> tuple[int, int]:
+        """Return what *node* offers and what would be in use."""
+        if not self.counts:
+            return 0, 0
+        offered = node.allocatable.get(self.resource, 0)
+        return (offered, self._used_on(node) + self.request) if offered else (0, 0)
+
+    def of_row(self, table: ResourceTable, row: int) -> tuple[int, int]:
+        """Return both for the node at *row*."""
+        offered = int(table.allocatable(self.resource)[row]) if self.counts else 0
+        return (offered, int(self._used_in(table)[row]) + self.request) if offered else (0, 0)
+
+    def of_all(self, table: ResourceTable, rows: Rows | slice) -> tuple[IntArray, IntArray] | None:
+        """Return both for the nodes at *rows*, or ``None`` if the resource does not count."""
+        if not self.counts:
+            return None
+        used = self._used_in(table)[rows] + self.request
+        return table.allocatable(self.resource)[rows], used
+
+    def _used_on(self, node: NodeInfo) -> int:
+        if self.little and self.resource == CPU:
+            return node.nonzero_cpu_milli
+        if self.little and self.resource == MEMORY:
+            return node.nonzero_memory_bytes
+        return node.requested.get(self.resource, 0)
+
+    def _used_in(self, table: ResourceTable) -> IntArray:
+        if self.little and self.resource == CPU:
+            return table.nonzero_cpu_milli
+        if self.little and self.resource == MEMORY:
+            return table.nonzero_memory_bytes
+        return table.requested(self.resource)
+
+
+# ------------------------------------------------------------------------------------------------
+# Rating of nodes by how much of their resources is in use.
+#
+# Each strategy gives a resource a score from what a node offers and what would be in use, and
+# takes the weighted mean over the resources that the node offers. All arithmetic is on integers as
+# in kube-scheduler 1.37.
+
+_MAX_SHAPE_SCORE: Final = 10
+_FULL: Final = 100
+
+
+class AllocationScorer(ABC):
+    """Rates nodes; subclasses say what one resource is worth."""
+
+    def __init__(self, resources: Sequence[ResourceSpec]) -> None:
+        self.weights = tuple(resource.weight for resource in resources)
+
+    @abstractmethod
+    def worth(self, offered: int, used: int) -> int:
+        """Return the score of one resource of which *offered* is not zero."""
+
+    @abstractmethod
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
+        """Return the same for many nodes; rows that offer nothing do not matter."""
+
+    def counts(self, worth: int) -> bool:
+        """Tell whether a resource with that score takes part in the mean."""
+        return True
+
+    def counting(self, worth: IntArray) -> Mask | bool:
+        """Return the same for many nodes."""
+        return True
+
+    def mean(self, total: int, weight: int) -> int:
+        """Return the weighted mean."""
+        return total // weight
+
+    def mean_all(self, total: IntArray, weight: IntArray | int) -> IntArray:
+        """Return the same for many nodes."""
+        return total // weight
+
+    def score(self, usages: Sequence[tuple[int, int]]) -> int:
+        """Rate a node of which resources are offered and used like this."""
+        total = weight = 0
+        for (offered, used), share in zip(usages, self.weights, strict=True):
+            if not offered:
+                continue
+            worth = self.worth(offered, used)
+            if self.counts(worth):
+                total += worth * share
+                weight += share
+        return self.mean(total, weight) if weight else 0
+
+    def score_all(self, usages: Sequence[tuple[IntArray, IntArray] | None], size: int) -> IntArray:
+        """Rate *size* nodes of which resources are offered and used like this."""
+        total = np.zeros(size, dtype=np.int64)
+        weight: IntArray | int = 0
+        for usage, share in zip(usages, self.weights, strict=True):
+            if usage is None:
+                continue
+            offered, used = usage
+            there: Mask | bool = True
+            if not offered.all():
+                there = offered != 0
+                offered = np.where(there, offered, 1)
+            worth = self.worth_all(offered, used)
+            counts = share * (there & self.counting(worth))
+            total += worth if isinstance(counts, int) and counts == 1 else worth * counts
+            weight = weight + counts
+        # A resource that counts on every node has one number for its weight, which is fast.
+        if isinstance(weight, int):
+            return self.mean_all(total, weight) if weight else total
+        return np.where(weight, self.mean_all(total, np.maximum(weight, 1)), 0)
+
+
+class LeastAllocated(AllocationScorer):
+    """The more is free, the better."""
+
+    def worth(self, offered: int, used: int) -> int:
+        """Return the free share."""
+        return 0 if used > offered else (offered - used) * MAX_NODE_SCORE // offered
+
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
+        """Return the free share."""
+        free = offered - used
+        np.maximum(free, 0, out=free)
+        free *= MAX_NODE_SCORE
+        free //= offered
+        return free
+
+
+class MostAllocated(AllocationScorer):
+    """The more is in use, the better."""
+
+    def worth(self, offered: int, used: int) -> int:
+        """Return the used share."""
+        return min(used, offered) * MAX_NODE_SCORE // offered
+
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
+        """Return the used share."""
+        return np.minimum(used, offered) * MAX_NODE_SCORE // offered
+
+
+class RequestedToCapacityRatio(AllocationScorer):
+    """A broken line from the used share to the score; resources that score nothing do not count."""
+
+    def __init__(
+        self, resources: Sequence[ResourceSpec], shape: Sequence[UtilizationShapePoint]
+    ) -> None:
+        super().__init__(resources)
+        factor = MAX_NODE_SCORE // _MAX_SHAPE_SCORE
+        points = [(point.utilization, point.score * factor) for point in shape]
+        self._line = np.array([_on_line(points, p) for p in range(_FULL + 1)], dtype=np.int64)
+
+    def worth(self, offered: int, used: int) -> int:
+        """Return the score at the used share."""
+        return int(self._line[_FULL if used > offered else used * _FULL // offered])
+
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
+        """Return the score at the used share."""
+        worth: IntArray = self._line[np.where(used > offered, _FULL, used * _FULL // offered)]
+        return worth
+
+    def counts(self, worth: int) -> bool:
+        """Only scores above zero take part."""
+        return worth > 0
+
+    def counting(self, worth: IntArray) -> Mask | bool:
+        """Only scores above zero take part."""
+        above: Mask = worth > 0
+        return above
+
+    def mean(self, total: int, weight: int) -> int:
+        """Round half up; nothing here is negative."""
+        return (2 * total + weight) // (2 * weight)
+
+    def mean_all(self, total: IntArray, weight: IntArray | int) -> IntArray:
+        """Round half up."""
+        return (2 * total + weight) // (2 * weight)
+
+
+def allocation_scorer(strategy: ScoringStrategy) -> AllocationScorer:
+    """Return what rates nodes by *strategy*."""
+    if strategy.type == LEAST_ALLOCATED:
+        return LeastAllocated(strategy.resources)
+    if strategy.type == MOST_ALLOCATED:
+        return MostAllocated(strategy.resources)
+    ratio = strategy.requested_to_capacity_ratio
+    return RequestedToCapacityRatio(strategy.resources, ratio.shape if ratio else ())
+
+
+def _on_line(points: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the height of the broken line through *points*, flat beyond its ends."""
+    for index, (x, y) in enumerate(points):
+        if at <= x:
+            if index == 0:
+                return y
+            before_x, before_y = points[index - 1]
+            # Divided towards zero, as Go does for lines that fall.
+            rise = (y - before_y) * (at - before_x)
+            step = abs(rise) // (x - before_x)
+            return before_y + (step if rise >= 0 else -step)
+    return points[-1][1] if points else 0
+
+
+# ------------------------------------------------------------------------------------------------
+# NodeResourcesFit: what the pod requests must be free, and free nodes score higher.
+
 _WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
-_USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesFit.usages")
+_USAGES: Final = StateKey[tuple[RatedUsage, ...]]("NodeResourcesFit.usages")
 _TOO_MANY: Final = "Too many pods"
 _FEW_NAMES: Final = 8
 """Resources of a pod up to which codes of what is lacking stay below a thousand or so."""
@@ -130,8 +398,8 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         """Work out what the pod counts with."""
         asked = rated_requests(pod)
         usages = (
-            Usage(one.name, asked.get(one.name, 0), little=True)
-            for one in self.args.scoring_strategy.resources
+            RatedUsage(resource.name, asked.get(resource.name, 0), little=True)
+            for resource in self.args.scoring_strategy.resources
         )
         state.write(_USAGES, tuple(usages))
         return SUCCESS
@@ -145,12 +413,12 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         usages, table, scorer = state.read(_USAGES) or (), snapshot.resources, self._scorer
 
         def rated(changed: Rows | slice, size: int) -> IntArray:
-            return scorer.score_all([one.of_all(table, changed) for one in usages], size)
+            return scorer.score_all([usage.of_all(table, changed) for usage in usages], size)
 
         def rated_at(row: int) -> int:
-            return scorer.score([one.of_row(table, row) for one in usages])
+            return scorer.score([usage.of_row(table, row) for usage in usages])
 
-        key = scorer, tuple((one.resource, one.request) for one in usages)
+        key = scorer, tuple((usage.resource, usage.request) for usage in usages)
         scores = table.derived(key, rated, rated_at, np.int8)
         return picked(scores, rows)
 

@@ -6,7 +6,7 @@ tried by one shard; if that refuses it, an annotation says so and the next one t
 only while it fits nowhere. A shard that has refused a pod goes on trying it whenever room appears
 on its own nodes: if two shards bind it at the same time, the API server takes the first binding.
 
-Shards learn of each other from their leases (`numakube.apps.scheduler.shard_leases`). While the
+Shards learn of each other from their leases (`numakube.apps.scheduler.shards`). While the
 group changes, two of them may see different groups. A shard therefore acts on a node only if the
 node is its own in the group that it has announced, and no other shard has announced a group in
 which the node belongs to that other one. Each announces first and reads what the others announced
@@ -23,9 +23,8 @@ from numakube.api.scheduler_config import SHARD_LABEL
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
 from numakube.scheduling.framework.registry import Service
-from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.gang_scheduling.pod_gangs import group_named_by
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, Verdicts, unresolvable
+from numakube.scheduling.plugins.pod_gangs import group_named_by
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

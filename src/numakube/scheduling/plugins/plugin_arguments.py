@@ -13,8 +13,8 @@ from numakube.api.affinity_and_taints import NodeAffinity, TopologySpreadConstra
 from numakube.api.codec import DurationText, Wire, convert
 from numakube.dra.device_places import DriverAttributes
 from numakube.errors import ConfigError, InvalidValue
-from numakube.scheduling.framework.unknown_fields import unknown_fields
-from numakube.scheduling.matching.node_terms import node_preferences, node_rule
+from numakube.scheduling.framework.registry import unknown_fields
+from numakube.scheduling.matching import node_preferences, node_rule
 from numakube.values import names
 from numakube.values.gotext import go_quote
 from numakube.values.resources import CPU, MEMORY
@@ -167,7 +167,9 @@ def _defaulted(args: T) -> T:
 
 
 def _resources(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    weighted = (ResourceSpec(name=one.name, weight=one.weight or 1) for one in resources)
+    weighted = (
+        ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in resources
+    )
     return tuple(weighted) or DEFAULT_RESOURCES
 
 

@@ -1,6 +1,6 @@
 """Keeps pods away from where kubelets have just rejected pods like them.
 
-A kubelet that refuses a bound pod (``TopologyAffinityError`` and its kin) makes the pod fail for
+A kubelet that rejects a bound pod (``TopologyAffinityError`` and its kin) makes the pod fail for
 good; its controller makes another at once, which would fail the same way, hundreds of times. So a
 node that has rejected a pod is not offered pods of that shape for a while that doubles each time,
 or until its report shows another configuration or more room; and after a few rejections the whole
@@ -20,10 +20,9 @@ import numpy as np
 
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
 from numakube.scheduling.framework.registry import Service
-from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, Verdicts, unresolvable
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
-from numakube.topology.report_changes import may_take_more
+from numakube.topology.report_update import may_take_more
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +96,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
     @property
     def runaways(self) -> int:
         """How many workloads are held back."""
-        return sum(one.until > self._now for one in self._owners.values())
+        return sum(owner.until > self._now for owner in self._owners.values())
 
     def rejected(
         self, pod: PodInfo, now: float, *, report: NodeTopology | None = None
@@ -119,7 +118,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
     def advance(self, now: float) -> bool:
         """Let time pass; tell whether anybody is no longer kept away or held back."""
         before, self._now = self._now, now
-        freed = any(before < one.until <= now for one in self._owners.values())
+        freed = any(before < owner.until <= now for owner in self._owners.values())
         for shape, bans in list(self._bans.items()):
             freed = freed or any(before < ban.until <= now for ban in bans.values())
             kept = {node: ban for node, ban in bans.items() if ban.until + WINDOW_SECONDS > now}
@@ -134,7 +133,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
 
     def next_change(self) -> float | None:
         """Return when `advance` next frees a workload."""
-        times = [one.until for one in self._owners.values() if one.until > self._now]
+        times = [owner.until for owner in self._owners.values() if owner.until > self._now]
         times += [
             ban.until for bans in self._bans.values() for ban in bans.values()
             if ban.until > self._now

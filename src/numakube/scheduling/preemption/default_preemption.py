@@ -6,23 +6,29 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from numakube.api.codec import Wire, convert
+from numakube.errors import ConfigError
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Nomination, PostFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
-from numakube.scheduling.preemption.victim_bounds import Bounds
-from numakube.scheduling.preemption.victims import NO_VICTIMS, KnowsPlaces, Victims, find_victims
-from numakube.scheduling.preemption.what_if_node import Trial
+from numakube.scheduling.preemption.victims import (
+    NO_VICTIMS,
+    Bounds,
+    EvictionTrial,
+    KnowsPlaces,
+    Victims,
+    budgets_of,
+    find_victims,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.framework.nominations import Nominations
-    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.plugins import Nominations
+    from numakube.scheduling.framework.registry import Factory, Handle
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.preemption.disruption_budgets import Budget
-    from numakube.scheduling.preemption.victims import Cost
-    from numakube.scheduling.preemption.what_if_node import WhatIf
+    from numakube.scheduling.preemption.victims import Budget, Cost, TriesOut
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -40,7 +46,7 @@ _ATTEMPTS_BETWEEN_CLEANUPS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionArgs:
+class PreemptionSettings:
     """How many nodes on which room can be made are enough to choose from."""
 
     min_candidate_nodes_percentage: int = 10
@@ -53,7 +59,7 @@ class PreemptionArgs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _EvictionCandidate:
     """A node on which room can be made."""
 
     node: str
@@ -66,7 +72,7 @@ class DefaultPreemption(PostFilter):
     name: ClassVar[str] = "DefaultPreemption"
 
     def __init__(
-        self, args: PreemptionArgs, handle: Handle, budgets: Callable[[], Sequence[Budget]]
+        self, args: PreemptionSettings, handle: Handle, budgets: Callable[[], Sequence[Budget]]
     ) -> None:
         self._args = args
         self._budgets = budgets
@@ -92,10 +98,10 @@ class DefaultPreemption(PostFilter):
         lowest = snapshot.pods.lowest_priority
         if lowest is None or lowest >= pod.priority:
             # The usual case by far where all pods have the same priority.
-            hopeless = sum(one.code is Code.UNSCHEDULABLE for one in refusals.values())
+            hopeless = sum(refusal.code is Code.UNSCHEDULABLE for refusal in refusals.values())
             counts = Counter({NO_VICTIMS.message: hopeless})
             return None, unschedulable(f"preemption: {_message(counts, len(snapshot.rows))}")
-        search = _Search(
+        search = _EvictionSearch(
             runtime, state, pod, nominations=self._handle.nominations, budgets=self._budgets()
         )
         nodes = self._in_order(pod, snapshot, refusals)
@@ -131,7 +137,7 @@ class DefaultPreemption(PostFilter):
         return sorted(bounds, key=lambda one: (one[0] is None, one[0] or ()))
 
 
-class _Search:
+class _EvictionSearch:
     """The search for the best node for one pod.
 
     Attributes:
@@ -140,7 +146,7 @@ class _Search:
 
     def __init__(
         self,
-        runtime: WhatIf,
+        runtime: TriesOut,
         state: CycleState,
         pod: PodInfo,
         *,
@@ -157,9 +163,9 @@ class _Search:
 
     def run(
         self, nodes: Sequence[tuple[Cost | None, NodeInfo]], *, enough: int
-    ) -> _Candidate | None:
+    ) -> _EvictionCandidate | None:
         """Return the node on which the least is lost, among *enough* candidates; or nothing."""
-        best: _Candidate | None = None
+        best: _EvictionCandidate | None = None
         found = 0
         for trials, (bound, node) in enumerate(self._worth_trying(nodes)):
             if trials >= _MOST_TRIALS or (best is not None and best.victims.cost <= bound):
@@ -168,7 +174,7 @@ class _Search:
             if victims is None:
                 continue
             found += 1
-            candidate = _Candidate(node.name, victims)
+            candidate = _EvictionCandidate(node.name, victims)
             best = candidate if best is None else _better(best, candidate)
             if found >= enough and not best.victims.violations:
                 break
@@ -190,8 +196,8 @@ class _Search:
     def _victims_on(self, node: NodeInfo) -> Victims | None:
         nominated = self._nominations.before(self._pod, node.name)
 
-        def trial() -> Trial:
-            return Trial(self._runtime, self._state, self._pod, node, nominated=nominated)
+        def trial() -> EvictionTrial:
+            return EvictionTrial(self._runtime, self._state, self._pod, node, nominated=nominated)
 
         found = find_victims(self._pod, node, self._budgets, trial)
         if isinstance(found, Victims) and found.pods:
@@ -211,7 +217,7 @@ def _message(reasons: Counter[str], total: int) -> str:
     return f"0/{total} nodes are available: {told}."
 
 
-def _better(one: _Candidate, other: _Candidate) -> _Candidate:
+def _better(one: _EvictionCandidate, other: _EvictionCandidate) -> _EvictionCandidate:
     """Return the candidate that costs less; among equals the one that started last, or *one*."""
     if one.victims.cost != other.victims.cost:
         return min(one, other, key=lambda candidate: candidate.victims.cost)
@@ -256,10 +262,10 @@ def is_being_preempted(pod: PodInfo) -> bool:
     """Tell whether *pod* is going away to make room for another."""
     conditions = pod.pod.status.conditions if pod.pod.status else ()
     return pod.is_being_deleted and any(
-        one.type == "DisruptionTarget"
-        and one.status == "True"
-        and one.reason == "PreemptionByScheduler"
-        for one in conditions
+        condition.type == "DisruptionTarget"
+        and condition.status == "True"
+        and condition.reason == "PreemptionByScheduler"
+        for condition in conditions
     )
 
 
@@ -285,7 +291,7 @@ class Aftermath:
 
     def note(self, pod: PodInfo, nomination: Nomination) -> None:
         """Note that room is being made for *pod*."""
-        victims = frozenset(one.uid for one in nomination.victims)
+        victims = frozenset(victim.uid for victim in nomination.victims)
         self._evictions.pop(pod.uid, None)
         self._evictions[pod.uid] = _Eviction(nomination.node, victims)
         if len(self._evictions) > _MOST_KEPT:
@@ -305,3 +311,54 @@ class Aftermath:
             return False
         eviction.waits += 1
         return True
+
+
+# ------------------------------------------------------------------------------------------------
+# How DefaultPreemption is made from its arguments.
+#
+# Names, defaults, limits and messages are those of kube-scheduler 1.37
+# (kubescheduler.config.k8s.io/v1, DefaultPreemptionArgs).
+
+_WHOLE: Final = 100
+
+
+class DefaultPreemptionArgs(Wire, frozen=True):
+    """Arguments of DefaultPreemption as they stand under ``pluginConfig``."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    api_version: str = ""
+    kind: str = ""
+
+
+def make_preemption(args: Mapping[str, object], handle: Handle) -> DefaultPreemption:
+    """Make the plugin; raises `ConfigError` if the arguments are wrong."""
+    read = convert(DefaultPreemptionArgs, dict(args), "DefaultPreemptionArgs")
+    problems = list(_problems(read))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    objects = handle.cluster.objects
+    return DefaultPreemption(
+        PreemptionSettings(
+            min_candidate_nodes_percentage=read.min_candidate_nodes_percentage,
+            min_candidate_nodes_absolute=read.min_candidate_nodes_absolute,
+        ),
+        handle,
+        lambda: budgets_of(objects.disruption_budgets.values()),
+    )
+
+
+def _problems(args: DefaultPreemptionArgs) -> Iterator[str]:
+    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    of, other = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+    if not 0 <= percentage <= _WHOLE:
+        yield f"{of}: Invalid value: {percentage}: not in valid range [0, 100]"
+    if absolute < 0:
+        yield f"{other}: Invalid value: {absolute}: not in valid range [0, inf)"
+    if percentage == 0 and absolute == 0:
+        yield f"{of}: Invalid value: 0: cannot be zero at the same time as {other}"
+        yield f"{other}: Invalid value: 0: cannot be zero at the same time as {of}"
+
+
+REGISTRY: Final[Mapping[str, Factory]] = {DefaultPreemption.name: make_preemption}
+"""Factory by the name that a KubeSchedulerConfiguration uses."""

@@ -15,15 +15,23 @@ import numpy as np
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.runtime import Scores
 from numakube.scheduling.framework.status import Code
-from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
-from numakube.scheduling.recorder.flight_notes import Candidates, Group, Nominated, Tried
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    closeness,
+)
+from numakube.scheduling.recorder.flight_recorder import (
+    Candidates,
+    Nominated,
+    RefusedGroup,
+    TriedNote,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.diagnosis import Diagnosis
-    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.status import Diagnosis, Status
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -43,7 +51,7 @@ class Digest:
         others: refused nodes that are in none of ``groups``, of which there were too many.
     """
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[RefusedGroup, ...] = ()
     others: int = 0
 
 
@@ -54,7 +62,7 @@ def tried(
     seconds: float,
     cluster: Cluster,
     message: str = "",
-) -> Tried:
+) -> TriedNote:
     """Return what is kept of *decision*.
 
     Args:
@@ -66,11 +74,11 @@ def tried(
     """
     if isinstance(decision, Failed):
         status = decision.status
-        return Tried(at=at, seconds=seconds, message=f"{status.plugin}: {status.message}")
+        return TriedNote(at=at, seconds=seconds, message=f"{status.plugin}: {status.message}")
     diagnosis = decision.diagnosis
     digest = Digest() if diagnosis is None else condensed(diagnosis, cluster.by_row)
     if isinstance(decision, Chosen):
-        return Tried(
+        return TriedNote(
             at=at,
             seconds=seconds,
             evaluated=decision.evaluated,
@@ -82,7 +90,7 @@ def tried(
         )
     nomination = decision.nomination
     victims = () if nomination is None else tuple(pod.key for pod in nomination.victims)
-    return Tried(
+    return TriedNote(
         at=at,
         seconds=seconds,
         evaluated=diagnosis.total if diagnosis is not None else 0,
@@ -108,7 +116,9 @@ def condensed(diagnosis: Diagnosis, by_row: Sequence[NodeInfo | None]) -> Digest
 def _digest(diagnosis: Diagnosis, by_row: Sequence[NodeInfo | None]) -> Digest:
     status = diagnosis.pre_filter
     if status is not None:
-        return Digest((Group(status.plugin, status.reasons, diagnosis.total, hopeless=True),))
+        return Digest(
+            (RefusedGroup(status.plugin, status.reasons, diagnosis.total, hopeless=True),)
+        )
     excluded = ((rows, status, False) for rows, status in diagnosis.excluded)
     runs = ((*refusal, run.confirmed) for run, refusal in diagnosis.refused())
     return grouped((*excluded, *runs), by_row)
@@ -116,7 +126,7 @@ def _digest(diagnosis: Diagnosis, by_row: Sequence[NodeInfo | None]) -> Digest:
 
 def grouped(refusals: Iterable[Refusal], by_row: Sequence[NodeInfo | None]) -> Digest:
     """Return *refusals* by reason, the largest groups first."""
-    groups: dict[tuple[str, tuple[str, ...], bool], Group] = {}
+    groups: dict[tuple[str, tuple[str, ...], bool], RefusedGroup] = {}
     others = 0
     for rows, status, confirmed in refusals:
         key = status.plugin, status.reasons, confirmed
@@ -134,30 +144,30 @@ def _group(
     by_row: Sequence[NodeInfo | None],
     *,
     confirmed: bool,
-    before: Group | None,
-) -> Group:
-    rejection = _rejection(status.detail)
+    before: RefusedGroup | None,
+) -> RefusedGroup:
+    refusal = _refusal(status.detail)
     nodes, names = len(rows), _names(rows[:EXAMPLES], by_row)
     if before is not None:
         nodes += before.nodes
         names = (*before.examples, *names)[:EXAMPLES]
-        known = [one for one in (before.rejection, rejection) if one is not None]
-        rejection = min(known, key=closeness, default=None)
-    return Group(
+        known = [one for one in (before.refusal, refusal) if one is not None]
+        refusal = min(known, key=closeness, default=None)
+    return RefusedGroup(
         plugin=status.plugin,
         reasons=status.reasons,
         nodes=nodes,
         examples=names,
-        rejection=rejection,
+        refusal=refusal,
         confirmed=confirmed,
         hopeless=status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     )
 
 
-def _rejection(detail: object) -> Rejection | None:
+def _refusal(detail: object) -> AlignmentRefusal | None:
     """Return the refusal of the node that came closest, if a status has one."""
-    closest = detail.closest if isinstance(detail, RejectionGroup) else detail
-    return closest if isinstance(closest, Rejection) else None
+    closest = detail.closest if isinstance(detail, AlignmentRefusalGroup) else detail
+    return closest if isinstance(closest, AlignmentRefusal) else None
 
 
 def best_of(decision: Chosen, cluster: Cluster) -> Candidates | None:

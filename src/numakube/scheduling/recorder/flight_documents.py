@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.recorder import flight_notes as notes
+from numakube.scheduling.recorder import flight_recorder as notes
+from numakube.scheduling.snapshot.zone_belief import KubeletRejection
 from numakube.values.resources import quantities_of, quantity_of
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from numakube.scheduling.numa.alignment_rejection import Rejection
-    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.scheduling.recorder.flight_recorder import Attempt, Flight
+    from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal
+    from numakube.scheduling.recorder.flight_recorder import Flight, RecordedAttempt
+    from numakube.scheduling.snapshot.zone_belief import ZoneUse
 
     Document = dict[str, Any]
 
@@ -44,7 +44,7 @@ def flight_document(flight: Flight, wall: WallTime) -> Document:
     """Return everything that is kept of a pod."""
     return {
         **summary_document(flight, wall),
-        "attempts": [attempt_document(one, wall) for one in flight.attempts],
+        "attempts": [attempt_document(attempt, wall) for attempt in flight.attempts],
     }
 
 
@@ -69,14 +69,16 @@ def node_of(flight: Flight) -> str:
     """Return the node of the last attempt, if it got as far."""
     last = flight.last
     for note in reversed(last.notes if last is not None else ()):
-        if isinstance(note, notes.NotBound):
+        if isinstance(note, notes.NotBoundNote):
             return ""
-        if isinstance(note, notes.Reserved | notes.Bound | notes.Admitted | notes.Observed):
+        if isinstance(
+            note, notes.ReservedNote | notes.BoundNote | notes.AdmittedNote | notes.ObservedNote
+        ):
             return note.node
     return ""
 
 
-def attempt_document(attempt: Attempt, wall: WallTime) -> Document:
+def attempt_document(attempt: RecordedAttempt, wall: WallTime) -> Document:
     """Return one attempt with everything that happened in it."""
     return {
         "number": attempt.number,
@@ -94,38 +96,38 @@ def note_document(note: notes.Note, wall: WallTime) -> Document:
 
 def _values(note: notes.Note) -> tuple[str, Document]:
     match note:
-        case notes.Tried():
+        case notes.TriedNote():
             return "tried", _tried(note)
-        case notes.Reserved():
+        case notes.ReservedNote():
             return "reserved", {
                 "node": note.node,
                 "predicted": use_document(note.predicted),
                 "anywhereIn": list(note.anywhere),
             }
-        case notes.Bound() | notes.Admitted():
-            event = "bound" if isinstance(note, notes.Bound) else "admitted"
+        case notes.BoundNote() | notes.AdmittedNote():
+            event = "bound" if isinstance(note, notes.BoundNote) else "admitted"
             return event, {"node": note.node}
-        case notes.NotBound():
+        case notes.NotBoundNote():
             return "notBound", {"reason": note.reason}
-        case notes.Rejected():
+        case notes.RejectedNote():
             return "rejected", {"node": note.node, "reason": note.reason, "message": note.message}
-        case notes.Observed():
+        case notes.ObservedNote():
             return "observed", {"node": note.node, "zones": use_document(note.zones)}
-        case notes.Mispredicted():
+        case notes.MispredictedNote():
             return "mispredicted", {
                 "node": note.node,
                 "severity": str(note.severity),
                 "predicted": use_document(note.predicted),
                 "reported": use_document(note.reported),
             }
-        case notes.Ended():
+        case notes.EndedNote():
             return "ended", {"how": note.how}
-        case notes.Told():
+        case notes.ToldNote():
             return note.what, dict(note.values)
     assert_never(note)
 
 
-def _tried(note: notes.Tried) -> Document:
+def _tried(note: notes.TriedNote) -> Document:
     candidates = note.candidates
     return {
         "result": _result(note),
@@ -144,7 +146,7 @@ def _tried(note: notes.Tried) -> Document:
     }
 
 
-def _result(note: notes.Tried) -> str:
+def _result(note: notes.TriedNote) -> str:
     if note.node:
         return "chosen"
     if note.by and note.feasible:
@@ -158,7 +160,7 @@ def _nominated(nominated: notes.Nominated | None) -> Document | None:
     return {"node": nominated.node, "victims": list(nominated.victims)}
 
 
-def group_document(group: notes.Group) -> Document:
+def group_document(group: notes.RefusedGroup) -> Document:
     """Return nodes that refused for the same reason."""
     return {
         "nodes": group.nodes,
@@ -167,26 +169,26 @@ def group_document(group: notes.Group) -> Document:
         "examples": list(group.examples),
         "byKubeletModel": group.confirmed,
         "evictionHelps": not group.hopeless,
-        "closest": None if group.rejection is None else rejection_document(group.rejection),
+        "closest": None if group.refusal is None else refusal_document(group.refusal),
     }
 
 
-def rejection_document(rejection: Rejection) -> Document:
+def refusal_document(refusal: AlignmentRefusal) -> Document:
     """Return the refusal of a node with its values."""
-    resource = rejection.resource
+    resource = refusal.resource
     single = bool(resource) and "," not in resource
     return {
-        "kind": str(rejection.kind),
-        "container": rejection.container,
-        "role": None if rejection.role is None else rejection.role.value,
+        "kind": str(refusal.kind),
+        "container": refusal.container,
+        "role": None if refusal.role is None else refusal.role.value,
         "resource": resource,
-        "zones": list(rejection.zones),
-        "wanted": str(quantity_of(resource, rejection.wanted)) if single else None,
-        "free": str(quantity_of(resource, rejection.free)) if single else None,
-        "policy": rejection.policy,
-        "scope": rejection.scope,
-        "reason": rejection.reason,
-        "detail": rejection.detail,
+        "zones": list(refusal.zones),
+        "wanted": str(quantity_of(resource, refusal.wanted)) if single else None,
+        "free": str(quantity_of(resource, refusal.free)) if single else None,
+        "policy": refusal.policy,
+        "scope": refusal.scope,
+        "reason": refusal.reason,
+        "detail": refusal.detail,
     }
 
 
@@ -209,11 +211,11 @@ def _candidates(candidates: notes.Candidates) -> list[Document]:
     ]
 
 
-def use_document(use: ZoneUse | Refusal | None) -> Document | None:
+def use_document(use: ZoneUse | KubeletRejection | None) -> Document | None:
     """Return what a pod holds on which NUMA nodes, or how it is refused."""
     if use is None:
         return None
-    if isinstance(use, Refusal):
+    if isinstance(use, KubeletRejection):
         return {"refused": {"reason": use.reason, "message": use.message}}
     held = sorted(use.items())
     return {"zones": [{"ids": list(ids), "amounts": quantities_of(part)} for ids, part in held]}

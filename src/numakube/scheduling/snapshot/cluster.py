@@ -15,9 +15,8 @@ import numpy as np
 
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.node_columns import NodeColumns
-from numakube.scheduling.snapshot.node_images import ImageTable
 from numakube.scheduling.snapshot.node_resources import ResourceTable
-from numakube.scheduling.snapshot.nodes import NodeInfo
+from numakube.scheduling.snapshot.nodes import ImageTable, NodeInfo
 from numakube.scheduling.snapshot.pod_indexes import PodIndexes
 from numakube.scheduling.snapshot.zone_table import ZoneTable
 from numakube.values.safe_text import reason_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.snapshot.node_columns import Column
+    from numakube.scheduling.snapshot.node_columns import NodeColumn
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import BeliefChanges, Believer, NumaBelief
 
@@ -41,7 +40,7 @@ class StaleSnapshotError(AssertionError):
     """A view was used after the cluster had changed: a bug in the code that kept it."""
 
 
-class Part(StrEnum):
+class NodePart(StrEnum):
     """What is known of a node, each part from an object of its own."""
 
     OBJECT = "Node"
@@ -60,7 +59,7 @@ class Cluster:
         self.objects = ClusterObjects()
         self.resources = ResourceTable()
         self.zones = ZoneTable()
-        self.aside: dict[tuple[str, Part], str] = {}
+        self.aside: dict[tuple[str, NodePart], str] = {}
         """Nodes of which a part cannot be evaluated, and why; until that part changes."""
         self.columns = NodeColumns(self._column_failed)
         self.images = ImageTable()
@@ -112,7 +111,7 @@ class Cluster:
         self.nodes_generation += 1
         self.derived.clear()
         self.resources.write_node(info)
-        self.aside.pop((info.name, Part.OBJECT), None)
+        self.aside.pop((info.name, NodePart.OBJECT), None)
         self.columns.write(info)
         self.images.write(info)
         self._touch(info)
@@ -128,8 +127,8 @@ class Cluster:
         for pod in info.pods.values():
             self._wait(pod, name)
         row = self.row_of.pop(name)
-        self.aside.pop((name, Part.OBJECT), None)
-        self.aside.pop((name, Part.ZONES), None)
+        self.aside.pop((name, NodePart.OBJECT), None)
+        self.aside.pop((name, NodePart.ZONES), None)
         self.by_row[row] = None
         self._free_rows.append(row)
         self.resources.clear(row)
@@ -142,7 +141,7 @@ class Cluster:
         self.derived.clear()
         self._rows = None
 
-    def set_aside(self, node: str, part: Part, error: Exception) -> None:
+    def set_aside(self, node: str, part: NodePart, error: Exception) -> None:
         """Keep pods off *node*: reading what its object or its zones say has raised *error*."""
         self.aside[node, part] = reason_of(error)
 
@@ -202,7 +201,7 @@ class Cluster:
         else:
             self._beliefs[node] = belief
         self.room_generation += makes_room
-        self.aside.pop((node, Part.ZONES), None)
+        self.aside.pop((node, NodePart.ZONES), None)
         info = self.node(node)
         if info is not None:
             info.numa = belief
@@ -287,7 +286,7 @@ class Cluster:
             self.zones.write(info.row, info.numa)
 
     def _column_failed(self, info: NodeInfo, error: Exception) -> None:
-        self.set_aside(info.name, Part.OBJECT, error)
+        self.set_aside(info.name, NodePart.OBJECT, error)
 
     def _touch(self, info: NodeInfo) -> None:
         self._turn(info.row)
@@ -344,23 +343,23 @@ class Snapshot:
         """Which nodes have which images."""
         return self._valid().images
 
-    def column(self, key: Hashable, of: Callable[[NodeInfo], V | None]) -> Column[V]:
+    def column(self, key: Hashable, of: Callable[[NodeInfo], V | None]) -> NodeColumn[V]:
         """Return what ``of(node)`` is for every node, kept up to date under *key*."""
         cluster = self._valid()
         return cluster.columns.get(key, of, cluster.nodes())
 
-    def label(self, key: str) -> Column[str]:
+    def label(self, key: str) -> NodeColumn[str]:
         """Return the values of the label *key*."""
         return self.column(("label", key), lambda node: node.labels.get(key))
 
     @property
-    def aside(self) -> Mapping[tuple[str, Part], str]:
+    def aside(self) -> Mapping[tuple[str, NodePart], str]:
         """Nodes that are set aside for everybody, and why."""
         return self._valid().aside
 
     def set_aside(self, node: str, error: Exception) -> None:
         """Keep pods off *node*: reading what its zones say has raised *error*."""
-        self._valid().set_aside(node, Part.ZONES, error)
+        self._valid().set_aside(node, NodePart.ZONES, error)
 
     @property
     def objects(self) -> ClusterObjects:

@@ -71,7 +71,7 @@ class Grouped(MutableMapping[str, T], Generic[T]):
         return len(self._objects)
 
 
-class Changes:
+class ObjectChanges:
     """The keys of objects that have changed since their follower last took them.
 
     Attributes:
@@ -102,18 +102,18 @@ class Followed(MutableMapping[str, T], Generic[T]):
     def __init__(self, objects: Mapping[str, T] = MappingProxyType({})) -> None:
         self.version = 0
         self._objects: dict[str, T] = dict(objects)
-        self._followers: WeakSet[Changes] = WeakSet()
+        self._followers: WeakSet[ObjectChanges] = WeakSet()
 
-    def follow(self) -> Changes:
+    def follow(self) -> ObjectChanges:
         """Return what tells of changes from now on, and at first of all objects."""
-        changes = Changes(self)
+        changes = ObjectChanges(self)
         self._followers.add(changes)
         return changes
 
     def _changed(self, key: str) -> None:
         self.version += 1
-        for one in self._followers:
-            one.add(key)
+        for follower in self._followers:
+            follower.add(key)
 
     def __getitem__(self, key: str) -> T:
         return self._objects[key]

@@ -1,4 +1,4 @@
-"""One property of all nodes, such as the value of a label, as an array of small numbers.
+"""One property of all nodes as an array of small numbers, and which rows have been written.
 
 A rule about labels or taints is worked out once for each distinct value and then looked up for all
 nodes at once. A column is made when it is first asked for and kept up to date from then on: a node
@@ -7,7 +7,8 @@ that changes writes its own row and nothing else.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,6 +19,57 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
+
+
+# ------------------------------------------------------------------------------------------------
+# Which rows of a table have been written since somebody looked at it last.
+
+_LATEST: Final = 32
+"""Changes that are found without a look at all rows: more than come between two decisions."""
+
+
+class RowChanges:
+    """Numbers the changes of a table.
+
+    Attributes:
+        count: how often a row was written, or the table grew: as long as this lasts, all does.
+        at: number of the last change of each row; not to be changed.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.count = 0
+        self._latest: deque[int] = deque(maxlen=_LATEST)
+        self._use(np.zeros(room, dtype=np.int64))
+
+    def note(self, row: int) -> None:
+        """Say that *row* has been written."""
+        self.count += 1
+        self._cells[row] = self.count
+        self._latest.append(row)
+
+    def since(self, seen: int) -> Rows:
+        """Return the rows that were written after *count* was *seen*, ascending."""
+        new = self.count - seen
+        if new > len(self._latest):
+            return (self.at > seen).nonzero()[0]
+        rows = set(islice(reversed(self._latest), new))
+        return np.array(sorted(rows), dtype=np.intp)
+
+    def grow(self, room: int) -> None:
+        """Make room for more rows."""
+        larger = np.zeros(room, dtype=np.int64)
+        larger[: len(self.at)] = self.at
+        self._use(larger)
+        self.count += 1
+        self._latest.clear()
+
+    def _use(self, at: IntArray) -> None:
+        self.at = at
+        self._cells = at.data  # several times as fast to write one by one
+
+
+# ------------------------------------------------------------------------------------------------
+# One property of all nodes, such as the value of a label, as an array of small numbers.
 
 V = TypeVar("V", bound="Hashable")
 OnFailure: TypeAlias = "Callable[[NodeInfo, Exception], None]"
@@ -32,7 +84,7 @@ _FORGOTTEN_VALUES: Final = 4096
 """How many values that no node has any more a column may remember before it is rebuilt."""
 
 
-class Column(Generic[V]):
+class NodeColumn(Generic[V]):
     """The values of one thing, coded: ``values[codes[row]]`` is that of the node at *row*."""
 
     __slots__ = ("code_of", "codes", "of", "on_failure", "values")
@@ -117,12 +169,12 @@ class NodeColumns:
     """The columns in use, of labels and of anything else that plugins name."""
 
     def __init__(self, on_failure: OnFailure) -> None:
-        self._columns: OrderedDict[Hashable, Column[Hashable]] = OrderedDict()
+        self._columns: OrderedDict[Hashable, NodeColumn[Hashable]] = OrderedDict()
         self._on_failure = on_failure
 
     def get(
         self, key: Hashable, of: Callable[[NodeInfo], V | None], nodes: Iterable[NodeInfo]
-    ) -> Column[V]:
+    ) -> NodeColumn[V]:
         """Return the column called *key*; *nodes* and *of* fill it if it does not exist yet."""
         column = self._columns.get(key)
         if column is not None:
@@ -130,7 +182,7 @@ class NodeColumns:
             return column  # type: ignore[return-value]
         if len(self._columns) >= MAX_COLUMNS:
             self._columns.popitem(last=False)
-        column = self._columns[key] = Column(of, self._on_failure)
+        column = self._columns[key] = NodeColumn(of, self._on_failure)
         for node in nodes:
             column.write(node)
         return column  # type: ignore[return-value]

@@ -151,7 +151,7 @@ def _replica_key(pod: Pod) -> PodKey:
 def _encoded(pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodKey:
     spec = pod.spec
     # Volumes that are mounted from tokens and config maps have random names and fit anywhere.
-    volumes = [one for one in spec.volumes if not is_local_to_pod(one)]
+    volumes = [volume for volume in spec.volumes if not is_local_to_pod(volume)]
     return _encode(
         (
             pod.metadata.namespace,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from numakube.scheduling.snapshot.row_changes import RowChanges
+from numakube.scheduling.snapshot.node_columns import RowChanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ _FIRST_WIDTH: Final = 2
 _SMALLEST, _LARGEST = np.iinfo(np.int16).min, np.iinfo(np.int16).max
 
 
-class Told(IntEnum):
+class ToldPolicy(IntEnum):
     """What a report says about a manager of the kubelet: whether its policy is static."""
 
     UNKNOWN = 0
@@ -151,12 +151,12 @@ class ZoneTable:
 
     @property
     def cpu_static(self) -> Choice:
-        """Whether (`Told`) the CPU Manager of each node gives out whole CPUs."""
+        """Whether (`ToldPolicy`) the CPU Manager of each node gives out whole CPUs."""
         return self._nodes["cpu_static"].view
 
     @property
     def memory_static(self) -> Choice:
-        """Whether (`Told`) the Memory Manager of each node places memory."""
+        """Whether (`ToldPolicy`) the Memory Manager of each node places memory."""
         return self._nodes["memory_static"].view
 
     @property
@@ -390,10 +390,10 @@ class ZoneTable:
         self._distance.grow((self.width, self.width, self.room))
 
 
-def _told(policy: str | None) -> Told:
+def _told(policy: str | None) -> ToldPolicy:
     if policy is None:
-        return Told.UNKNOWN
-    return Told.YES if policy.lower() == "static" else Told.NO
+        return ToldPolicy.UNKNOWN
+    return ToldPolicy.YES if policy.lower() == "static" else ToldPolicy.NO
 
 
 def _ids(zones: Sequence[ZoneView]) -> tuple[int, ...]:

@@ -19,10 +19,8 @@ from numakube.topology import nrt_names
 from numakube.topology.exact_report import Heartbeat
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.foreseen_holdings import foreseen_text
-from numakube.topology.model_from_report import report_of
-from numakube.topology.model_report import attributes_of, model_zones
-from numakube.topology.report_binding import with_exact
-from numakube.topology.zone_amounts import zones_of
+from numakube.topology.model_report import attributes_of, model_zones, report_of, zones_of
+from numakube.topology.report_codec import with_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

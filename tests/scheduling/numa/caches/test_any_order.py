@@ -36,7 +36,7 @@ from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.zone_amounts import zones_of
+from numakube.topology.model_report import zones_of
 
 if TYPE_CHECKING:
     from numakube.values.resources import Amounts

@@ -7,9 +7,8 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 
 from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.debug_view import examine, mode_of
-from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
-from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.passthrough import DiscardReserved, Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound

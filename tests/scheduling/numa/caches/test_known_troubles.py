@@ -17,13 +17,13 @@ from tests.scheduling.numa.caches.reported_node import (
 )
 
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.cache_contract import FactKind
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import FactKind
 from numakube.testing import bound
 from numakube.topology import nrt_names
-from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
+from numakube.topology.fingerprint import ContainerName, Placement, encode_placement
 from numakube.values.resources import Amounts
 
 

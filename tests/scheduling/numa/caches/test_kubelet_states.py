@@ -11,7 +11,7 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, machine, po
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of
 
 SHAPES: tuple[dict[str, Any], ...] = (
     {"cpus": 2, "memory_gib": 1},

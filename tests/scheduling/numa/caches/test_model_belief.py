@@ -13,9 +13,9 @@ from tests.scheduling.numa.caches.reported_node import (
 )
 
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.foreseen_pods import DOUBT_SECONDS
 from numakube.scheduling.numa.caches.model_belief import ExactBelief, ModelShelf
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.caches.since_report import DOUBT_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound
 from numakube.topology.nrt_names import FORESEEN

@@ -17,15 +17,16 @@ from tests.scheduling.numa.caches.reported_node import (
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.cache_contract import FactKind
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.foreign_pods import ForeignPods
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.known_pods import ForeignPods
 from numakube.scheduling.numa.caches.overreserve import (
     OverReserve,
     OverReserveOptions,
     ResyncScope,
 )
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import FactKind
 from numakube.testing import bound
 from numakube.topology import nrt_names
 from numakube.values.resources import Amounts
@@ -378,3 +379,14 @@ def test_a_report_that_shows_a_pod_before_its_status_settles_with_the_status(
     assert cpus(cache) == [7 - 3 - 3, 8 - 3]
     assert cache.pod_seen(PodInfo(taken(one))).freed == ("n1",)
     assert free(cache) == site.free
+
+
+def test_a_pod_that_the_report_lacks_may_be_wherever_it_is_charged(site: ReportedNode) -> None:
+    """One that asks for devices of one zone alone is nowhere else."""
+    before = OverReserve(OURS)
+    before.set_report(site.report())
+    belief = before.belief("n1")
+    assert isinstance(belief, CountsBelief)
+    after = belief.followed_by(PodInfo(pod("new", cpus=2)))
+    assert after.places_of("new") == {0, 1}
+    assert belief.places_of("new") == after.without(["new"]).places_of("new") == frozenset()

@@ -6,14 +6,17 @@ import pytest
 from tests.scheduling.numa.caches.reported_node import ReportedNode, machine, pod
 
 from numakube.kubelet.admission_outcome import Admitted, Rejected
-from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause
-from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.numa.caches.model_belief import ExactBelief, refusal_of
+from numakube.scheduling.numa.caches.model_belief import ExactBelief, rejection_of
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.scheduling.snapshot.zone_belief import TAKES_A_PLACE
+from numakube.scheduling.snapshot.zone_belief import (
+    NOTHING,
+    TAKES_A_PLACE,
+    ChangeCause,
+    KubeletRejection,
+)
 from numakube.testing import bound
 
 WAITS = PodInfo(pod("waits", cpus=6, gpus=1))
@@ -76,10 +79,10 @@ def test_a_pod_that_goes_on_comes_before_those_that_still_wait(cache: Predict) -
     assert places(cache, "other") == {1}
     cache.resume("other", "n1")
     assert places(cache, "other") == {0}
-    refusal = refusal_of(believed(cache), "waits")
-    assert isinstance(refusal, Refusal)
+    refusal = rejection_of(believed(cache), "waits")
+    assert isinstance(refusal, KubeletRejection)
     assert refusal.reason == "TopologyAffinityError"
-    assert refusal_of(believed(cache), "other") is None
+    assert rejection_of(believed(cache), "other") is None
 
 
 def test_the_end_of_a_wait_makes_room_only_if_somebody_was_refused_for_it(cache: Predict) -> None:
@@ -87,7 +90,7 @@ def test_the_end_of_a_wait_makes_room_only_if_somebody_was_refused_for_it(cache:
     cache.reserve(WAITS, "n1")
     cache.postpone("waits", "n1")
     (change,) = cache.resume("waits", "n1").changes
-    assert (change.cause, change.frees) == (Cause.RESERVED, False)
+    assert (change.cause, change.frees) == (ChangeCause.RESERVED, False)
     cache.postpone("waits", "n1")
     believed(cache).outcome_of(OTHER)
     (change,) = cache.resume("waits", "n1").changes

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from benchmarks.burst import How, play
 from tests.api.mirrors import mirror_of
 from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.admission_outcome import Admitted, Rejected
-from numakube.scheduling.numa.caches.cache_contract import FactKind
-from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.zone_belief import (
+    FactKind,
+    KubeletRejection,
+    MispredictionSeverity,
+)
 from numakube.testing import bound
 
 
@@ -188,7 +192,7 @@ def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
     site.admit(pod("hidden", cpus=6))
     site.admit(pod("a", cpus=4))
     (wrong,) = cache.set_report(site.report()).mispredictions
-    assert wrong.severity is Severity.ZONES
+    assert wrong.severity is MispredictionSeverity.ZONES
     assert wrong.predicted == {(0,): {"cpu": 4000, "memory": 1 << 30}}
     assert wrong.reported == {(1,): {"cpu": 4000, "memory": 1 << 30}}
     assert free(cache) == site.free
@@ -218,8 +222,8 @@ def test_a_refusal_by_the_kubelet_that_was_not_foreseen_is_a_misprediction(
     cache.pod_seen(PodInfo(bound(pod("a", cpus=4), "n1")))
     failed = ended(bound(pod("a", cpus=4), "n1"), reason="TopologyAffinityError")
     (wrong,) = cache.pod_seen(PodInfo(failed)).mispredictions
-    assert wrong.severity is Severity.VERDICT
-    assert wrong.reported == Refusal("TopologyAffinityError")
+    assert wrong.severity is MispredictionSeverity.VERDICT
+    assert wrong.reported == KubeletRejection("TopologyAffinityError")
     assert not cache.pod_seen(PodInfo(failed)).mispredictions
 
 
@@ -504,3 +508,35 @@ def test_bookings_on_counts_add_up_in_the_order_in_which_they_come(*, fingerprin
     cache.unreserve("p5", "n1")
     again.unreserve("p5", "n1")
     assert free(cache) == free(again)
+
+
+# ------------------------------------------------------------------------------------------------
+# The benchmark's burst in small: what it claims holds for a few nodes too.
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[How, tuple[int, int, int]]:
+    """Placed pods, admission failures and mispredictions of each scheduler."""
+    found = {}
+    for how in How:
+        outcome = play(how, seed=3, period=10.0, nodes=8, pods=80)
+        found[how] = outcome.placed(), outcome.failures, outcome.mispredictions
+    return found
+
+
+def test_predict_has_no_admission_failures(outcomes: dict[How, tuple[int, int, int]]) -> None:
+    """And nothing came as a surprise, although pods ended while others were on their way."""
+    _, failures, mispredictions = outcomes[How.PREDICT]
+    assert (failures, mispredictions) == (0, 0)
+
+
+def test_predict_places_at_least_as_many_pods_as_overreserve(
+    outcomes: dict[How, tuple[int, int, int]],
+) -> None:
+    """It does not wait for reports."""
+    assert outcomes[How.PREDICT][0] >= outcomes[How.OVERRESERVE][0]
+
+
+def test_a_blind_scheduler_runs_into_refusals(outcomes: dict[How, tuple[int, int, int]]) -> None:
+    """Otherwise the burst would prove nothing."""
+    assert outcomes[How.BLIND][1] > 0

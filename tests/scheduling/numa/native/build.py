@@ -9,9 +9,8 @@ from numakube.api.nodes import Node
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
 from numakube.scheduling.snapshot.nodes import NodeInfo
-from numakube.topology.model_from_report import report_of
+from numakube.topology.model_report import report_of, zones_of
 from numakube.topology.topology_view import NodeTopology, Producer, ZoneView
-from numakube.topology.zone_amounts import zones_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 

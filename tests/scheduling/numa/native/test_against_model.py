@@ -16,9 +16,9 @@ from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.scheduling.numa.alignment_rejection import Rejection
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.reference_alignment import Fit, judge
+from numakube.scheduling.numa.native.reference_alignment import AlignmentFit, judge
 
 
 def run(node: KubeletNode, steps: list[Pod | str]) -> None:
@@ -40,7 +40,7 @@ def test_what_counts_refuse_the_kubelet_refuses(
     node, steps = case
     run(node, steps)
     verdict = judge(wants_of(pod), counts_of_model(node))
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, AlignmentRefusal):
         assert verdict.message
         assert not isinstance(node.clone().admit(pod), Admitted), verdict
         if verdict.hopeless:
@@ -86,7 +86,7 @@ def test_koordinator_resources_are_read_as_the_kubelet_reads_them(
     run(node, steps)
     counts = counts_of_model(node)
     verdict = judge(wants_of(pod, counts.rules.demand), counts)
-    if isinstance(verdict, Rejection):
+    if isinstance(verdict, AlignmentRefusal):
         assert not isinstance(node.clone().admit(pod), Admitted), verdict
 
 
@@ -100,6 +100,6 @@ def test_devices_near_no_zone_may_be_taken_where_all_zones_do() -> None:
     both = pod(guaranteed("a", gpu="1"), guaranteed("b", gpu="1"))
     counts = counts_of_model(node)
     assert [zone[GPU] for zone in counts.free] == [1]
-    assert isinstance(judge(wants_of(both), counts), Fit)
+    assert isinstance(judge(wants_of(both), counts), AlignmentFit)
     assert isinstance(node.admit(both), Admitted)
-    assert isinstance(judge(wants_of(both), counts_of_model(node)), Rejection)
+    assert isinstance(judge(wants_of(both), counts_of_model(node)), AlignmentRefusal)

@@ -19,8 +19,12 @@ from numakube.api.pod import Pod
 from numakube.api.strictness import Leniency, Strictness
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup, closeness
+from numakube.scheduling.framework.status import Verdicts
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    closeness,
+)
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
@@ -49,7 +53,7 @@ def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(
     state = CycleState()
     verdicts = engine.filter_all(state, info, snapshot, snapshot.rows)
     alone = {int(row): engine.judge(info, snapshot.at(int(row))) for row in snapshot.rows}
-    rejections = [one for one in alone.values() if isinstance(one, Rejection)]
+    rejections = [one for one in alone.values() if isinstance(one, AlignmentRefusal)]
     if verdicts is None:
         assert not rejections
         passed = snapshot.rows
@@ -58,8 +62,8 @@ def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(
         for position, row in enumerate(snapshot.rows):
             detail = verdicts.status(position).detail
             one = alone[int(row)]
-            if isinstance(one, Rejection):
-                assert isinstance(detail, RejectionGroup)
+            if isinstance(one, AlignmentRefusal):
+                assert isinstance(detail, AlignmentRefusalGroup)
                 assert detail.closest.key == one.key
             else:
                 assert detail is None
@@ -71,12 +75,12 @@ def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(
         assert np.all((scores >= 0) & (scores <= 100))
 
 
-def check_groups(groups: list[object], rejections: list[Rejection]) -> None:
+def check_groups(groups: list[object], rejections: list[AlignmentRefusal]) -> None:
     """Each group counts its nodes and tells the numbers of the closest."""
     counts = Counter(one.key for one in rejections)
     assert len(groups) == len(counts)
     for group in groups:
-        assert isinstance(group, RejectionGroup)
+        assert isinstance(group, AlignmentRefusalGroup)
         assert group.nodes == counts[group.closest.key]
         alike = [one for one in rejections if one.key == group.closest.key]
         best = min(alike, key=closeness)
@@ -92,7 +96,7 @@ def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod
     rows = snapshot.rows[::-2].copy()
     verdicts = engine.filter_all(CycleState(), info, snapshot, rows)
     for position, row in enumerate(rows):
-        refused = isinstance(engine.judge(info, snapshot.at(int(row))), Rejection)
+        refused = isinstance(engine.judge(info, snapshot.at(int(row))), AlignmentRefusal)
         assert refused == (verdicts is not None and not verdicts.status(position).ok)
 
 
@@ -132,7 +136,7 @@ def test_nodes_in_the_same_state_get_the_answers_of_each_alone(
         snapshot = cluster.snapshot()
         verdicts = engine.filter_all(CycleState(), one, snapshot, snapshot.rows)
         alone = [engine.judge(one, node) for node in snapshot.nodes()]
-        fits = [not isinstance(verdict, Rejection) for verdict in alone]
+        fits = [not isinstance(verdict, AlignmentRefusal) for verdict in alone]
         assert (verdicts is None and all(fits)) or (verdicts and verdicts.ok.tolist() == fits)
         scores = engine.score_all(CycleState(), one, snapshot, snapshot.rows[fits])
         nodes = [snapshot.at(int(row)) for row in snapshot.rows[fits]]
@@ -275,7 +279,7 @@ def test_machines_of_many_zones_are_judged_at_once_as_each_alone(count: int, pol
         verdicts = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
         alone = [engine.judge(info, snapshot.at(int(row))) for row in snapshot.rows]
         ok = [True] * 3 if verdicts is None else verdicts.ok.tolist()
-        assert ok == [not isinstance(one, Rejection) for one in alone]
+        assert ok == [not isinstance(one, AlignmentRefusal) for one in alone]
         each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in snapshot.rows]
         scores = engine.score_all(CycleState(), info, snapshot, snapshot.rows)
         assert scores.tolist() == each

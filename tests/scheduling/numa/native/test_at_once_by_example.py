@@ -10,11 +10,15 @@ import pytest
 
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    Kind,
+)
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import NativeOptions
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.zone_fragments import (
+from numakube.scheduling.numa.native.reference_alignment_score import (
     TypicalPods,
     kept_whole,
     kept_whole_all,
@@ -89,7 +93,7 @@ def test_verdicts_groups_and_scores_are_those_of_each_node(
     rows = snapshot.rows
     together = engine.filter_all(CycleState(), info, snapshot, rows)
     alone = [engine.judge(info, snapshot.at(int(row))) for row in rows]
-    refused = np.array([isinstance(one, Rejection) for one in alone])
+    refused = np.array([isinstance(one, AlignmentRefusal) for one in alone])
     if together is None:
         assert not refused.any()
         passed = rows
@@ -98,14 +102,14 @@ def test_verdicts_groups_and_scores_are_those_of_each_node(
         passed = rows[together.ok]
         groups: dict[object, int] = {}
         for position, one in enumerate(alone):
-            if isinstance(one, Rejection):
+            if isinstance(one, AlignmentRefusal):
                 groups[one.key] = groups.get(one.key, 0) + 1
                 detail = together.status(position).detail
-                assert isinstance(detail, RejectionGroup)
+                assert isinstance(detail, AlignmentRefusalGroup)
                 assert detail.closest.key == one.key
         for position, one in enumerate(alone):
             detail = together.status(position).detail
-            if isinstance(one, Rejection) and isinstance(detail, RejectionGroup):
+            if isinstance(one, AlignmentRefusal) and isinstance(detail, AlignmentRefusalGroup):
                 assert detail.nodes == groups[one.key]
     for scoring in (engine, NativeEngine(NativeOptions(typical=TYPICAL))):
         if len(passed):
@@ -121,7 +125,7 @@ def test_a_node_with_exactly_enough_in_all_zones_is_refused_for_its_zones() -> N
     verdicts = NativeEngine().filter_all(CycleState(), info, snapshot, np.array([row]))
     assert verdicts is not None
     detail = verdicts.status(0).detail
-    assert isinstance(detail, RejectionGroup)
+    assert isinstance(detail, AlignmentRefusalGroup)
     assert detail.closest.kind is Kind.ALIGN
 
 

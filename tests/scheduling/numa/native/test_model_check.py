@@ -4,28 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from tests.kubelet.build import guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, build_machine
+from tests.kubelet.connected import asks, gpu_server
 from tests.kubelet.scenarios import pods, workloads
 from tests.scheduling.numa.native.build import info_of_model
 from tests.scheduling.numa.native.clusters import Belief
 from tests.scheduling.numa.native.test_against_model import run
 
-from numakube.api.pod import Pod
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.pod import Container, Pod, PodSpec
+from numakube.api.strictness import strictness_of
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machine import Machine
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
-from numakube.scheduling.numa.native.model_check import Confirmed, ModelCheck, ask_model
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    Kind,
+)
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.model_check import (
+    Confirmed,
+    DeviceForecasts,
+    ModelCheck,
+    Worths,
+    ask_model,
+)
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World
 from numakube.testing import pod as plain_pod
+from numakube.topology.model_report import nrt_of
 from numakube.values.cpuset import CpuSet
+from numakube_placement.koordinator.annotation_checks import pod_problems
 
 
 @settings(max_examples=60)
@@ -40,7 +62,7 @@ def test_the_model_is_believed(case: tuple[KubeletNode, list[Pod | str]], pod: P
         assert answer == truth
         return
     assert isinstance(truth, Rejected)
-    assert isinstance(answer, Rejection)
+    assert isinstance(answer, AlignmentRefusal)
     assert (answer.container, answer.reason) == (truth.container or "", truth.reason)
     assert answer.kind is Kind.KUBELET
     assert answer.detail
@@ -77,10 +99,10 @@ def test_what_counts_cannot_see_the_model_refuses() -> None:
     status = engine.confirm(CycleState(), info, node)
     assert status.rejected
     assert status.message == "kubelet would refuse container (SMTAlignmentError)"
-    assert isinstance(status.detail, RejectionGroup)
-    rejection = status.detail.closest
-    assert (rejection.container, rejection.role) == ("main", Role.APP)
-    assert "not enough free physical CPUs" in rejection.detail
+    assert isinstance(status.detail, AlignmentRefusalGroup)
+    refusal = status.detail.closest
+    assert (refusal.container, refusal.role) == ("main", Role.APP)
+    assert "not enough free physical CPUs" in refusal.detail
 
 
 def test_with_fidelity_counts_the_model_is_not_asked() -> None:
@@ -121,7 +143,7 @@ def test_a_refusal_is_remembered_until_the_node_changes() -> None:
     for uid in ("one", "two"):
         node.numa = belief
         answer = check.check(PodInfo(pod(guaranteed("main", "6"), uid=uid)), node)
-        assert isinstance(answer, Rejection)
+        assert isinstance(answer, AlignmentRefusal)
     assert len(asked) == 1
     node.numa = replace(belief)
     check.check(PodInfo(BROKEN), node)
@@ -164,6 +186,157 @@ def test_a_refusal_names_the_resource_of_which_the_largest_part_is_lacking(
     """On the NUMA node that has most of it; of equal ones on the first."""
     model = World().add_node("n0")
     answer = ask_model(PodInfo(plain_pod("p", cpu, memory)), model)
-    assert isinstance(answer, Rejection)
+    assert isinstance(answer, AlignmentRefusal)
     assert (answer.resource, answer.zones, answer.wanted, answer.free) == short
     assert (answer.role, answer.one_of_several) == (Role.APP, False)
+
+
+# ------------------------------------------------------------------------------------------------
+# Pods with GPUs and network cards go where these are close, and only there if they ask for it.
+
+TOGETHER = gpu_server()
+"""Each switch has a GPU and a card."""
+APART = gpu_server(("gg", "nn", "gg", "nn"))
+"""No switch has both."""
+UNKNOWN = Machine(TOGETHER.nodes, TOGETHER.cpu_count, TOGETHER.socket_count, TOGETHER.devices)
+"""It is not known what is behind which switch."""
+
+
+def node(machine: Machine, policy: str = "single-numa-node") -> NodeInfo:
+    """Return an idle node."""
+    return info_of_model(start(machine, static_settings(policy), devices=machine.devices))
+
+
+def asking(closeness: str = "", luck: str = "", container: Container | None = None) -> PodInfo:
+    """Return a pod with two GPUs and two cards, or another container."""
+    words = {"numakube.dev/closeness": closeness, "numakube.dev/closeness-luck": luck}
+    annotations = {key: word for key, word in words.items() if word}
+    spec = PodSpec(containers=(container or asks(2, 2),))
+    return PodInfo(Pod(metadata=ObjectMeta(name="p", uid="p", annotations=annotations), spec=spec))
+
+
+def refusal(pod: PodInfo, on: NodeInfo) -> str:
+    """Return why *pod* is refused, by counts or by the model; empty if it is not."""
+    engine = NativeEngine()
+    for check in (engine.filter, engine.confirm):
+        status = check(CycleState(), pod, on)
+        if not status.ok:
+            return status.message
+    return ""
+
+
+PAIR = "vendor.example/gpu and vendor.example/nic"
+
+
+@pytest.mark.parametrize(
+    ("closeness", "machine", "message"),
+    [
+        ("same-switch", TOGETHER, ""),
+        ("same-switch", APART, f"devices not close enough (same-switch: {PAIR} would be NODE)"),
+        ("same-root", APART, f"devices not close enough (same-root: {PAIR} would be NODE)"),
+        ("same-numa", APART, ""),
+        ("", APART, ""),
+        (
+            "same-switch",
+            UNKNOWN,
+            "devices not close enough (same-switch: not known how devices are connected)",
+        ),
+        ("", UNKNOWN, ""),
+    ],
+)
+def test_a_pod_is_placed_only_where_its_devices_are_as_close_as_it_asks(
+    closeness: str, machine: Machine, message: str
+) -> None:
+    """And it is said how close they would be."""
+    assert refusal(asking(closeness), node(machine)) == message
+
+
+def test_where_only_luck_decides_a_pod_can_say_no() -> None:
+    """One GPU of two and one card of two: the kubelet takes any."""
+    one_of_each = asks(1, 1)
+    assert refusal(asking("same-switch", container=one_of_each), node(TOGETHER)) == ""
+    told = refusal(asking("same-switch", "Refuse", one_of_each), node(TOGETHER))
+    assert told == f"devices not close enough (same-switch: {PAIR} may be NODE, by luck)"
+
+
+def test_asking_for_closeness_means_nothing_to_a_pod_without_two_kinds_of_devices() -> None:
+    """It goes anywhere, whatever is known there."""
+    for container in (asks(2, 0), guaranteed("main", "2", "1Gi")):
+        assert refusal(asking("same-switch", container=container), node(UNKNOWN)) == ""
+
+
+def test_a_word_that_is_not_known_is_refused_at_every_gate() -> None:
+    """The webhook and the check of files say the same as the scheduler."""
+    pod = asking("same-swich")
+    told = (
+        "metadata.annotations[numakube.dev/closeness]: unknown word 'same-swich': "
+        "use one of same-switch, same-root, same-numa"
+    )
+    assert refusal(pod, node(TOGETHER)) == told
+    assert pod_problems(pod.pod) == (told,)
+    assert strictness_of({"numakube.dev/closeness-luck": "no"}).mistakes
+
+
+def test_nodes_whose_devices_will_be_close_are_rated_higher() -> None:
+    """Certain closeness before luck, luck before none; alone and among all nodes alike."""
+    cluster, cache = Cluster(), Predict()
+    machines = {"apart": APART, "luck": gpu_server(("ggn", "n", "ggn", "n")), "close": TOGETHER}
+    for name, machine in machines.items():
+        cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+        kubelet = start(machine, static_settings("single-numa-node"), devices=machine.devices)
+        cluster.take(cache.set_report(nrt_of(name, kubelet)), cache)
+    snapshot, pod, engine = cluster.snapshot(), asking(container=asks(2, 1)), NativeEngine()
+    rows = snapshot.rows
+    together = engine.score_all(CycleState(), pod, snapshot, rows)
+    alone = [engine.score(CycleState(), pod, snapshot.at(int(row))) for row in rows]
+    assert together.tolist() == alone
+    rated = {
+        snapshot.at(int(row)).name: int(score) for row, score in zip(rows, together, strict=True)
+    }
+    assert rated["close"] > rated["luck"] > rated["apart"]
+    again = engine.score_all(CycleState(), pod, snapshot, rows)
+    assert np.array_equal(again, together)
+
+
+def test_the_best_nodes_are_asked_first_and_again_only_when_they_change() -> None:
+    """Asking the model about thousands of nodes at once would hold up every other pod."""
+    worths, asked = Worths(), list[int]()
+    rows, change = np.arange(300), np.ones(300, dtype=np.int64)
+    scores = np.minimum(rows, MAX_NODE_SCORE).astype(np.int8)
+
+    def ask(row: int) -> float:
+        asked.append(row)
+        return 1.0
+
+    first = worths.of(rows, scores, change, ask)
+    assert asked == [*range(100, 300), *range(99, 43, -1)]
+    assert (first == 1.0).tolist() == [False] * 44 + [True] * 256
+    assert (worths.of(rows, scores, change, ask) == 1.0).all()
+    assert sorted(asked) == list(range(300))
+    change[7] = 2
+    worths.of(rows, scores, change, ask)
+    assert asked[300:] == [7]
+
+
+def test_a_node_that_does_not_tell_how_devices_are_connected_is_refused_by_counts_alone() -> None:
+    """There is nothing that the model could add; one that does not ask does not mind."""
+    engine = NativeEngine()
+    assert not engine.filter(CycleState(), asking("same-switch"), node(UNKNOWN)).ok
+    assert engine.filter(CycleState(), asking("same-switch"), node(TOGETHER)).ok
+    assert engine.filter(CycleState(), asking(), node(UNKNOWN)).ok
+
+
+def test_what_was_foreseen_of_devices_holds_until_the_node_changes() -> None:
+    """And so many pods and nodes are remembered as was said."""
+    forecasts, one = DeviceForecasts(remembered=1), asking("same-switch")
+    there, changed = node(TOGETHER), node(APART)
+    near = forecasts.of(one, there)
+    assert near is not None
+    assert forecasts.of(one, there) is near
+    there.numa = changed.numa
+    far = forecasts.of(one, there)
+    assert far is not None
+    assert far != near
+    assert forecasts.of(one, there) is far
+    forecasts.of(asking("same-switch", container=asks(1, 1)), there)
+    assert forecasts.of(one, there) is not far

@@ -7,10 +7,10 @@ from dataclasses import replace
 from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
-from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
+from numakube.scheduling.numa.native.node_counts import NodeCounts, NodeRules
 from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.reference_alignment import Fit, judge
+from numakube.scheduling.numa.native.reference_alignment import AlignmentFit, judge
 from numakube.topology.topology_view import ZoneView
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -35,7 +35,7 @@ def node(
         ZoneView(id=zone, name=f"node-{zone}", capacity=whole, allocatable=whole, available=whole)
         for zone in range(len(cpus))
     )
-    known = Rules(
+    known = NodeRules(
         zones=len(cpus), policy=policy, reported=frozenset(name for zone in free for name in zone)
     )
     return NodeCounts(
@@ -48,14 +48,14 @@ def node(
 def places(pod: Pod, counts: NodeCounts) -> tuple[tuple[int, ...], ...]:
     """Return where the pod goes; it must fit."""
     verdict = judge(wants_of(pod), counts)
-    assert isinstance(verdict, Fit), verdict
+    assert isinstance(verdict, AlignmentFit), verdict
     return verdict.places
 
 
 def refusal(pod: Pod, counts: NodeCounts) -> str:
     """Return why the pod does not fit."""
     verdict = judge(wants_of(pod), counts)
-    assert isinstance(verdict, Rejection), verdict
+    assert isinstance(verdict, AlignmentRefusal), verdict
     return verdict.message
 
 
@@ -69,7 +69,7 @@ def test_a_refusal_names_the_zone_that_came_closest() -> None:
     """Zone 1 has the GPU and lacks two CPUs; zone 0 has the CPUs and lacks the GPU."""
     one = pod(guaranteed("a", "8", gpu="1"))
     verdict = judge(wants_of(one), node(8, 6, gpus=(0, 1)))
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert (verdict.container, verdict.resource, verdict.zones) == ("a", "cpu", (1,))
     assert (verdict.wanted, verdict.free, verdict.missing) == (8000, 6000, 2000)
     assert verdict.message == "cannot align container (cpu: best zone has 6 of 8)"
@@ -137,10 +137,10 @@ def test_with_align_by_socket_cpus_need_no_certain_number_of_zones() -> None:
     one = pod(guaranteed("a", "10", gpu="1"))
     counts = node(8, 8, gpus=(2, 2), policy=RESTRICTED)
     verdict = judge(wants_of(one), counts)
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert verdict.kind is Kind.SIZES
     verdict = judge(wants_of(one), node(8, 8, gpus=(2, 2), policy=RESTRICTED, by_socket=True))
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert verdict.kind is Kind.ALIGN
 
 
@@ -184,7 +184,7 @@ def test_what_a_node_aligns_but_does_not_report_is_not_guessed() -> None:
     one = pod(guaranteed("a", "4"))
     counts = node(8, reported=frozenset({"cpu"}))
     verdict = judge(wants_of(one), counts)
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert verdict.kind is Kind.UNREPORTED
     assert verdict.message == "no zone reports memory"
     exact = node(8, reported=frozenset({"cpu"}), exact=True)
@@ -203,11 +203,11 @@ def test_what_an_idle_node_refuses_no_eviction_cures() -> None:
     """The numbers are those of the idle node then."""
     one = pod(guaranteed("a", "10"))
     verdict = judge(wants_of(one), node(4, 2))
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert verdict.hopeless
     assert verdict.message == "cannot align container (cpu: best zone has 8 of 10 even if idle)"
     small = judge(wants_of(pod(guaranteed("a", "6"))), node(4, 2))
-    assert isinstance(small, Rejection)
+    assert isinstance(small, AlignmentRefusal)
     assert not small.hopeless
 
 
@@ -215,7 +215,7 @@ def test_a_fuller_node_may_take_what_an_idle_one_does_not() -> None:
     """The first container must not take the CPUs beside the GPU, and does not if they are few."""
     two = pod(guaranteed("a", "6"), guaranteed("b", "4", gpu="1"))
     idle = judge(wants_of(two), node(8, 8, gpus=(1, 0)))
-    assert isinstance(idle, Rejection)
+    assert isinstance(idle, AlignmentRefusal)
     assert not idle.hopeless
     assert places(two, node(5, 8, gpus=(1, 0))) == ((1,), (0,))
 
@@ -223,5 +223,5 @@ def test_a_fuller_node_may_take_what_an_idle_one_does_not() -> None:
 def test_a_refusal_tells_that_managers_are_assumed_to_be_on() -> None:
     """The report of another exporter may not say."""
     verdict = judge(wants_of(pod(guaranteed("a", "6"))), node(4, 2, told=False))
-    assert isinstance(verdict, Rejection)
+    assert isinstance(verdict, AlignmentRefusal)
     assert "does not tell which" in verdict.detail

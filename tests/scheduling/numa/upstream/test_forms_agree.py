@@ -13,10 +13,10 @@ from numakube.api.nrt import convert_nrt
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.reported_nodes import STRATEGIES, reported
 
 GPU, NIC = "vendor.example/gpu", "vendor.example/nic"
 RESOURCES = ("cpu", "memory", "hugepages-2Mi", "ephemeral-storage", GPU, NIC)

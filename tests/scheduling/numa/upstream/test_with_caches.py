@@ -14,19 +14,19 @@ from numakube.api.nrt import convert_nrt
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve
-from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.passthrough import DiscardReserved, Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing.reported_nodes import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.scheduling.numa.caches.cache_contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.cache_contract import NumaCache
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 GPU = "vendor.example/gpu"
 
@@ -95,7 +95,7 @@ def test_bookings_mean_the_same_to_both_forms(
     cache, cluster = make(), Cluster()
     engines = [UpstreamEngine(strategy) for strategy in STRATEGIES]
 
-    def apply(changes: Changes) -> None:
+    def apply(changes: BeliefChanges) -> None:
         cluster.take(changes, cache)
 
     for index in range(3):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube_lab.replay.recorded_cases import read_cases
-from numakube_lab.replay.run_file import replay, table, tally
+from numakube_lab.replay.run_case import replay, table, tally
 
 if TYPE_CHECKING:
     from numakube_lab.replay.run_case import Outcome

@@ -16,25 +16,18 @@ import msgspec
 from numakube.api.codec import convert
 from numakube.api.pod import ENDED_PHASES, Pod
 from numakube.errors import AlreadyExists, ApiError
+from numakube.kube import Removed, key_of
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
-from numakube.kube.resource_types import key_of
-from numakube.kube.store import Removed
-from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.settings_from_config import settings_of
-from numakube.topology.exact_report import Holding, uid_hash
-from numakube.topology.model_from_report import report_of
-from numakube.topology.topology_view import NodeTopology, view_of
-from numakube_lab.processes.container_programs import OWN, is_own
+from numakube.kubelet import Admitted, KubeletNode, settings_of
+from numakube.topology import Holding, NodeTopology, report_of, uid_hash, view_of
+from numakube_lab.processes.program_table import OWN, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.kube.client import Client
-    from numakube.kube.resource_types import ObjectKey, Resource
-    from numakube.kube.store import Change
-    from numakube.topology.exact_report import ExactReport
+    from numakube.kube import Change, Client, ObjectKey, Resource
+    from numakube.topology import ExactReport
     from numakube_lab.dumps.cluster_dump import Dump
     from numakube_lab.nodes.node_pool import NodePool
 

@@ -16,9 +16,9 @@ from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.yaml_text import load_manifests
-from numakube.apps.bundle import unpack
+from numakube.apps import unpack
 from numakube.errors import MalformedObject
-from numakube.insight.collected import (
+from numakube.insight import (
     NODES,
     PODS,
     TOPOLOGIES,
@@ -27,11 +27,10 @@ from numakube.insight.collected import (
     configz_file,
     list_file,
 )
-from numakube.simulation.observed_node import observed_node
-from numakube.topology.report_update import current_reports
+from numakube.insight.node_setup import observed_node
+from numakube.topology import current_reports
 from numakube.values.quantity import value
-from numakube_lab.nodes.node_documents import STORAGE
-from numakube_lab.nodes.node_plan import STORAGE_BYTES, NodePlan
+from numakube_lab.nodes.node_documents import STORAGE, STORAGE_BYTES, NodePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,17 +12,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.checkpoints import allocated_pods_state as allocated
-from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.pod_resize import (
+from numakube.kubelet import (
+    KubeletNode,
+    StateFiles,
+    check_fit,
+    check_placement,
+    check_system,
     is_resized,
     resize_refusal,
+    restore,
     room_refusal,
+    save,
+    settings_of,
     with_resources_of,
 )
-from numakube.kubelet.predicates import check_placement, check_system
-from numakube.kubelet.resource_fit import check_fit
-from numakube.kubelet.settings_from_config import settings_of
-from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube_lab.nodes.node_documents import Offer, base_offer, node_labels
 
 if TYPE_CHECKING:
@@ -30,10 +33,8 @@ if TYPE_CHECKING:
 
     from numakube.api.affinity_and_taints import Taint
     from numakube.api.pod import Pod
-    from numakube.kubelet.admission_outcome import Admitted, Rejected
-    from numakube.kubelet.device_manager import PreferredAllocation
-    from numakube.kubelet.machine import Device
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube.kubelet import Admitted, Device, PreferredAllocation, Rejected
+    from numakube_lab.nodes.node_documents import NodePlan
 
 
 class FreshModels:

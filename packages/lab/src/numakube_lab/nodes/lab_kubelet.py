@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from numakube.api.checkpoints.allocated_pods_state import SINCE
-from numakube.kube.resource_types import key_of
-from numakube.node.podresources_client import AllocatableResources
-from numakube_lab.nodes.aligner import ModelAligner
+from numakube.kube import key_of
+from numakube.node import AllocatableResources
 from numakube_lab.nodes.container_timeline import Simulation
 from numakube_lab.nodes.dra_driver import ClaimedDevices
-from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube_lab.nodes.kubelet_admission import Admission, FreshModels
+from numakube_lab.nodes.node_cgroups import ModelAligner
 from numakube_lab.nodes.node_documents import is_ready
+from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources
 from numakube_lab.nodes.node_reporter import NodeReporter
 from numakube_lab.nodes.pod_sync import PodKeeper
 
@@ -31,16 +31,13 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.kube.client import Client
-    from numakube.kube.resource_types import ObjectKey
-    from numakube.kube.store import Store
-    from numakube.kubelet.state_files import StateFiles
-    from numakube.node.podresources_client import PodResources
-    from numakube_lab.nodes.aligner import Aligner
+    from numakube.kube import Client, ObjectKey, Store
+    from numakube.kubelet import StateFiles
+    from numakube.node import PodResources
     from numakube_lab.nodes.container_timeline import Runtime
-    from numakube_lab.nodes.node_addresses import NodeAddresses
-    from numakube_lab.nodes.node_cgroups import NodeCgroups
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.nodes.dra_plugins import DraDrivers
+    from numakube_lab.nodes.node_cgroups import Aligner, NodeCgroups
+    from numakube_lab.nodes.node_documents import NodeAddresses, NodePlan
 
 # Wall-clock times are rounded to microseconds: a timer must not fire just before its moment.
 _MARGIN_SECONDS = 0.001
@@ -101,6 +98,7 @@ class LabKubelet:
         admission: the book-keeping of the present incarnation; ``None`` if it is stopped.
         addresses: the node's addresses, and those of its pods.
         cgroups: the node's control groups, if it has any.
+        claims: what its pods have by claims.
     """
 
     def __init__(
@@ -117,6 +115,7 @@ class LabKubelet:
         aligner_of: Callable[[Admission], Aligner] = ModelAligner,
         cgroups: NodeCgroups | None = None,
         models: FreshModels | None = None,
+        drivers: DraDrivers | None = None,
     ) -> None:
         """Prepare a kubelet; `start` it.
 
@@ -132,6 +131,7 @@ class LabKubelet:
             aligner_of: makes what gives out resources, at every start of the kubelet.
             cgroups: the node's control groups, if it has any.
             models: makes the model; shared by kubelets that may be alike.
+            drivers: DRA drivers that register, if there are sockets for that.
         """
         self.plan = plan
         self.state = KubeletState.STOPPED
@@ -151,7 +151,7 @@ class LabKubelet:
         self._aligner_of = aligner_of
         self.cgroups = cgroups
         self._models = models or FreshModels()
-        self._claims = ClaimedDevices(client, plan)
+        self.claims = ClaimedDevices(client, plan, drivers)
         self._keeper: PodKeeper | None = None
         self._starting = self._managers_up = False
         # When to look at which pod, by the monotonic clock; in order of arrival.
@@ -193,7 +193,7 @@ class LabKubelet:
             step=self._step,
             aligner=self._aligner_of(admission),
             cgroups=self.cgroups,
-            claims=self._claims,
+            claims=self.claims,
             on_change=lambda: self._save(admission),
         )
         self._starting = True
@@ -252,12 +252,14 @@ class LabKubelet:
                     await self._visit(keeper, key)
                 self._save(admission)
                 await self.reporter.report(admission.offer())
+                left = await self.claims.reconcile()
         except TimeoutError:
             # Killed in the middle of it.
             return None
         finally:
             self._turn = None
-        return self._until_next()
+        until = self._until_next()
+        return until if left is None else min(left, until if until is not None else left)
 
     async def heal(self, node: Node) -> None:
         """Contradict those who say that this node is dead."""
@@ -274,7 +276,7 @@ class LabKubelet:
         model = self.admission.deciding or self.admission.model
         pods = list(self.admission.listed)
         self._order.shuffle(pods)
-        return pod_resources(model, pods, self._claims)
+        return pod_resources(model, pods, self.claims)
 
     def allocatable_resources(self) -> AllocatableResources:
         """Return what the node has to give (PodResources ``GetAllocatableResources``).
@@ -296,10 +298,12 @@ class LabKubelet:
         self._managers_up = True
         self._changed()
         await self._step()
+        await self.claims.wipe_slices()
         await self.reporter.register(admission.offer())
         pods = sorted(self._pods.select("node", self.name), key=_creation)
         uids = {pod.metadata.uid for pod in pods}
         self._runtime.retain(self.name, uids)
+        self.claims.restart(uids)
         if self.cgroups is not None:
             self.cgroups.restart(uids)
         admission.await_pods(keeper.running(pods))

@@ -21,7 +21,7 @@ from numakube_lab.nodes.node_documents import LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.kube.clock import Clock
+    from numakube.kube import Clock
     from numakube_lab.nodes.lab_kubelet import LabKubelet
 
 TICK_SECONDS: Final = 1.0

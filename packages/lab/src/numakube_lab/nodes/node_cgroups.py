@@ -9,18 +9,26 @@ Thousands of pods would mean thousands of files, so there are none before a clie
 
 A kubelet that starts again rewrites everything. A real one does so only for what its CPU Manager
 gives out; programs that set CPUs by other means have to cope with worse.
+
+What gives pods their resources: the model alone, or the model and device plugins.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.pod_resources import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
-from numakube.node.cgroups.fake_groups import MOUNT, FakeCgroups
-from numakube.node.cgroups.group_files import CPUS, Version
-from numakube.node.cgroups.group_names import container_group, pod_group
-from numakube.node.cgroups.group_scan import scan
+from numakube.kubelet import Rejected
+from numakube.node.cgroups import (
+    CPUS,
+    MOUNT,
+    FakeCgroups,
+    Version,
+    container_group,
+    pod_group,
+    scan,
+)
 from numakube.values.cpuset import union
 from numakube.values.numamask import mask_of
 from numakube_lab.nodes.pod_status import container_id
@@ -30,9 +38,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube.kubelet.machine import Machine
+    from numakube.kubelet import KubeletNode, Machine
     from numakube_lab.nodes.container_timeline import PodRun
+    from numakube_lab.nodes.kubelet_admission import Admission
+
 
 PARENT: Final = "kubepods.slice"
 
@@ -138,3 +147,39 @@ def group_of_container(pod: Pod, name: str) -> str:
     )
     identity = next(one.container_id for one in statuses if one.name == name)
     return container_group(group_of(pod), identity)
+
+
+class Aligner(Protocol):
+    """Gives pods their resources."""
+
+    async def align(self, pod: Pod) -> Rejected | None:
+        """Give *pod* what it wants, or say why not."""
+        ...
+
+    async def prepare(self, pod: Pod) -> str | None:
+        """Get what a pod holds ready for its containers; return what went wrong, if anything."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pod that is gone; unknown uids are fine."""
+        ...
+
+
+class ModelAligner:
+    """Asks the model alone."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def align(self, pod: Pod) -> Rejected | None:
+        """Give *pod* what it wants, or say why not."""
+        outcome = self._admission.align(pod)
+        return outcome if isinstance(outcome, Rejected) else None
+
+    async def prepare(self, pod: Pod) -> str | None:
+        """Return at once: there is nothing to get ready."""
+        del pod
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Do nothing: others update the model."""

@@ -13,23 +13,17 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
+from numakube.kube import ObjectKey, Reflector, Removed, WorkQueue, key_of, run_workers, wait_synced
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.reflector import Reflector, wait_synced
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube.kube.store import Removed
-from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube.node.cgroups.group_files import Version
+from numakube.node.cgroups import Version
 from numakube_lab.lifetime import Lifetime
-from numakube_lab.nodes.aligner import ModelAligner
-from numakube_lab.nodes.folder_watch import FolderWatch
+from numakube_lab.nodes.dra_plugins import DraDrivers
 from numakube_lab.nodes.kubelet_admission import FreshModels
 from numakube_lab.nodes.lab_kubelet import KubeletState, LabKubelet
 from numakube_lab.nodes.lease_heartbeats import Heartbeats, lease_seconds_for
-from numakube_lab.nodes.node_addresses import MAX_NODES, NodeAddresses
-from numakube_lab.nodes.node_cgroups import NodeCgroups
-from numakube_lab.nodes.node_documents import is_ready
-from numakube_lab.nodes.node_folder import SYSFS, NodeFolder
-from numakube_lab.nodes.node_sockets import NodeSockets
+from numakube_lab.nodes.node_cgroups import ModelAligner, NodeCgroups
+from numakube_lab.nodes.node_documents import MAX_NODES, NodeAddresses, is_ready
+from numakube_lab.nodes.node_folder import SYSFS, FolderWatch, NodeFolder, NodeSockets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -38,11 +32,10 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.kube.client import Client
-    from numakube.kube.store import Change
-    from numakube.kubelet.machine import Device
+    from numakube.kube import Change, Client
+    from numakube.kubelet import Device
     from numakube_lab.nodes.container_timeline import Runtime
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.nodes.node_documents import NodePlan
 
 LONGEST_RETRY_SECONDS: Final = 10.0
 """How soon a node tries again at the latest what the API refused or was not there for."""
@@ -269,6 +262,7 @@ class NodePool(Lifetime):
             aligner_of=ModelAligner if sockets is None else sockets.attach,
             cgroups=cgroups,
             models=self._models,
+            drivers=None if sockets is None else sockets.drivers,
         )
         kubelet.reporter.lease_seconds = lease_seconds
         kubelet.start()
@@ -287,6 +281,7 @@ class NodePool(Lifetime):
             raise ConfigError("nodes can have sockets only if a root folder is given")
         return NodeSockets(
             folder.path,
+            DraDrivers(self._client, name),
             clock=self._client.clock,
             watch=self._folders,
             changed=lambda: self._queue.add(name),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from numakube.errors import AlreadyExists, NotFound
+from numakube.kube import merge_patch, strategic_patch
 from numakube.kube.catalog import LEASES, NODES
-from numakube.kube.client import merge_patch, strategic_patch
 from numakube.values.times import format_time
 from numakube_lab.nodes.dra_driver import publish
 from numakube_lab.nodes.node_documents import (
@@ -25,10 +25,8 @@ from numakube_lab.nodes.node_documents import (
 
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
-    from numakube.kube.client import Client
-    from numakube_lab.nodes.node_addresses import NodeAddresses
-    from numakube_lab.nodes.node_documents import Offer
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube.kube import Client
+    from numakube_lab.nodes.node_documents import NodeAddresses, NodePlan, Offer
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

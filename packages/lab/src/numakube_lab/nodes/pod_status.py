@@ -27,7 +27,7 @@ from numakube.api.pod import (
     ResourceRequirements,
 )
 from numakube.api.pod_resources import RESIZE_PENDING, is_sidecar, pending_resize, qos_class
-from numakube.kubelet.admission_outcome import NO_ANSWER, UNEXPECTED
+from numakube.kubelet import NO_ANSWER, UNEXPECTED
 from numakube.values.gotext import go_quote
 from numakube.values.times import format_duration, format_time
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Container, Pod
-    from numakube.kubelet.admission_outcome import Rejected
+    from numakube.kubelet import Rejected
     from numakube_lab.nodes.container_timeline import ContainerRun, Ended, PodRun
 
 Document: TypeAlias = dict[str, Any]

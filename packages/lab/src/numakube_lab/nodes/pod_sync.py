@@ -16,15 +16,14 @@ import structlog
 from numakube.api.checkpoints.allocated_pods_state import SINCE as ALLOCATED_SINCE
 from numakube.api.meta import CoreEvent, EventSource, ObjectMeta, ObjectReference
 from numakube.api.pod import ENDED_PHASES, has_ended
-from numakube.dra.pod_claims import used_claims
+from numakube.dra import used_claims
 from numakube.errors import Conflict, NotFound, NumakubeError
+from numakube.kube import key_of, strategic_patch
 from numakube.kube.catalog import CORE_EVENTS, PODS
-from numakube.kube.client import strategic_patch
-from numakube.kube.resource_types import key_of
+from numakube.kubelet import DEFERRED
 from numakube.values.times import format_time, parse_time
-from numakube_lab.nodes.aligner import ModelAligner
-from numakube_lab.nodes.container_timeline import Stop, blocked
-from numakube_lab.nodes.pod_scripts import problems_of
+from numakube_lab.nodes.container_timeline import Stop, blocked, problems_of
+from numakube_lab.nodes.node_cgroups import ModelAligner
 from numakube_lab.nodes.pod_status import (
     PodPlace,
     has_resize_pending,
@@ -40,21 +39,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Pod, PodStatus
-    from numakube.kube.client import Client
-    from numakube.kube.resource_types import ObjectKey
-    from numakube.kube.store import Store
-    from numakube.kubelet.admission_outcome import Rejected
-    from numakube_lab.nodes.aligner import Aligner
+    from numakube.kube import Client, ObjectKey, Store
+    from numakube.kubelet import Rejected
     from numakube_lab.nodes.container_timeline import PodRun, Runtime
     from numakube_lab.nodes.dra_driver import ClaimedDevices
     from numakube_lab.nodes.kubelet_admission import Admission
-    from numakube_lab.nodes.node_addresses import NodeAddresses
-    from numakube_lab.nodes.node_cgroups import NodeCgroups
+    from numakube_lab.nodes.node_cgroups import Aligner, NodeCgroups
+    from numakube_lab.nodes.node_documents import NodeAddresses
 
 COMPONENT: Final = "kubelet"
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 _CREATING: Final = "ContainerCreating"
-# How soon the kubelet tries again to start a container that it could not start.
+# How soon the kubelet tries again to start a container that it could not start, or to resize a pod.
 _RETRY: Final = timedelta(seconds=10)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -192,7 +188,14 @@ class PodKeeper:
         status = self._status(pod, run, record, now=now)
         if refused is not None:
             status = with_resize_pending(pod, status, refused, now=now)
-        if status.phase in ENDED_PHASES:
+        ends = status.phase in ENDED_PHASES
+        if (ends or (record.stop is not None and run.stopped)) and self._claims is not None:
+            # Before the pod is said to have ended: who reads that gives its devices to others.
+            trouble = await self._claims.release(pod.metadata.uid)
+            if trouble is not None:
+                _log.warning("claims_not_released", node=self._name, error=trouble)
+                return now + _RETRY
+        if ends:
             record.final = status
             self._release(pod)
         if not is_written(pod, status):
@@ -201,7 +204,7 @@ class PodKeeper:
             self._release(pod)
             await self._remove(pod)
             return None
-        return run.next_change
+        return _next_look(run.next_change, refused, now)
 
     def _status(self, pod: Pod, run: PodRun, record: _Record, *, now: datetime) -> PodStatus:
         tells = self._admission.model.behaviour.version >= ALLOCATED_SINCE
@@ -224,6 +227,10 @@ class PodKeeper:
         """Return how the containers are doing; none starts before its devices are ready."""
         run = self._runtime.observe(pod, begun=record.begun, now=now, stop=record.stop)
         if record.prepared or run.stopped or record.stop is not None:
+            return run
+        if _started(run) and self._claims is not None and self._claims.knows(pod.metadata.uid):
+            # A kubelet that starts again finds the sandbox, and prepares nothing for it.
+            record.prepared = True
             return run
         trouble = await self._aligner.prepare(pod)
         if trouble is not None:
@@ -373,6 +380,15 @@ def _started(run: PodRun) -> dict[str, datetime]:
 def _has_begun(pod: Pod) -> bool:
     """Tell whether a kubelet has admitted *pod* before."""
     return pod.status is not None and pod.status.start_time is not None
+
+
+def _next_look(
+    next_change: datetime | None, refused: Rejected | None, now: datetime
+) -> datetime | None:
+    """Return when to look again; kubelets try a deferred resize again, as pods end meanwhile."""
+    if refused is None or refused.reason != DEFERRED:
+        return next_change
+    return min(now + _RETRY, next_change or now + _RETRY)
 
 
 def _stop_of(pod: Pod, known: Stop | None, *, now: datetime) -> Stop | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numakube_lab.processes.container_programs import Process
+    from numakube_lab.processes.program_table import Process
 
 EVERY_SECONDS: Final = 5.0
 _MAX_FILES: Final = 50

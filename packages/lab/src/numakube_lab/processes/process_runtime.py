@@ -17,20 +17,31 @@ import msgspec
 import structlog
 
 from numakube.errors import NumakubeError
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube.kube.store import Removed
-from numakube.node.cgroups.fake_groups import MOUNT
+from numakube.kube import ObjectKey, Removed, key_of
+from numakube.node.cgroups import MOUNT
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.container_timeline import observe
-from numakube_lab.processes.config_sources import Sources, account_of
-from numakube_lab.processes.container_files import NodeFiles, PodFiles, show_machine, show_status
-from numakube_lab.processes.container_programs import Process, find_program, is_own, words_of
-from numakube_lab.processes.container_tasks import CannotStart, Tasks
-from numakube_lab.processes.container_variables import environment_of, expand
-from numakube_lab.processes.full_pod_spec import RUNNABLE_PODS, RunnableStatus
-from numakube_lab.processes.process_container import ContainerProcess
-from numakube_lab.processes.process_pod import PodProcesses, past_of, policy_of
-from numakube_lab.processes.program_table import PROGRAMS
+from numakube_lab.processes.container_files import (
+    CDI_FOLDER,
+    NodeFiles,
+    PodFiles,
+    cdi_variables,
+    environment_of,
+    expand,
+    show_machine,
+    show_status,
+)
+from numakube_lab.processes.full_pod_spec import RUNNABLE_PODS, RunnableStatus, Sources, account_of
+from numakube_lab.processes.process_pod import ContainerProcess, PodProcesses, past_of, policy_of
+from numakube_lab.processes.program_table import (
+    PROGRAMS,
+    CannotStart,
+    Process,
+    Tasks,
+    find_program,
+    is_own,
+    words_of,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,14 +50,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.pod import Container, Pod
-    from numakube.kube.client import Client
-    from numakube.kube.store import Change
+    from numakube.kube import Change, Client
     from numakube_lab.nodes.container_timeline import PodRun, Stop
     from numakube_lab.nodes.node_pool import NodePool
-    from numakube_lab.processes.config_sources import InsideAddress
     from numakube_lab.processes.container_output import Output
-    from numakube_lab.processes.container_programs import Program
-    from numakube_lab.processes.full_pod_spec import RunnablePod
+    from numakube_lab.processes.full_pod_spec import InsideAddress, RunnablePod
+    from numakube_lab.processes.program_table import Program
 
 SEE_THEMSELVES: Final = frozenset({"align"})
 """Programs that look at their own CPUs: the others are spared thousands of files."""
@@ -217,6 +226,7 @@ class ProcessRuntime(Lifetime):
         await record.files.refresh(pod, sources)
         env = await environment_of(pod, container, sources)
         env |= self._device_variables(record, name)
+        env |= self._claim_variables(record, name)
         words = words_of(container.command, container.args)
         program, *rest = [expand(word, env) for word in words] or [""]
         root = record.files.build(pod, container, env)
@@ -241,6 +251,16 @@ class ProcessRuntime(Lifetime):
         plugins = sockets.plugins if sockets is not None else None
         answers = plugins.allocations(record.uid, container) if plugins is not None else ()
         return {name: text for answer in answers for name, text in answer.envs.items()}
+
+    def _claim_variables(self, record: _Record, name: str) -> dict[str, str]:
+        """Return the variables of the CDI devices that DRA drivers answered with."""
+        kubelet = self._pool.kubelets.get(record.node) if self._pool is not None else None
+        pod = self._pool.pods.get(record.key) if self._pool is not None else None
+        if kubelet is None or pod is None:
+            return {}
+        containers = {one.name: one for one in _containers(pod)}
+        wanted = kubelet.claims.cdi_devices(pod, containers[name])
+        return cdi_variables(self._nodes.path(record.node, CDI_FOLDER), wanted)
 
     async def _show_place(self, record: _Record, container: str, root: Path) -> None:
         """Let a container see the machine, and what the kernel would say of its CPUs."""

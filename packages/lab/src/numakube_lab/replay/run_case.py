@@ -1,23 +1,240 @@
-"""Perform a case: send its requests over HTTP and compare the answers."""
+"""Runs recorded cases against an API server, and compares.
+
+Send the requests of a case, filled with what earlier answers held, and read watches.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import json
+import re
+import ssl
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import aiohttp
 from msgspec import UNSET
 
-from numakube_lab.api.server.http_front import COMPACT_PATH
-from numakube_lab.replay.answer_matching import Matcher
-from numakube_lab.replay.recorded_cases import Case, Filter, Step, own_strings
-from numakube_lab.replay.request_sending import Answer, Sender, read_watch, received, resolve
+from kube_lab_server import COMPACT_PATH, ApiServer, User
+from numakube_lab.replay.recorded_cases import Case, Filter, Matcher, Step, own_strings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from numakube_lab.kinds import Json, JsonValue
+    from kube_lab_server import Json, JsonValue
+
+
+_PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
+_WARNING: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as received."""
+
+    status: int
+    content_type: str
+    text: str
+    warnings: tuple[str, ...] = ()
+    retry_after: str | None = None
+    watched: WatchedEvents | None = None
+
+    def document(self) -> JsonValue:
+        """Return what captures and comparisons look into."""
+        if self.watched is not None:
+            return {"events": self.watched.events}
+        return json.loads(self.text)
+
+
+@dataclass
+class Sender:
+    """Sends steps to the server at *url*; *tokens* maps the users to bearer tokens."""
+
+    session: aiohttp.ClientSession
+    url: str
+    tokens: Mapping[str, str]
+    captured: dict[str, JsonValue] = field(default_factory=dict)
+
+    def capture(self, step: Step, answer: Answer) -> None:
+        """Keep what *step* wants to know of its answer."""
+        if step.captures:
+            document = answer.document()
+            for name, pointer in step.captures.items():
+                self.captured[name] = resolve(document, pointer)
+
+    async def send(self, step: Step) -> Answer:
+        """Send the request of *step* and return the whole answer."""
+        async with self.request(step) as response:
+            return received(response, await response.text(), None)
+
+    def request(self, step: Step) -> aiohttp.client._RequestContextManager:
+        """Return the request of *step*, to be entered."""
+        headers, data = self._headers(step), None
+        if step.raw_body is not None:
+            data = step.raw_body.encode()
+        elif step.body is not UNSET:
+            data = json.dumps(self._body(step.body)).encode()
+        if data is not None and "Content-Type" not in step.headers:
+            headers["Content-Type"] = "application/json"
+        skip = ("Content-Type",) if "Content-Type" not in headers else ()
+        return self.session.request(
+            step.method,
+            self.url + self._fill(step.path),
+            params=self._query(step.query),
+            headers=headers,
+            data=data,
+            skip_auto_headers=skip,
+        )
+
+    def _headers(self, step: Step) -> dict[str, str]:
+        headers = {"Accept": "application/json", **step.headers}
+        if token := self.tokens.get(step.user):
+            headers["Authorization"] = f"Bearer {token}"
+        return {name: value for name, value in headers.items() if value}
+
+    def _query(self, query: Json) -> list[tuple[str, str]]:
+        pairs = []
+        for name, value in query.items():
+            values = value if isinstance(value, list) else [value]
+            pairs += [(name, self._fill(str(item))) for item in values]
+        return pairs
+
+    def _fill(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: str(self.captured[match[1]]), text)
+
+    def _body(self, body: JsonValue) -> JsonValue:
+        match body:
+            case str():
+                whole = _PLACEHOLDER.fullmatch(body)
+                return self.captured[whole[1]] if whole else self._fill(body)
+            case {"$from": str(name)}:
+                return self._changed(self.captured[name], body)
+            case dict():
+                return {key: self._body(value) for key, value in body.items()}
+            case list():
+                return [self._body(value) for value in body]
+            case _:
+                return body
+
+    def _changed(self, document: JsonValue, changes: Json) -> JsonValue:
+        copy = json.loads(json.dumps(document))
+        for pointer, value in changes.get("$set", {}).items():
+            parent, key = _parent(copy, pointer)
+            parent[key] = self._body(value)
+        for pointer in changes.get("$remove", ()):
+            parent, key = _parent(copy, pointer)
+            del parent[key]
+        return copy
+
+
+def received(response: aiohttp.ClientResponse, text: str, watched: WatchedEvents | None) -> Answer:
+    """Return what counts of *response*, whose body is *text* or was *watched*."""
+    headers = response.headers
+    warnings = [
+        re.sub(r"\\(.)", r"\1", warning)
+        for value in headers.getall("Warning", [])
+        for warning in _WARNING.findall(value)
+    ]
+    return Answer(
+        status=response.status,
+        content_type=headers.get("Content-Type", ""),
+        text=text,
+        warnings=tuple(warnings),
+        retry_after=headers.get("Retry-After"),
+        watched=watched,
+    )
+
+
+def resolve(document: JsonValue, pointer: str) -> JsonValue:
+    """Return what the JSON pointer names; None if there is nothing."""
+    for part in _parts(pointer):
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _parent(document: JsonValue, pointer: str) -> tuple[JsonValue, JsonValue]:
+    *parts, last = _parts(pointer)
+    for part in parts:
+        if isinstance(document, list):
+            document = document[int(part)]
+        else:
+            document = document.setdefault(part, {})
+    if isinstance(document, list):
+        return document, int(last)
+    return document, last
+
+
+def _parts(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+AT_ONCE_SECONDS: Final = 0.15
+"""How long a watch must be silent before what it began with is taken as complete."""
+
+CLOSE_SECONDS: Final = 30.0
+"""How long to wait for a server to close a watch."""
+
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+
+
+@dataclass
+class WatchedEvents:
+    """What a watch delivered.
+
+    Attributes:
+        events: everything but plain bookmarks.
+        bookmark: the object of the last plain bookmark.
+        closed: whether the server ended the watch.
+    """
+
+    events: list[Json] = field(default_factory=list)
+    bookmark: Json | None = None
+    closed: bool = False
+
+    def add(self, event: Json) -> None:
+        """Take note of *event*."""
+        annotations = event["object"].get("metadata", {}).get("annotations", {})
+        if event["type"] == "BOOKMARK" and _INITIAL_END not in annotations:
+            self.bookmark = event["object"]
+        else:
+            self.events.append(event)
+
+
+async def read_watch(
+    response: aiohttp.ClientResponse, step: Step, meanwhile: Callable[[], Awaitable[None]]
+) -> WatchedEvents:
+    """Read what comes at once, do *meanwhile*, then read until quiet or closed."""
+    watched = WatchedEvents()
+    await _read_until_quiet(response, watched, AT_ONCE_SECONDS)
+    await meanwhile()
+    to_close = step.until == "close"
+    await _read_until_quiet(response, watched, CLOSE_SECONDS if to_close else step.quiet_ms / 1000)
+    return watched
+
+
+async def _read_until_quiet(
+    response: aiohttp.ClientResponse, watched: WatchedEvents, seconds: float
+) -> None:
+    while not watched.closed:
+        try:
+            async with asyncio.timeout(seconds):
+                line = await response.content.readline()
+        except TimeoutError:
+            return
+        except aiohttp.ClientError:
+            line = b""
+        if line:
+            watched.add(json.loads(line))
+        else:
+            watched.closed = True
+
 
 _JSON: Final = "application/json"
 
@@ -185,3 +402,93 @@ def filtered(document: JsonValue, rule: Filter | None) -> JsonValue:
         named = {resolve(item, rule.key or ""): item for item in target}
         target[:] = [named[value] for value in rule.values if value in named]
     return document
+
+
+# Replay a file of cases and report.
+
+
+TOKENS: Final = {
+    "admin": "replay-admin",
+    "alice": "replay-alice",
+    "bob": "replay-bob",
+    "invalid": "replay-nobody",
+}
+"""The bearer tokens of the users that cases speak of."""
+
+USERS: Final = {
+    TOKENS["admin"]: User("admin", "admin", ("system:masters",)),
+    TOKENS["alice"]: User("alice", "u-alice", ("devs",)),
+    TOKENS["bob"]: User("bob", "u-bob", ("ops",)),
+}
+
+# A watch is mostly waiting, so many cases at once cost little more than one.
+CONCURRENT_CASES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many cases of a topic passed."""
+
+    topic: str
+    passed: int
+    failed: int
+
+
+async def replay(
+    cases: Iterable[Case], server: str | None = None, *, ca: Path | None = None
+) -> AsyncIterator[Outcome]:
+    """Yield the outcome of each of *cases* in order.
+
+    Without *server* each case has a fresh API server of its own and they run side by side; with
+    the address of one they run on it in sequence and are cleaned up after. It has to know the
+    users of `TOKENS`; *ca* is a file of the certificates by which to trust it.
+    """
+    gate = asyncio.Semaphore(1 if server else CONCURRENT_CASES)
+
+    async def one(case: Case) -> Outcome:
+        async with gate:
+            return await perform(case, server, ca=ca)
+
+    tasks = [asyncio.create_task(one(case), name=case.id) for case in cases]
+    try:
+        for task in tasks:
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def perform(case: Case, server: str | None = None, *, ca: Path | None = None) -> Outcome:
+    """Perform *case* on the API server at address *server*, or on a fresh one."""
+    async with AsyncExitStack() as stack:
+        url = server
+        if url is None:
+            fresh = ApiServer(users=USERS, rbac=True, anonymous=case.server.anonymous_auth)
+            url = (await stack.enter_async_context(fresh)).url
+        tls = ssl.create_default_context(cafile=ca) if ca else True
+        connector = aiohttp.TCPConnector(ssl=tls)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        performer = Performer(case, Sender(session, url, TOKENS))
+        outcome = await performer.perform()
+        if server is not None:
+            await performer.clean_up()
+        return outcome
+
+
+def tally(outcomes: Iterable[Outcome]) -> list[Tally]:
+    """Count *outcomes* by topic."""
+    passed: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for outcome in outcomes:
+        (failed if outcome.failures else passed)[outcome.topic] += 1
+    return [Tally(topic, passed[topic], failed[topic]) for topic in sorted(passed + failed)]
+
+
+def table(tallies: Sequence[Tally]) -> str:
+    """Return *tallies* as a table for people."""
+    rows = [f"{'topic':<18}{'passed':>8}{'failed':>8}{'':>8}"]
+    for entry in tallies:
+        share = 100 * entry.passed / (entry.passed + entry.failed)
+        rows.append(f"{entry.topic:<18}{entry.passed:>8}{entry.failed:>8}{share:>7.1f}%")
+    return "\n".join(rows)

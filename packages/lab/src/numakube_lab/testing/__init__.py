@@ -3,15 +3,19 @@
 For tests of decisions alone, ``numakube.testing.World`` is smaller and faster.
 """
 
-from numakube_lab.faults import FaultKind, FaultRule
+from kube_lab_server import FaultKind, FaultRule
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing.cluster_for_tests import (
     LabCluster,
+    LabSite,
+    Opener,
     RunningScheduler,
+    Site,
+    SiteOptions,
     lab_cluster,
+    lab_site,
     without_election,
 )
-from numakube_lab.testing.site import LabSite, Opener, Site, SiteOptions, lab_site
 
 __all__ = [
     "FaultKind",

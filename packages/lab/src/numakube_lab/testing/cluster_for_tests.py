@@ -1,4 +1,4 @@
-"""A whole cluster for a test: nodes with exporters, and schedulers that reach it over HTTP.
+"""A cluster for the length of a test, and sites: several parts of it that a test describes at once.
 
 async with lab_cluster(2) as cluster:
     await cluster.start()
@@ -10,28 +10,180 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from kube_lab_server import Faults
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration, PluginConfig
-from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.scheduler import SchedulerProcess
+from numakube.kube import (
+    Client,
+    Clock,
+    ObjectKey,
+    Reflector,
+    UserConfig,
+    ensure_configured,
+    load_config,
+    merge_patch,
+    reflecting,
+)
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
-from numakube.kube.client import Client, merge_patch
-from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.resource_types import ObjectKey
-from numakube.kubelet.machines.shape_text import from_shape
-from numakube.scheduling.assembly import default_configuration
+from numakube.kube.connect import connect
+from numakube.kubelet import from_shape
+from numakube.scheduling import default_configuration
 from numakube.testing import refusal_of, until
-from numakube_lab.exporters.exporter_pool import ExporterPool
-from numakube_lab.faults import Faults
-from numakube_lab.lab_cluster import uniform_plans
-from numakube_lab.nodes.node_plan import NodePlan
+from numakube_lab.exporters import ExporterPool, install_definition
+from numakube_lab.lab_cluster import Crew, Lab, LabOptions, uniform_plans
+from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_lab.testing.site import Opener, Site, SiteOptions, lab_site
+from numakube_lab.run_folder import RunDir
+
+# A cluster to test on: what tests may expect of it, and the lab as one.
+#
+# The protocol is apart from the lab, so that the same tests can run on another API server.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteOptions:
+    """What a cluster is to be.
+
+    Attributes:
+        plans: its nodes.
+        exporters: whether every node has an exporter.
+        rbac: whether rights count; on a real server they always do.
+        enforcers: whether every node of a lab has the enforcer.
+        default_scheduler: whether pods that name no scheduler are scheduled.
+        gates: feature gates of a lab's API server that are on.
+    """
+
+    plans: tuple[NodePlan, ...] = ()
+    exporters: bool = True
+    rbac: bool = False
+    enforcers: bool = False
+    default_scheduler: bool = True
+    gates: frozenset[str] = frozenset()
+
+
+class Site(Protocol):
+    """A cluster: an API server over HTTP, and the lab's nodes, controllers and exporters on it."""
+
+    @property
+    def client(self) -> Client:
+        """A client with all rights that no fault befalls."""
+        ...
+
+    @property
+    def crew(self) -> Crew:
+        """The nodes, and who else lives there; no fault befalls them either."""
+        ...
+
+    @property
+    def faults(self) -> Faults:
+        """What befalls requests of clients that `connect` has returned."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """A folder for files."""
+        ...
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How a program reaches the server, as its administrator."""
+        ...
+
+    def connect(self, *, clock: Clock | None = None, token: str = "") -> Client:
+        """Return a client over HTTP: of the administrator, or of the user with *token*."""
+        ...
+
+    async def drop_watches(self) -> None:
+        """Break off all watches of those who use the kubeconfig."""
+        ...
+
+    async def expire_history(self) -> None:
+        """Make the server forget the past, so that watches from there are answered with 410."""
+        ...
+
+
+Opener: TypeAlias = Callable[[SiteOptions], AbstractAsyncContextManager[Site]]
+"""What opens a cluster for the length of a context."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabSite:
+    """A lab of its own for every test."""
+
+    lab: Lab
+    directory: RunDir
+
+    @property
+    def client(self) -> Client:
+        """A client inside of the lab."""
+        return self.lab.client
+
+    @property
+    def crew(self) -> Crew:
+        """Who lives there."""
+        return self.lab.crew
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of the lab's server."""
+        return self.lab.faults
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the lab."""
+        return self.directory.path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The lab's kubeconfig."""
+        return self.directory.kubeconfig
+
+    def connect(self, *, clock: Clock | None = None, token: str = "") -> Client:
+        """Return a client over HTTP."""
+        config = load_config(kubeconfig=self.kubeconfig, env={})
+        if token:
+            config = replace(config, user=UserConfig(token=token))
+        return connect(config, clock=clock, rate=0)
+
+    async def drop_watches(self) -> None:
+        """Break off all watches."""
+        await self.lab.drop_watches()
+
+    async def expire_history(self) -> None:
+        """Compact the lab's store."""
+        await self.lab.expire_history()
+
+
+@contextlib.asynccontextmanager
+async def lab_site(options: SiteOptions) -> AsyncIterator[LabSite]:
+    """Run a lab."""
+    ensure_configured()
+    # A program that is being ended in a pod may still write a file there.
+    with tempfile.TemporaryDirectory(prefix="lab-", ignore_cleanup_errors=True) as path:
+        folder = RunDir(Path(path) / "test")
+        folder.create()
+        told = LabOptions(
+            name="test",
+            plans=options.plans,
+            exporters=options.exporters,
+            rbac=options.rbac,
+            enforcers=options.enforcers,
+            default_scheduler=options.default_scheduler,
+            gates=options.gates,
+        )
+        async with Lab(told, folder) as lab:
+            await install_definition(lab.client)
+            yield LabSite(lab, folder)
 
 
 def without_election(**arguments: dict[str, Any]) -> KubeSchedulerConfiguration:
@@ -232,6 +384,7 @@ async def lab_cluster(
     exporters: bool = True,
     enforcers: bool = False,
     default_scheduler: bool = True,
+    gates: frozenset[str] = frozenset(),
 ) -> AsyncIterator[LabCluster]:
     """Run a cluster for the length of a context.
 
@@ -245,6 +398,7 @@ async def lab_cluster(
         exporters: whether every node has an exporter.
         enforcers: whether every node has the enforcer.
         default_scheduler: whether pods that name no scheduler are scheduled.
+        gates: feature gates of a lab's API server that are on.
     """
     plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
     options = SiteOptions(
@@ -253,6 +407,7 @@ async def lab_cluster(
         exporters=exporters,
         enforcers=enforcers,
         default_scheduler=default_scheduler,
+        gates=gates,
     )
     async with on(options) as site:
         pods = Reflector(site.client, PODS)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numakube.api.resource_claims import ALL
 from numakube.insight.explain.claim_details import PLUGIN, constraint_text
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

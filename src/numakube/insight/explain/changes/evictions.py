@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.insight.explain.empty_node import stays_with_its_node
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.preemption.disruption_budgets import budgets_of, split_by_violation
-from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
+from numakube.insight.explain.kubelet_steps import stays_with_its_node
+from numakube.scheduling.preemption.victims import (
+    Victims,
+    budgets_of,
+    by_importance,
+    find_victims,
+    split_by_violation,
+)
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -19,8 +24,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
-    from numakube.scheduling.preemption.disruption_budgets import Budget
-    from numakube.scheduling.preemption.what_if_node import Trial
+    from numakube.scheduling.preemption.victims import Budget, EvictionTrial
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _MOST_NODES: Final = 12
@@ -83,7 +87,7 @@ def _several(
     shown = node.clone()
     shown.pods = movable
 
-    def trial() -> Trial:
+    def trial() -> EvictionTrial:
         made = bench.trial(node.name, pod=first)
         assert made is not None  # noqa: S101 - the same call succeeded just before
         return made

@@ -2,7 +2,7 @@
 
 A kubelet with ``full-pcpus-only`` gives out whole cores: it refuses 11 CPUs and takes 12. Policy
 ``restricted`` wants everything to need the same number of zones. Eight GPUs of eight zones need all
-of them; CPUs that would fit into seven do not, and the kubelet refuses the pod. With as many CPUs,
+of them; CPUs that would fit into seven do not, and the kubelet rejects the pod. With as many CPUs,
 and as much memory, as do not fit into seven it takes it.
 """
 
@@ -11,7 +11,8 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.container_amounts import (
+from numakube.insight.explain.explanation_document import (
+    Change,
     all_containers,
     asked_by,
     step_of,
@@ -19,8 +20,7 @@ from numakube.insight.explain.container_amounts import (
     whole_cores_above,
     with_amounts,
 )
-from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.numa.alignment_rejection import Kind
+from numakube.scheduling.numa.alignment_refusal import Kind
 from numakube.values.resources import CPU, MEMORY, is_memory
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
-    from numakube.scheduling.numa.alignment_rejection import Rejection
+    from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal
     from numakube.topology.topology_view import NodeTopology, ZoneView
 
 _MOST_NODES: Final = 6
@@ -42,18 +42,18 @@ def larger(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     """Yield the least that makes up whole cores, or needs as many zones for all resources."""
     yield from _whole_cores(bench, judgement)
     for group in judgement.refusals:
-        rejection = group.rejection
-        if rejection is None or rejection.kind is not Kind.SIZES:
+        refusal = group.refusal
+        if refusal is None or refusal.kind is not Kind.SIZES:
             continue
         for name in group.nodes[:_MOST_NODES]:
-            found = _on(bench, name, rejection)
+            found = _on(bench, name, refusal)
             if found is not None:
                 yield found
                 return
 
 
 def _whole_cores(bench: Bench, judgement: Judgement) -> Iterator[Change]:
-    if not any(_may_lack_whole_cores(group.rejection) for group in judgement.refusals):
+    if not any(_may_lack_whole_cores(group.refusal) for group in judgement.refusals):
         return
     for container, _ in all_containers(bench.pod):
         wanted = asked_by(container).get(CPU, 0)
@@ -66,17 +66,17 @@ def _whole_cores(bench: Bench, judgement: Judgement) -> Iterator[Change]:
                 break
 
 
-def _may_lack_whole_cores(rejection: Rejection | None) -> bool:
-    return rejection is not None and rejection.kind in _WHOLE_CORES
+def _may_lack_whole_cores(refusal: AlignmentRefusal | None) -> bool:
+    return refusal is not None and refusal.kind in _WHOLE_CORES
 
 
-def _on(bench: Bench, name: str, rejection: Rejection) -> Change | None:
+def _on(bench: Bench, name: str, refusal: AlignmentRefusal) -> Change | None:
     node = bench.node(name)
     topology = node.numa.topology if node is not None and node.numa is not None else None
     if topology is None:
         return None
-    container = rejection.container or _largest_container(bench.pod)
-    wanted = _wanted(bench.pod, rejection.container)
+    container = refusal.container or _largest_container(bench.pod)
+    wanted = _wanted(bench.pod, refusal.container)
     # How much a zone counts for is the kubelet's affair: all of it, or what pods may have.
     for capacity, even in product((True, False), (False, True)):
         more = _more(wanted, topology, capacity=capacity, even=even)

@@ -13,7 +13,7 @@ from numakube.api.affinity_and_taints import Affinity, Toleration
 from numakube.insight.explain.changes.smaller_requests import smaller
 from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.what_if import Bench
-from numakube.scheduling.matching.taints import taint_text, untolerated
+from numakube.scheduling.matching import taint_text, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ import msgspec
 
 from numakube.api.nrt import Attribute, with_attribute, without_attribute
 from numakube.insight.explain.explanation_document import Change
-from numakube.scheduling.numa.alignment_rejection import Kind
+from numakube.scheduling.numa.alignment_refusal import Kind
 from numakube.topology import nrt_names
-from numakube.topology.report_binding import with_exact
+from numakube.topology.report_codec import with_exact
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
@@ -154,8 +154,8 @@ def _change(kind: str, node: str, what: str, setting: str, was: str, to: str) ->
 def _refused_by_numa(judgement: Judgement, *, blocked: bool) -> list[str]:
     found: list[str] = []
     for group in judgement.refusals:
-        rejection = group.rejection
-        if rejection is not None and (rejection.kind is Kind.BLOCKED) == blocked:
+        refusal = group.refusal
+        if refusal is not None and (refusal.kind is Kind.BLOCKED) == blocked:
             found += group.nodes
     return found
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.changes.annotation_changes import farther_apart, wished_otherwise
+from numakube.insight.explain.changes.annotation_changes import farther_apart
 from numakube.insight.explain.changes.claim_changes import claimed_otherwise
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.larger_requests import larger
 from numakube.insight.explain.changes.lifted_rules import combined, lifted
 from numakube.insight.explain.changes.node_changes import added, reconfigured, refreshed
 from numakube.insight.explain.changes.smaller_requests import smaller
+from numakube.insight.explain.plugin_explainer import changes_by_plugins
 
 if TYPE_CHECKING:
     from numakube.insight.explain.explanation_document import Change
@@ -38,7 +39,7 @@ def suggested(bench: Bench, judgement: Judgement, facts: ClusterFacts) -> tuple[
         chain(
             refreshed(bench, judgement, facts),
             lifted(bench, judgement),
-            wished_otherwise(bench, judgement),
+            changes_by_plugins(bench.pod, (one.status for one in judgement.refusals), bench.taker),
             farther_apart(bench, judgement),
             claimed_otherwise(bench, judgement),
             smaller(bench),

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from numakube.scheduling.numa.caches.counts_belief import CountsBelief
-from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief, claim_on
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.overreserve import OverReserve
-from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.passthrough import DiscardReserved, Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.caches.report_coverage import FingerprintPods, pods_behind
 from numakube.scheduling.numa.caches.since_report import is_named
-from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.topology_view import FingerprintMethod
@@ -28,15 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.scheduling.numa.caches.cache_contract import NumaCache
-    from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_belief import KubeletRejection, NumaBelief, ZoneUse
     from numakube.topology.exact_report import ExactReport
     from numakube.topology.numa_zones import ZoneView
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
 
-Held: TypeAlias = "ZoneUse | Refusal"
+Held: TypeAlias = "ZoneUse | KubeletRejection"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,20 @@ first: in that order was each of them found to fit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.pod import has_ended
+from numakube.scheduling.numa.caches.counts_belief import claim_on
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.topology_view import NodeTopology
+
 
 Order: TypeAlias = tuple[int, str, int, int]
 
@@ -186,3 +189,36 @@ def _version(pod: Pod) -> int:
     """Return the resource version as the number that it is on all servers we know."""
     text = pod.metadata.resource_version
     return int(text) if text.isdecimal() else 0
+
+
+# ------------------------------------------------------------------------------------------------
+# Pods of other schedulers, whose places are unknown: which of them block a node.
+
+
+class ForeignPods(StrEnum):
+    """Which pods of other schedulers raise doubts; upstream's ``cache.foreignPodsDetect``."""
+
+    NONE = "None"
+    ALL = "All"
+    ONLY_EXCLUSIVE = "OnlyExclusiveResources"
+
+    def counts(self, pod: KnownPod, topology: NodeTopology) -> bool:
+        """Tell whether *pod* raises doubts about a node with *topology*."""
+        if self is ForeignPods.ONLY_EXCLUSIVE:
+            return bool(claim_on(pod.info, topology))
+        return self is ForeignPods.ALL
+
+
+def is_ours(pod: KnownPod, profiles: Collection[str]) -> bool:
+    """Tell whether a scheduler of this process, one of *profiles*, placed *pod*."""
+    if pod.first_stage is PodStage.RESERVED:
+        return True
+    return pod.info.pod.spec.scheduler_name in profiles
+
+
+def blocked_by(foreign: Sequence[KnownPod]) -> str:
+    """Say which pods block a node; empty if nothing does."""
+    if not foreign:
+        return ""
+    shown = ", ".join(pod.info.key for pod in foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+    return f"no report yet has the pods of other schedulers: {shown}"

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.scheduling.numa.caches.since_report import Admission
+from numakube.scheduling.numa.caches.since_report import AdmissionStep
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
     from numakube.kubelet.admission_outcome import Admitted, Rejected
-    from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
     from numakube.scheduling.numa.caches.since_report import Step
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
+    from numakube.scheduling.snapshot.zone_belief import KubeletRejection, ZoneUse
     from numakube.topology.exact_report import ExactReport
     from numakube.values.resources import Amounts
 
@@ -30,7 +30,7 @@ _KINDS_KEPT: Final = 16
 """Kinds of pods of which a state remembers what becomes of them."""
 
 
-class Arrival(NamedTuple):
+class LearntArrival(NamedTuple):
     """What follows when a pod comes.
 
     Attributes:
@@ -39,26 +39,26 @@ class Arrival(NamedTuple):
         free: what it has free when the pod has come.
     """
 
-    use: ZoneUse | Refusal
+    use: ZoneUse | KubeletRejection
     reported: PerId
     free: PerId
-    after: KubeletState
+    after: SharedState
 
 
-class KubeletState:
+class SharedState:
     """A state that kubelets are in, with what is known of the pods that may come next."""
 
     __slots__ = ("_arrivals", "_outcomes")
 
     def __init__(self) -> None:
-        self._arrivals: dict[PodKey, Arrival] = {}
+        self._arrivals: dict[PodKey, LearntArrival] = {}
         self._outcomes: dict[PodKey, Admitted | Rejected] = {}
 
     def outcome(self, key: PodKey) -> Admitted | Rejected | None:
         """Return what a kubelet in this state does with a pod of that kind, if it is known."""
         return self._outcomes.get(key)
 
-    def arrival(self, key: PodKey) -> Arrival | None:
+    def arrival(self, key: PodKey) -> LearntArrival | None:
         """Return what follows when a pod of that kind comes, if it is known."""
         return self._arrivals.get(key)
 
@@ -68,7 +68,7 @@ class KubeletState:
             self._outcomes.clear()
         self._outcomes[key] = outcome
 
-    def learn_arrival(self, key: PodKey, arrival: Arrival) -> None:
+    def learn_arrival(self, key: PodKey, arrival: LearntArrival) -> None:
         """Remember what follows when a pod of that kind comes."""
         if len(self._arrivals) >= _KINDS_KEPT:
             self._arrivals.clear()
@@ -79,30 +79,30 @@ class KubeletStates:
     """The states that kubelets are in, by what led to them."""
 
     def __init__(self) -> None:
-        self._reported: dict[Hashable, KubeletState] = {}
+        self._reported: dict[Hashable, SharedState] = {}
         self._learned = 0
 
-    def after(self, report: ExactReport, steps: Iterable[Step]) -> KubeletState:
+    def after(self, report: ExactReport, steps: Iterable[Step]) -> SharedState:
         """Return the state to which *steps* lead; one of its own if it is not a known one."""
         state = self._at(report)
         for step in steps:
-            arrival = state.arrival(kubelet_key(step.pod)) if type(step) is Admission else None
+            arrival = state.arrival(kubelet_key(step.pod)) if type(step) is AdmissionStep else None
             if arrival is None:
-                return KubeletState()
+                return SharedState()
             state = arrival.after
         return state
 
-    def learn(self, state: KubeletState, key: PodKey, arrival: Arrival) -> None:
+    def learn(self, state: SharedState, key: PodKey, arrival: LearntArrival) -> None:
         """Remember what follows when a pod of that kind comes to a kubelet in *state*."""
         self._count()
         state.learn_arrival(key, arrival)
 
-    def _at(self, report: ExactReport) -> KubeletState:
+    def _at(self, report: ExactReport) -> SharedState:
         key = _told(report)
         known = self._reported.get(key)
         if known is None:
             self._count()
-            known = self._reported[key] = KubeletState()
+            known = self._reported[key] = SharedState()
         return known
 
     def _count(self) -> None:
@@ -119,8 +119,8 @@ def _told(report: ExactReport) -> Hashable:
     The codec has one machine and one object with settings for equal texts.
     """
     return (
-        _Same(report.machine),
-        _Same(report.settings),
+        _SameObject(report.machine),
+        _SameObject(report.settings),
         report.kubernetes,
         report.shared_cpus,
         tuple(
@@ -129,14 +129,14 @@ def _told(report: ExactReport) -> Hashable:
         ),
         tuple(report.devices.items()),
         tuple(
-            (one.cpus, one.memory, frozenset(one.devices.items())) for one in report.pods.values()
+            (pod.cpus, pod.memory, frozenset(pod.devices.items())) for pod in report.pods.values()
         ),
         (frozenset(report.tree.paths.items()), frozenset(report.tree.links.items())),
         report.tree.dies,
     )
 
 
-class _Same:
+class _SameObject:
     """An object that is compared by identity."""
 
     __slots__ = ("one",)
@@ -145,7 +145,7 @@ class _Same:
         self.one = one
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.one is other.one
+        return isinstance(other, _SameObject) and self.one is other.one
 
     def __hash__(self) -> int:
         return id(self.one)

@@ -1,4 +1,4 @@
-"""The latest report of each node, read once, with what is odd about it told once.
+"""The latest report of each node, read once, and the nodes whose exporter is gone.
 
 A watch delivers an object's versions in order, but a client that falls back to another API server,
 or a process that tells of the same object twice, may hand over an older one: it is passed over.
@@ -11,19 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.caches.cache_contract import Fact, FactKind
+from numakube.scheduling.numa.caches.known_pods import PodStage
+from numakube.scheduling.snapshot.zone_belief import Fact, FactKind
+from numakube.topology.exporter_presence import is_exporter, is_ready, trouble_with
 from numakube.topology.topology_view import NodeTopology, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.scheduling.numa.caches.known_pods import KnownPods
+
 
 _MOST_PASSED_OVER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LatestReport:
     """A report that can be used.
 
     Attributes:
@@ -50,7 +54,7 @@ class Delivery:
     """
 
     fresh: bool
-    report: Report | None = None
+    report: LatestReport | None = None
     facts: tuple[Fact, ...] = ()
 
 
@@ -64,18 +68,18 @@ class _Desk:
     told: tuple[Fact, ...] = ()
 
 
-class Reports:
+class LatestReports:
     """The latest report of each node."""
 
     def __init__(self) -> None:
         self._desks: dict[str, _Desk] = {}
-        self._latest: dict[str, Report] = {}
+        self._latest: dict[str, LatestReport] = {}
 
-    def __iter__(self) -> Iterator[Report]:
+    def __iter__(self) -> Iterator[LatestReport]:
         """Yield the latest usable report of every node."""
         return iter(self._latest.values())
 
-    def get(self, node: str) -> Report | None:
+    def get(self, node: str) -> LatestReport | None:
         """Return the latest report of *node*, if it can be used."""
         return self._latest.get(node)
 
@@ -118,7 +122,7 @@ class Reports:
                 text = f"the policy is not known: {why}"
                 facts = (Fact(FactKind.UNUSABLE_REPORT, node, text),)
             case NodeTopology() as topology:
-                self._latest[node] = Report(desk.nrt, topology, desk.serial)
+                self._latest[node] = LatestReport(desk.nrt, topology, desk.serial)
                 facts = tuple(_odd(topology))
             case unusable:
                 self._latest.pop(node, None)
@@ -149,3 +153,70 @@ def _older(new: NodeResourceTopology, old: NodeResourceTopology) -> bool:
     if new.metadata.uid != old.metadata.uid or not all(map(str.isdecimal, versions)):
         return False
     return int(versions[0]) < int(versions[1])
+
+
+# ------------------------------------------------------------------------------------------------
+# Which nodes have lost their exporter, so that nobody keeps their reports up to date.
+#
+# A report says which pod wrote it, and the pods of every node are known: nothing has to be asked
+# or written to see that the exporter is gone. One that is being replaced is given a while.
+
+LOOK_SECONDS: Final = 10.0
+"""How often to look: there may be thousands of nodes."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long an exporter may be away before nobody waits for it: a look later it is known."""
+PATIENCE_LOOKS: Final = 3
+"""How often it has to be missed: who was stopped meanwhile has yet to read what happened."""
+
+
+class AbsentExporters:
+    """Looks for the exporters of nodes."""
+
+    def __init__(self, pods: KnownPods) -> None:
+        self._pods = pods
+        self._looked_at = float("-inf")
+        # Since when, and in how many looks it was missed.
+        self._away: dict[str, tuple[float, int]] = {}
+        # The uid of the pod that was found at work, so that it need not be looked for again.
+        self._at_work: dict[str, tuple[str, str]] = {}
+
+    def look(self, reports: Iterable[LatestReport], now: float) -> Iterator[tuple[str, str]]:
+        """Yield the nodes of which something else is to be said than their reports do, and that."""
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for report in list(reports):
+            trouble = self._trouble(report, now)
+            if trouble != report.topology.orphaned:
+                yield report.node, trouble
+
+    def wrote(self, node: str) -> None:
+        """Note that there is a new report of *node*: who writes is there, ready or not."""
+        self._away.pop(node, None)
+
+    def forget(self, node: str) -> None:
+        """Forget what is known of the exporter of *node*."""
+        self._away.pop(node, None)
+        self._at_work.pop(node, None)
+
+    def _trouble(self, report: LatestReport, now: float) -> str:
+        exporter, node = report.topology.exporter, report.node
+        if not exporter or self._works(node, exporter):
+            self._away.pop(node, None)
+            return ""
+        since, looks = self._away.get(node, (now, 0))
+        self._away[node] = since, looks + 1
+        if now - since < PATIENCE_SECONDS or looks + 1 < PATIENCE_LOOKS:
+            return report.topology.orphaned
+        return trouble_with(exporter, (pod.info.pod for pod in self._pods.at(node)))
+
+    def _works(self, node: str, exporter: str) -> bool:
+        whose, uid = self._at_work.get(node, ("", ""))
+        known = self._pods.get(uid) if whose == exporter else None
+        if known is not None and known.node == node and known.stage < PodStage.ENDED:
+            return is_ready(known.info.pod)
+        for pod in self._pods.at(node):
+            if is_exporter(pod.info.pod, exporter) and is_ready(pod.info.pod):
+                self._at_work[node] = exporter, pod.uid
+                return True
+        return False

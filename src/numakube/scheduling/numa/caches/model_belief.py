@@ -13,19 +13,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.admission_outcome import Rejected
-from numakube.scheduling.numa.caches.counts_belief import reduced
-from numakube.scheduling.numa.caches.kubelet_states import Arrival, KubeletState, KubeletStates
-from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.numa.caches.since_report import Admission, Placement, Release, Step
-from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
+from numakube.scheduling.numa.caches.counts_belief import reduced, use_in_model, use_in_report
+from numakube.scheduling.numa.caches.kubelet_states import KubeletStates, LearntArrival, SharedState
+from numakube.scheduling.numa.caches.since_report import (
+    AdmissionStep,
+    PlacementStep,
+    ReleaseStep,
+    Step,
+)
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
-from numakube.scheduling.snapshot.zone_belief import TAKES_A_PLACE
+from numakube.scheduling.snapshot.zone_belief import TAKES_A_PLACE, KubeletRejection
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.foreseen_holdings import foreseen_text, overlap
-from numakube.topology.model_from_report import frame_of, holding_of, node_of, place, remove_pod
+from numakube.topology.model_report import (
+    frame_of,
+    holding_of,
+    moved,
+    node_of,
+    place,
+    remove_pod,
+    zones_of,
+)
 from numakube.topology.nrt_names import FORESEEN
 from numakube.topology.numa_zones import Unusable
-from numakube.topology.zone_amounts import moved, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,9 +44,9 @@ if TYPE_CHECKING:
     from numakube.kubelet.admission_outcome import Admitted
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.scheduling.numa.caches.kubelet_states import PerId
-    from numakube.scheduling.numa.caches.latest_reports import Report
-    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.scheduling.numa.caches.latest_reports import LatestReport
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import ZoneUse
     from numakube.topology.exact_report import ExactReport, Holding, UidHash
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.resources import Amounts
@@ -50,11 +60,11 @@ class Outlook:
 
     Attributes:
         available: what is free in each zone of the report.
-        uses: what each pod on its way will get, or how it will be refused.
+        uses: what each pod on its way will get, or how it will be rejected.
     """
 
     available: tuple[Amounts, ...]
-    uses: Mapping[str, ZoneUse | Refusal]
+    uses: Mapping[str, ZoneUse | KubeletRejection]
 
 
 class ModelShelf:
@@ -96,7 +106,7 @@ class Basis:
         late: how many of the steps, the last ones, are admissions of pods that wait.
     """
 
-    report: Report
+    report: LatestReport
     exact: ExactReport
     steps: tuple[Step, ...] = ()
     unknown: tuple[UidHash, ...] = ()
@@ -111,12 +121,12 @@ class Basis:
     def late_pods(self) -> list[PodInfo]:
         """The pods that wait."""
         late = self.steps[len(self.steps) - self.late :]
-        return [step.pod for step in late if isinstance(step, Admission)]
+        return [step.pod for step in late if isinstance(step, AdmissionStep)]
 
     def followed_by(self, *steps: Step) -> Basis:
         """Return what there is after *steps*, which come before pods that wait."""
-        gone = {step.uid for step in steps if isinstance(step, Release)}
-        late = [Admission(pod) for pod in self.late_pods if pod.uid not in gone]
+        gone = {step.uid for step in steps if isinstance(step, ReleaseStep)}
+        late = [AdmissionStep(pod) for pod in self.late_pods if pod.uid not in gone]
         return replace(self, steps=(*self.early_steps, *steps, *late), late=len(late))
 
     @property
@@ -127,13 +137,13 @@ class Basis:
     @property
     def incoming(self) -> list[PodInfo]:
         """The pods that the report does not name and that have not ended."""
-        gone = {step.uid for step in self.steps if isinstance(step, Release)}
-        admissions = (step.pod for step in self.steps if isinstance(step, Admission))
+        gone = {step.uid for step in self.steps if isinstance(step, ReleaseStep)}
+        admissions = (step.pod for step in self.steps if isinstance(step, AdmissionStep))
         return [pod for pod in admissions if pod.uid not in gone]
 
     def holders(self) -> set[str]:
         """Return the hashed uids of the pods that hold something or are about to."""
-        released = [step.uid for step in self.steps if isinstance(step, Release)]
+        released = [step.uid for step in self.steps if isinstance(step, ReleaseStep)]
         # Of pods that nothing else is known of, only the hash is.
         gone = {*map(uid_hash, released), *released}
         return (self.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in self.incoming}
@@ -148,15 +158,34 @@ class _Tried:
     outcome: Admitted | Rejected
 
     @property
-    def use(self) -> ZoneUse | Refusal:
+    def use(self) -> ZoneUse | KubeletRejection:
         """What the pod holds in the model now, or why it does not."""
         if isinstance(self.outcome, Rejected):
-            return Refusal(self.outcome.reason, self.outcome.message)
+            return KubeletRejection(self.outcome.reason, self.outcome.message)
         return use_in_model(self.model, self.pod.uid)
 
 
 class ExactBelief:
     """What the kubelet model says."""
+
+    # A belief never changes, but what follows from it costs from microseconds to milliseconds, and
+    # thousands of nodes are asked in each cycle. So it works out each thing when it is first asked
+    # for and keeps it. None of the layers does for another:
+    #
+    #   _outlook    what is free, and what pods on their way will get: what filters read. It is
+    #               small and outlives the model; otherwise every cycle would build all models.
+    #   _model      a kubelet in the believed state. Only the `ModelShelf`'s last ones are kept: one
+    #               for each of thousands of nodes would take more memory than all the rest.
+    #   _early      the same without the pods that wait, who come after a pod that is asked about.
+    #   _tried      copies to which a pod was admitted. The node that is confirmed is reserved next:
+    #               without them every pod would be admitted twice.
+    #   _imagined   beliefs after one more pod, for gangs and what-ifs that ask in turns.
+    #   _state      shared with nodes that differ in names alone, which then need no model at all.
+    #   _reference  what the model has free where nothing has happened. Amounts are the report's,
+    #               moved by what the model differs from that: a report may count what the model
+    #               does not know, such as what the system reserves, and that must not be lost.
+    #
+    # Whatever is copied to another belief must follow from its basis: `rests_on` decides that.
 
     __slots__ = (
         "_early",
@@ -183,7 +212,7 @@ class ExactBelief:
         self._reference: PerId = {}
         self._tried: tuple[_Tried, ...] = ()
         self._imagined: tuple[tuple[PodInfo, ExactBelief], ...] = ()
-        self._state: KubeletState | None = None
+        self._state: SharedState | None = None
 
     @property
     def topology(self) -> NodeTopology:
@@ -207,8 +236,8 @@ class ExactBelief:
         return self._nrt
 
     @property
-    def foreseen(self) -> Mapping[str, ZoneUse | Refusal]:
-        """What each pod on its way will get, or how it will be refused, by uid."""
+    def foreseen(self) -> Mapping[str, ZoneUse | KubeletRejection]:
+        """What each pod on its way will get, or how it will be rejected, by uid."""
         return self.outlook().uses if self.basis.steps else {}
 
     def outlook(self) -> Outlook:
@@ -246,6 +275,10 @@ class ExactBelief:
 
         A pod's status does not matter.
         """
+        # A cache makes a basis anew for every event on a node, and most say the same as before. To
+        # call those a change would drop model and outlook, and wake every waiting pod in vain. The
+        # report is compared by identity, as equal ones are read once; the order of steps counts,
+        # because a kubelet that meets two pods in another order gives them other places.
         mine, others = self.basis, basis
         same = (
             mine.report is others.report
@@ -270,13 +303,13 @@ class ExactBelief:
         return belief
 
     def _same_step(self, one: Step, other: Step) -> bool:
-        if isinstance(one, Release) or isinstance(other, Release):
+        if isinstance(one, ReleaseStep) or isinstance(other, ReleaseStep):
             return one == other
         if not _same_pod(one.pod, other.pod):
             return False
-        if isinstance(one, Placement):
-            return isinstance(other, Placement) and one.holding == other.holding
-        return not isinstance(other, Placement) or self.holds(one.pod.uid, other.holding)
+        if isinstance(one, PlacementStep):
+            return isinstance(other, PlacementStep) and one.holding == other.holding
+        return not isinstance(other, PlacementStep) or self.holds(one.pod.uid, other.holding)
 
     def holds(self, uid: str, holding: Holding) -> bool:
         """Tell whether a pod that is on its way will hold just *holding*."""
@@ -300,20 +333,24 @@ class ExactBelief:
         return self._model is not None
 
     @property
-    def state(self) -> KubeletState:
+    def state(self) -> SharedState:
         """The state that the kubelet is in; one of its own if pods wait, who must still fit."""
         if self._state is None and self.basis.late:
-            self._state = KubeletState()
+            self._state = SharedState()
         elif self._state is None:
             self._state = self._shelf.states.after(self.basis.exact, self.basis.steps)
         return self._state
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
         """Return what the kubelet will do with *pod* if it comes next; ``None`` without a model."""
+        # Pods that wait before they are bound (such as for their gang) were promised their
+        # room, but their kubelet will meet them after this pod. To admit it last would be simpler:
+        # it would then get what they leave over, and be bound, and take their place. So it is
+        # admitted before them, and refused if one of them does not fit any more.
         key = kubelet_key(pod)
-        known = self.state.outcome(key)
-        if known is not None:
-            return known
+        outcome = self.state.outcome(key)
+        if outcome is not None:
+            return outcome
         if any(kubelet_key(waiting) != key for waiting in self.basis.late_pods):
             outcome = self._try_early(pod)
         else:  # of pods that are alike, it does not matter which one comes last
@@ -328,8 +365,8 @@ class ExactBelief:
 
         That is ``None`` without a model.
         """
-        for known, belief in self._imagined:
-            if _same_pod(known, pod):
+        for imagined, belief in self._imagined:
+            if _same_pod(imagined, pod):
                 return belief
         after = self._after(pod)
         if after is not None:
@@ -338,10 +375,12 @@ class ExactBelief:
         return after
 
     def _after(self, pod: PodInfo) -> ExactBelief | None:
-        basis = self.basis.followed_by(Admission(pod))
+        basis = self.basis.followed_by(AdmissionStep(pod))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
         if basis.late:
             return belief if belief._build() else None
+        # What an arrival leads to is learnt once for all kubelets in this state. It holds amounts
+        # by zone and no model: the belief after it has none either until somebody asks for one.
         key = kubelet_key(pod)
         arrival = self.state.arrival(key)
         if arrival is None:
@@ -350,7 +389,7 @@ class ExactBelief:
                 return None
             use, belief._model = tried.use, tried.model
             tried.model.collect_garbage()
-            arrival = Arrival(use, self._reference, _free(tried.model), KubeletState())
+            arrival = LearntArrival(use, self._reference, _free(tried.model), SharedState())
             self._shelf.states.learn(self.state, key, arrival)
         belief._state, belief._reference = arrival.after, arrival.reported
         belief._conclude(arrival.free, {**self.foreseen, pod.uid: arrival.use})
@@ -358,9 +397,9 @@ class ExactBelief:
 
     def _try(self, pod: PodInfo) -> _Tried | None:
         """Admit *pod* to a copy of the model; a confirmed pod is usually reserved next."""
-        for known in self._tried:
-            if _same_pod(known.pod, pod):
-                return known
+        for tried in self._tried:
+            if _same_pod(tried.pod, pod):
+                return tried
         model = self.model()
         if model is None:
             return None
@@ -389,9 +428,10 @@ class ExactBelief:
 
     def _refuses_late(self, model: KubeletNode) -> bool:
         """Let those that wait come to *model*; one that would be refused anyway does not count."""
-        uses = {pod.uid: _admitted(model, Admission(pod)) for pod in self.basis.late_pods}
+        uses = {pod.uid: _admitted(model, AdmissionStep(pod)) for pod in self.basis.late_pods}
         return any(
-            isinstance(use, Refusal) and not isinstance(self.foreseen.get(uid), Refusal)
+            isinstance(use, KubeletRejection)
+            and not isinstance(self.foreseen.get(uid), KubeletRejection)
             for uid, use in uses.items()
         )
 
@@ -401,14 +441,14 @@ class ExactBelief:
         holding = self.basis.exact.holding(uid)
         if holding is not None:
             use = use_in_report(self.basis.exact, holding)
-        if use is None or isinstance(use, Refusal):
+        if use is None or isinstance(use, KubeletRejection):
             return frozenset()
         return frozenset(zone for zones in use for zone in zones)
 
     def without(self, uids: Iterable[str]) -> ExactBelief:
         """Return what is believed when those pods are gone; unknown ones free nothing."""
         gone = tuple(uids)
-        basis = self.basis.followed_by(*map(Release, gone))
+        basis = self.basis.followed_by(*map(ReleaseStep, gone))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
         if self.basis.late:
             belief._build()  # those that wait may get other places
@@ -422,14 +462,14 @@ class ExactBelief:
             belief._settle(model, self.foreseen)
         return belief
 
-    def _settle(self, model: KubeletNode, uses: Mapping[str, ZoneUse | Refusal]) -> None:
+    def _settle(self, model: KubeletNode, uses: Mapping[str, ZoneUse | KubeletRejection]) -> None:
         """Release what no pod holds any more and note what follows."""
         model.collect_garbage()
         self._model = model
         if self._outlook is None:
             self._conclude(_free(model), uses)
 
-    def _conclude(self, free: PerId, uses: Mapping[str, ZoneUse | Refusal]) -> None:
+    def _conclude(self, free: PerId, uses: Mapping[str, ZoneUse | KubeletRejection]) -> None:
         """Note what follows if the model has so much *free*."""
         available = tuple(
             moved(zone, self._reference.get(zone.id, {}), free.get(zone.id, {}))
@@ -438,10 +478,10 @@ class ExactBelief:
         self._outlook = Outlook(available, uses)
 
 
-def refusal_of(belief: object, uid: str) -> Refusal | None:
-    """Return how the kubelet will refuse a pod on its way, if that is foreseen."""
+def rejection_of(belief: object, uid: str) -> KubeletRejection | None:
+    """Return how the kubelet will reject a pod on its way, if that is foreseen."""
     use = belief.foreseen.get(uid) if isinstance(belief, ExactBelief) else None
-    return use if isinstance(use, Refusal) else None
+    return use if isinstance(use, KubeletRejection) else None
 
 
 def annotations_for(belief: object, uid: str) -> Mapping[str, str]:
@@ -463,20 +503,25 @@ def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
     )
 
 
-def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
+def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | KubeletRejection]:
     """Let what has happened happen to *model*; return what became of each pod that came."""
+    # Two kinds of steps admit pods. An `AdmissionStep` lets the model choose, so its place depends
+    # on who is there at that moment. A `PlacementStep` is known to be where its annotation says,
+    # whatever the model would choose now; if a pod whose end comes later still holds that place, it
+    # has to wait for the release. To apply releases first would be simpler, but then pods that were
+    # admitted before an end would get room that they never had.
     _remove_disproved(model, basis)
-    uses: dict[str, ZoneUse | Refusal] = {}
+    uses: dict[str, ZoneUse | KubeletRejection] = {}
     # Pods that are there, but whose place is that of a pod whose end comes later.
-    waiting: list[Placement] = []
-    releases = sum(isinstance(step, Release) for step in basis.steps)
+    waiting: list[PlacementStep] = []
+    releases = sum(isinstance(step, ReleaseStep) for step in basis.steps)
     for step in basis.steps:
-        if isinstance(step, Release):
+        if isinstance(step, ReleaseStep):
             releases -= 1
             remove_pod(model, step.uid)
             waiting, retried = [], waiting
         else:
-            retried = [step] if isinstance(step, Placement) else []
+            retried = [step] if isinstance(step, PlacementStep) else []
         # What is booked beyond the memory that there is would be missing after a release.
         crowded = bool(basis.unknown) and not releases
         for one in retried:
@@ -484,7 +529,7 @@ def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
                 uses[one.pod.uid] = use_in_model(model, one.pod.uid)
             else:
                 waiting.append(one)
-        if isinstance(step, Admission) and not isinstance(step, Placement):
+        if isinstance(step, AdmissionStep) and not isinstance(step, PlacementStep):
             uses[step.pod.uid] = _admitted(model, step)
     for one in waiting:
         uses[one.pod.uid] = _admitted(model, one)
@@ -493,18 +538,18 @@ def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | Refusal]:
 
 def _remove_disproved(model: KubeletNode, basis: Basis) -> None:
     """Remove the pods that nothing is known of and whose CPUs or devices others hold by now."""
-    placed = [step.holding for step in basis.steps if isinstance(step, Placement)]
+    placed = [step.holding for step in basis.steps if isinstance(step, PlacementStep)]
     for uid in basis.unknown:
         if any(overlap(basis.exact.pods[uid], holding) for holding in placed):
             model.remove(uid)
 
 
-def _admitted(model: KubeletNode, step: Admission) -> ZoneUse | Refusal:
+def _admitted(model: KubeletNode, step: AdmissionStep) -> ZoneUse | KubeletRejection:
     outcome = model.admit(kubelet_demand(step.pod, model))
     return _Tried(step.pod, model, outcome).use
 
 
-def _placed(model: KubeletNode, step: Placement, *, crowded: bool) -> bool:
+def _placed(model: KubeletNode, step: PlacementStep, *, crowded: bool) -> bool:
     """Let a pod have what was foreseen for it, unless pods that are there have it.
 
     Which of the pods that nothing is known of have left their memory to it cannot be told: if it is

@@ -8,7 +8,7 @@ Unlike upstream
 
 * a report is judged when it comes, not when a timer asks, and waiting pods are woken;
 * pods that ended, are being deleted, or were admitted but are not running, do not keep a
-  fingerprint from matching (`numakube.scheduling.numa.caches.fingerprints`);
+  fingerprint from matching (`report_coverage.pods_behind`);
 * what a report does not have stays reserved, also when the kubelet's configuration changed;
 * only what the kubelet gives exclusively is reserved: nothing of Burstable pods but devices;
 * NRTs may appear and disappear at any time, and a pod that was deleted is not reserved any more;
@@ -23,23 +23,37 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.numa.caches.belief_changes import change_between
-from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes, Fact, FactKind
-from numakube.scheduling.numa.caches.counts_belief import CountsBelief
-from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.foreign_pods import ForeignPods, blocked_by, is_ours
-from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
-from numakube.scheduling.numa.caches.latest_reports import Reports
-from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence, Finding
-from numakube.scheduling.numa.caches.reported_placements import holdings_of
-from numakube.scheduling.numa.caches.zone_use import everywhere
+from numakube.scheduling.numa.caches.cache_contract import change_between
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief, everywhere, holdings_of
+from numakube.scheduling.numa.caches.known_pods import (
+    ForeignPods,
+    KnownPod,
+    KnownPods,
+    PodStage,
+    blocked_by,
+    is_ours,
+)
+from numakube.scheduling.numa.caches.latest_reports import LatestReports
+from numakube.scheduling.numa.caches.report_coverage import (
+    PATIENCE_SECONDS,
+    Coverage,
+    Evidence,
+    FingerprintPods,
+)
+from numakube.scheduling.snapshot.zone_belief import (
+    NOTHING,
+    BeliefChanges,
+    ChangeCause,
+    Fact,
+    FactKind,
+)
 from numakube.values.resources import is_native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.caches.latest_reports import Report
+    from numakube.scheduling.numa.caches.latest_reports import LatestReport
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import NumaBelief
     from numakube.topology.topology_view import NodeTopology
@@ -72,7 +86,7 @@ class OverReserveOptions:
 class _Held:
     """The report that is believed, with the pods that it contains."""
 
-    report: Report
+    report: LatestReport
     accounted: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -81,7 +95,7 @@ class OverReserve:
 
     def __init__(self, options: OverReserveOptions | None = None) -> None:
         self._options = options or OverReserveOptions()
-        self._reports = Reports()
+        self._reports = LatestReports()
         self._pods = KnownPods()
         self._evidence = Evidence(
             pods=self._options.fingerprint_pods, patience_seconds=self._options.patience_seconds
@@ -93,50 +107,50 @@ class OverReserve:
         self.generation = 0
         """How often a report was taken over."""
 
-    def set_report(self, nrt: NodeResourceTopology) -> Changes:
+    def set_report(self, nrt: NodeResourceTopology) -> BeliefChanges:
         """Take over *nrt* if it is known to have all pods, or there is nothing better."""
         delivery = self._reports.take(nrt)
-        changes = Changes(facts=delivery.facts)
+        changes = BeliefChanges(facts=delivery.facts)
         if not delivery.fresh:
             return changes
-        return changes + self._settle(nrt.metadata.name, Cause.REPORT)
+        return changes + self._settle(nrt.metadata.name, ChangeCause.REPORT)
 
-    def remove_report(self, node: str) -> Changes:
+    def remove_report(self, node: str) -> BeliefChanges:
         """Know nothing of *node* any more, except its pods."""
         self._reports.remove(node)
         self._evidence.forget_node(node)
-        return self._settle(node, Cause.REPORT_GONE)
+        return self._settle(node, ChangeCause.REPORT_GONE)
 
-    def reserve(self, pod: PodInfo, node: str) -> Changes:
+    def reserve(self, pod: PodInfo, node: str) -> BeliefChanges:
         """Take *pod* off every zone of *node*."""
         before = self._pods.reserve(pod, node)
         if before is not None and before.node == node:
             return NOTHING
-        changes = NOTHING if before is None else self._settle(before.node, Cause.RELEASED)
-        return changes + self._settle(node, Cause.RESERVED)
+        changes = NOTHING if before is None else self._settle(before.node, ChangeCause.RELEASED)
+        return changes + self._settle(node, ChangeCause.RESERVED)
 
-    def unreserve(self, uid: str, node: str) -> Changes:
+    def unreserve(self, uid: str, node: str) -> BeliefChanges:
         """Give back what was reserved."""
         if self._pods.unreserve(uid, node) is None:
             return NOTHING
-        return self._settle(node, Cause.RELEASED)
+        return self._settle(node, ChangeCause.RELEASED)
 
-    def postpone(self, uid: str, node: str) -> Changes:
+    def postpone(self, uid: str, node: str) -> BeliefChanges:
         """Do nothing: what is taken off every zone does not depend on who comes first."""
         del uid, node
         return NOTHING
 
-    def resume(self, uid: str, node: str) -> Changes:
+    def resume(self, uid: str, node: str) -> BeliefChanges:
         """Do nothing, likewise."""
         del uid, node
         return NOTHING
 
-    def bound(self, uid: str, node: str) -> Changes:
+    def bound(self, uid: str, node: str) -> BeliefChanges:
         """Do nothing: the pod stays reserved until a report has it."""
         del uid, node
         return NOTHING
 
-    def pod_seen(self, pod: PodInfo) -> Changes:
+    def pod_seen(self, pod: PodInfo) -> BeliefChanges:
         """Reserve for pods of ours that we did not know, and doubt nodes with those of others."""
         before, after = self._pods.see(pod)
         if after is None or after is before:
@@ -144,30 +158,30 @@ class OverReserve:
         self._evidence.note(after, self._reports.get(after.node))
         changes = NOTHING
         if before is not None and before.node != after.node:
-            changes += self._settle(before.node, Cause.POD)
+            changes += self._settle(before.node, ChangeCause.POD)
         if before is None or (before.node, before.stage) != (after.node, after.stage):
-            changes += self._settle(after.node, Cause.POD)
+            changes += self._settle(after.node, ChangeCause.POD)
         return changes
 
-    def pod_gone(self, uid: str) -> Changes:
+    def pod_gone(self, uid: str) -> BeliefChanges:
         """Reserve nothing for a pod that was deleted."""
         known = self._pods.remove(uid)
         self._evidence.forget(uid)
-        return NOTHING if known is None else self._settle(known.node, Cause.POD_GONE)
+        return NOTHING if known is None else self._settle(known.node, ChangeCause.POD_GONE)
 
-    def resync(self, now: float) -> Changes:
+    def resync(self, now: float) -> BeliefChanges:
         """End doubts that no report has settled for too long."""
         changes = NOTHING
         for report in list(self._reports):
             if self._evidence.wait(self._doubts(report.node), now):
-                changes += self._settle(report.node, Cause.RESYNC)
+                changes += self._settle(report.node, ChangeCause.RESYNC)
         return changes
 
-    def trust(self, node: str) -> Changes:
+    def trust(self, node: str) -> BeliefChanges:
         """Take over the latest report, whatever its fingerprint says."""
         self._evidence.note_all_contained(self._pods.on(node))
         self._held.pop(node, None)
-        return self._settle(node, Cause.RESYNC)
+        return self._settle(node, ChangeCause.RESYNC)
 
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
@@ -179,7 +193,7 @@ class OverReserve:
         known = held.accounted if held is not None else frozenset()
         return [pod for pod in self._pods.on(node) if pod.uid not in known]
 
-    def _settle(self, node: str, cause: Cause) -> Changes:
+    def _settle(self, node: str, cause: ChangeCause) -> BeliefChanges:
         """Decide which report of *node* to believe, and what to take off it."""
         latest = self._reports.get(node)
         if latest is None:
@@ -192,9 +206,9 @@ class OverReserve:
         belief = self._beliefs[node] = self._believed(self._held[node], pods)
         if belief.blocked and (before is None or before.blocked != belief.blocked):
             facts += (Fact(FactKind.FOREIGN_POD, node, belief.blocked),)
-        return change_between(node, before, belief, cause) + Changes(facts=facts)
+        return change_between(node, before, belief, cause) + BeliefChanges(facts=facts)
 
-    def _hold(self, latest: Report, pods: Sequence[KnownPod]) -> tuple[Fact, ...]:
+    def _hold(self, latest: LatestReport, pods: Sequence[KnownPod]) -> tuple[Fact, ...]:
         """Take over *latest* if it is to be believed."""
         finding = self._evidence.find(latest, pods)
         held = self._held.get(latest.node)
@@ -209,7 +223,7 @@ class OverReserve:
         text = f"version {latest.nrt.metadata.resource_version} is of other pods than known; taken"
         return (Fact(FactKind.TAKEN_UNCONFIRMED, latest.node, text),)
 
-    def _mismatch(self, latest: Report) -> tuple[Fact, ...]:
+    def _mismatch(self, latest: LatestReport) -> tuple[Fact, ...]:
         """Tell once that *latest* has to wait."""
         if self._told.get(latest.node) == latest.serial:
             return ()
@@ -218,7 +232,7 @@ class OverReserve:
         return (Fact(FactKind.FINGERPRINT_MISMATCH, latest.node, text),)
 
     def _is_better(
-        self, latest: Report, finding: Finding, held: Report, pods: Sequence[KnownPod]
+        self, latest: LatestReport, finding: Coverage, held: LatestReport, pods: Sequence[KnownPod]
     ) -> bool:
         """Tell whether *latest* is to be believed instead of *held*."""
         if finding.confirmed or latest is held or latest.topology.fingerprint is None:
@@ -269,7 +283,7 @@ def reserved_for(pod: PodInfo) -> Amounts:
     return {name: amount for name, amount in pod.requests.items() if not is_native(name)}
 
 
-def _reconfigured(latest: Report, held: Report) -> bool:
+def _reconfigured(latest: LatestReport, held: LatestReport) -> bool:
     new, old = latest.topology, held.topology
     return (new.policy, new.scope, new.max_numa_nodes) != (
         old.policy,

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.kubelet_rejections import MANAGER_REJECTIONS
-from numakube.scheduling.numa.caches.absent_exporters import AbsentExporters
-from numakube.scheduling.numa.caches.belief_changes import change_between
-from numakube.scheduling.numa.caches.cache_contract import NOTHING, Cause, Changes, Fact, FactKind
-from numakube.scheduling.numa.caches.counts_belief import CountsBelief
-from numakube.scheduling.numa.caches.foreseen_pods import ForeseenPods
+from numakube.api.pod import MANAGER_REJECTIONS
+from numakube.scheduling.numa.caches.cache_contract import change_between
+from numakube.scheduling.numa.caches.counts_belief import (
+    CountsBelief,
+    claim_on,
+    may_be_in,
+    use_in_report,
+)
 from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
-from numakube.scheduling.numa.caches.latest_reports import Reports
-from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
+from numakube.scheduling.numa.caches.latest_reports import AbsentExporters, LatestReports
 from numakube.scheduling.numa.caches.model_belief import (
     Basis,
     ExactBelief,
@@ -34,21 +35,30 @@ from numakube.scheduling.numa.caches.model_belief import (
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.since_report import (
     Departures,
-    Release,
+    ForeseenPods,
+    ReleaseStep,
     is_named,
     is_one_of,
     steps_since,
     unknown_in,
 )
-from numakube.scheduling.numa.caches.zone_use import claim_on, may_be_in, use_in_report
+from numakube.scheduling.snapshot.zone_belief import (
+    NOTHING,
+    BeliefChanges,
+    ChangeCause,
+    Fact,
+    FactKind,
+    KubeletRejection,
+    Misprediction,
+    came_true,
+)
 from numakube.values.safe_text import reason_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.caches.latest_reports import Report
-    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.scheduling.numa.caches.latest_reports import LatestReport
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief, ZoneUse
     from numakube.topology.exact_report import ExactReport
 
 
@@ -56,7 +66,7 @@ class Predict:
     """Believes what the model says."""
 
     def __init__(self, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._reports = Reports()
+        self._reports = LatestReports()
         self._pods = KnownPods()
         self._evidence = Evidence(patience_seconds=patience_seconds)
         self._shelf = ModelShelf()
@@ -65,10 +75,10 @@ class Predict:
         self._foreseen = ForeseenPods()
         self._exporters = AbsentExporters(self._pods)
 
-    def set_report(self, nrt: NodeResourceTopology) -> Changes:
+    def set_report(self, nrt: NodeResourceTopology) -> BeliefChanges:
         """Take over the state that *nrt* reports, and compare it with what was foreseen."""
         delivery = self._reports.take(nrt)
-        changes = Changes(facts=delivery.facts)
+        changes = BeliefChanges(facts=delivery.facts)
         if not delivery.fresh:
             return changes
         node = nrt.metadata.name
@@ -79,18 +89,18 @@ class Predict:
             wrong = self._compare(node, exact)
             self._departures.reported(node, exact)
             self._foreseen.reported(node, exact)
-        return changes + self._renew(node, Cause.REPORT) + Changes(mispredictions=wrong)
+        return changes + self._renew(node, ChangeCause.REPORT) + BeliefChanges(mispredictions=wrong)
 
-    def remove_report(self, node: str) -> Changes:
+    def remove_report(self, node: str) -> BeliefChanges:
         """Know nothing of *node* any more."""
         self._reports.remove(node)
         self._evidence.forget_node(node)
         self._departures.forget(node)
         self._foreseen.reported(node, None)
         self._exporters.forget(node)
-        return self._renew(node, Cause.REPORT_GONE)
+        return self._renew(node, ChangeCause.REPORT_GONE)
 
-    def reserve(self, pod: PodInfo, node: str) -> Changes:
+    def reserve(self, pod: PodInfo, node: str) -> BeliefChanges:
         """Book *pod* where the model puts it."""
         before = self._pods.reserve(pod, node)
         if before is not None and before.node == node:
@@ -98,8 +108,8 @@ class Predict:
         changes = self._leave(before)
         after = self._followed_by(pod, self._beliefs.get(node))
         if after is None:
-            return changes + self._renew(node, Cause.RESERVED)
-        return changes + self._replace(node, after, Cause.RESERVED)
+            return changes + self._renew(node, ChangeCause.RESERVED)
+        return changes + self._replace(node, after, ChangeCause.RESERVED)
 
     def _followed_by(self, pod: PodInfo, belief: NumaBelief | None) -> NumaBelief | None:
         """Return *belief* with *pod*, the last of all; ``None`` if it must be worked out again."""
@@ -113,13 +123,13 @@ class Predict:
             self._shelf.keep(after)
         return after
 
-    def unreserve(self, uid: str, node: str) -> Changes:
+    def unreserve(self, uid: str, node: str) -> BeliefChanges:
         """Undo a booking."""
         if self._pods.unreserve(uid, node) is None:
             return NOTHING
-        return self._renew(node, Cause.RELEASED)
+        return self._renew(node, ChangeCause.RELEASED)
 
-    def postpone(self, uid: str, node: str) -> Changes:
+    def postpone(self, uid: str, node: str) -> BeliefChanges:
         """Believe that those who are booked from now on come before a pod that waits.
 
         For a pod that the kubelet gives nothing of its own, it does not matter who comes first.
@@ -127,21 +137,23 @@ class Predict:
         belief = self._beliefs.get(node)
         if isinstance(belief, ExactBelief) and belief.foreseen.get(uid) == {}:
             return NOTHING
-        return self._renew(node, Cause.RESERVED) if self._pods.postpone(uid, node) else NOTHING
+        return (
+            self._renew(node, ChangeCause.RESERVED) if self._pods.postpone(uid, node) else NOTHING
+        )
 
-    def resume(self, uid: str, node: str) -> Changes:
+    def resume(self, uid: str, node: str) -> BeliefChanges:
         """Believe that a pod comes next; what is booked for others that wait comes after it."""
         known = self._pods.get(uid)
         if known is None or not known.waits or not self._pods.resume(uid, node):
             return NOTHING
-        return self._renew(node, Cause.RESERVED)
+        return self._renew(node, ChangeCause.RESERVED)
 
-    def bound(self, uid: str, node: str) -> Changes:
+    def bound(self, uid: str, node: str) -> BeliefChanges:
         """Do nothing: the pod is booked until the node reports it."""
         del uid, node
         return NOTHING
 
-    def pod_seen(self, pod: PodInfo) -> Changes:
+    def pod_seen(self, pod: PodInfo) -> BeliefChanges:
         """Take a bound pod of anybody into account."""
         refused = self._refusal(pod)
         before, after = self._pods.see(pod)
@@ -149,45 +161,45 @@ class Predict:
             return NOTHING
         self._note_acknowledgement(before, after)
         self._note_departure(before, after)
-        changes = Changes(mispredictions=refused)
+        changes = BeliefChanges(mispredictions=refused)
         if before is not None and before.node != after.node:
-            changes += self._renew(before.node, Cause.POD)
+            changes += self._renew(before.node, ChangeCause.POD)
         if not _is_news(before, after) or self._is_reported(after):
             return changes
-        return changes + self._renew(after.node, Cause.POD)
+        return changes + self._renew(after.node, ChangeCause.POD)
 
-    def pod_gone(self, uid: str) -> Changes:
+    def pod_gone(self, uid: str) -> BeliefChanges:
         """Forget a pod; what it holds is free once it has ended or a report is without it."""
         known = self._pods.remove(uid)
         self._evidence.forget(uid)
         if known is None:
             return NOTHING
         self._note_deletion(known)
-        return self._renew(known.node, Cause.POD_GONE)
+        return self._renew(known.node, ChangeCause.POD_GONE)
 
-    def resync(self, now: float) -> Changes:
+    def resync(self, now: float) -> BeliefChanges:
         """Stop waiting for reports; to be called every few seconds."""
         changes = NOTHING
         for report in self._reports:
             if report.topology.report is None:
                 pods = self._pods.on(report.node)
                 if self._evidence.wait(pods, now):
-                    changes += self._renew(report.node, Cause.RESYNC)
+                    changes += self._renew(report.node, ChangeCause.RESYNC)
         for node in self._foreseen.settled(now):
-            changes += self._renew(node, Cause.RESYNC)
+            changes += self._renew(node, ChangeCause.RESYNC)
         for node, why in self._exporters.look(self._reports, now):
             self._reports.note_orphaned(node, why)
             facts = (Fact(FactKind.EXPORTER_GONE, node, why),) if why else ()
-            changes += self._renew(node, Cause.RESYNC) + Changes(facts=facts)
+            changes += self._renew(node, ChangeCause.RESYNC) + BeliefChanges(facts=facts)
         return changes
 
-    def trust(self, node: str) -> Changes:
+    def trust(self, node: str) -> BeliefChanges:
         """Take a report that names no pods as complete; one that names them needs no trust."""
         report = self._reports.get(node)
         if report is None or report.topology.report is not None:
             return NOTHING
         self._evidence.note_all_contained(self._pods.on(node))
-        return self._renew(node, Cause.RESYNC)
+        return self._renew(node, ChangeCause.RESYNC)
 
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
@@ -236,20 +248,20 @@ class Predict:
         elif pod.stage is PodStage.TAKEN and not is_named(pod.info, exact):
             self._departures.note(pod, self._pods.on(pod.node), exact)
 
-    def _leave(self, before: KnownPod | None) -> Changes:
-        return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
+    def _leave(self, before: KnownPod | None) -> BeliefChanges:
+        return NOTHING if before is None else self._renew(before.node, ChangeCause.RELEASED)
 
-    def _renew(self, node: str, cause: Cause) -> Changes:
+    def _renew(self, node: str, cause: ChangeCause) -> BeliefChanges:
         """Work out the belief of *node* again; if that fails the node is one without data."""
         try:
             return self._renewed(node, cause)
         except Exception as error:
-            news = node in self._beliefs or cause is Cause.REPORT
+            news = node in self._beliefs or cause is ChangeCause.REPORT
             fact = Fact(FactKind.UNUSABLE_REPORT, node, reason_of(error))
             changes = self._replace(node, None, cause)
-            return changes + Changes(facts=(fact,)) if news else changes
+            return changes + BeliefChanges(facts=(fact,)) if news else changes
 
-    def _renewed(self, node: str, cause: Cause) -> Changes:
+    def _renewed(self, node: str, cause: ChangeCause) -> BeliefChanges:
         report = self._reports.get(node)
         if report is None:
             return self._replace(node, None, cause) if node in self._beliefs else NOTHING
@@ -258,7 +270,9 @@ class Predict:
             return self._replace(node, self._counted(report), cause)
         return self._renew_exactly(report, exact, cause)
 
-    def _renew_exactly(self, report: Report, exact: ExactReport, cause: Cause) -> Changes:
+    def _renew_exactly(
+        self, report: LatestReport, exact: ExactReport, cause: ChangeCause
+    ) -> BeliefChanges:
         basis = self._basis(report, exact)
         before = self._beliefs.get(report.node)
         if isinstance(before, ExactBelief) and before.rests_on(basis):
@@ -271,9 +285,9 @@ class Predict:
         if isinstance(before, CountsBelief):
             return changes
         text = "the kubelet model does not start with the reported settings; counts are used"
-        return changes + Changes(facts=(Fact(FactKind.NO_EXACT_DATA, report.node, text),))
+        return changes + BeliefChanges(facts=(Fact(FactKind.NO_EXACT_DATA, report.node, text),))
 
-    def _replace(self, node: str, belief: NumaBelief | None, cause: Cause) -> Changes:
+    def _replace(self, node: str, belief: NumaBelief | None, cause: ChangeCause) -> BeliefChanges:
         before = self._beliefs.pop(node, None)
         if isinstance(before, ExactBelief):
             # A caller that still has it must not keep its model alive, nor what followed from it.
@@ -285,7 +299,7 @@ class Predict:
             self._beliefs[node] = belief
             facts = _foreseen(before, belief)
         frees = self._lets_in(node, before, belief)
-        return change_between(node, before, belief, cause, frees=frees) + Changes(facts=facts)
+        return change_between(node, before, belief, cause, frees=frees) + BeliefChanges(facts=facts)
 
     def _lets_in(self, node: str, before: NumaBelief | None, after: NumaBelief | None) -> bool:
         """Tell whether a pod may come that had to come before one which waits no longer."""
@@ -295,7 +309,7 @@ class Predict:
             self._shelf.turned_away.discard(node)
         return turned_away and isinstance(before, ExactBelief) and late < before.basis.late
 
-    def _basis(self, report: Report, exact: ExactReport) -> Basis:
+    def _basis(self, report: LatestReport, exact: ExactReport) -> Basis:
         pods, departures = self._pods.on(report.node), self._departures.on(report.node)
         pods += self._foreseen.deleted(report.node)
         placed = self._foreseen.placed(report, pods)
@@ -305,11 +319,11 @@ class Predict:
         unknown = unknown_in(exact, pods, departures) if silent or orphaned else ()
         if orphaned:
             # Nobody will tell of the end of pods whose objects are gone.
-            steps = (*map(Release, unknown), *steps)
+            steps = (*map(ReleaseStep, unknown), *steps)
         late = sum(pod.waits and not is_named(pod.info, exact) for pod in pods)
         return Basis(report, exact, steps, unknown, late)
 
-    def _counted(self, report: Report) -> CountsBelief:
+    def _counted(self, report: LatestReport) -> CountsBelief:
         pods = self._pods.on(report.node)
         before = self._beliefs.get(report.node)
         for pod in pods:
@@ -325,7 +339,7 @@ class Predict:
         }
         return CountsBelief(report, charges=charges, blocked=_blocked(report))
 
-    def _accounted(self, report: Report, pods: list[KnownPod]) -> frozenset[str]:
+    def _accounted(self, report: LatestReport, pods: list[KnownPod]) -> frozenset[str]:
         if not report.topology.live:
             return frozenset()
         exact = report.topology.report
@@ -351,7 +365,7 @@ class Predict:
         return tuple(wrong)
 
     def _refusal(self, pod: PodInfo) -> tuple[Misprediction, ...]:
-        """Return a misprediction if the kubelet has refused *pod* against what was foreseen."""
+        """Return a misprediction if the kubelet has rejected *pod* against what was foreseen."""
         status = pod.pod.status
         known = self._pods.get(pod.uid)
         if known is None or known.stage >= PodStage.ENDED or status is None:
@@ -360,13 +374,13 @@ class Predict:
         if status.reason not in MANAGER_REJECTIONS or not isinstance(belief, ExactBelief):
             return ()
         predicted = belief.foreseen.get(pod.uid)
-        if predicted is None or isinstance(predicted, Refusal):
+        if predicted is None or isinstance(predicted, KubeletRejection):
             return ()
-        refusal = Refusal(status.reason, status.message)
+        refusal = KubeletRejection(status.reason, status.message)
         return (_misprediction(known.node, pod, predicted, refusal),)
 
 
-def _blocked(report: Report) -> str:
+def _blocked(report: LatestReport) -> str:
     reason = report.topology.stale_reason
     return "" if reason is None else f"the node's exporter calls its data stale: {reason}"
 
@@ -379,7 +393,10 @@ def _is_news(before: KnownPod | None, after: KnownPod) -> bool:
 
 
 def _misprediction(
-    node: str, pod: PodInfo, predicted: ZoneUse | Refusal, reported: ZoneUse | Refusal
+    node: str,
+    pod: PodInfo,
+    predicted: ZoneUse | KubeletRejection,
+    reported: ZoneUse | KubeletRejection,
 ) -> Misprediction:
     return Misprediction(
         node=node, pod=pod.key, uid=pod.uid, predicted=predicted, reported=reported
@@ -387,13 +404,13 @@ def _misprediction(
 
 
 def _foreseen(before: NumaBelief | None, after: NumaBelief) -> tuple[Fact, ...]:
-    """Tell of the pods that the kubelet is now expected to refuse."""
+    """Tell of the pods that the kubelet is now expected to reject."""
     if not isinstance(after, ExactBelief) or not after.basis.incoming:
         return ()
     known = before.foreseen if isinstance(before, ExactBelief) else {}
     return tuple(
         Fact(FactKind.REJECTION_FORESEEN, after.topology.node, use.reason, pod=pod.key)
         for pod in after.basis.incoming
-        if isinstance(use := after.foreseen.get(pod.uid), Refusal)
-        and not isinstance(known.get(pod.uid), Refusal)
+        if isinstance(use := after.foreseen.get(pod.uid), KubeletRejection)
+        and not isinstance(known.get(pod.uid), KubeletRejection)
     )

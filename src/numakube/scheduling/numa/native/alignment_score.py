@@ -21,18 +21,18 @@ from numakube.scheduling.numa.native.reference_alignment_score import (
     WHOLE,
     WHOLE_ROOM,
     alignment,
+    kept_whole_all,
     lasting,
 )
-from numakube.scheduling.numa.native.zone_fragments import kept_whole_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows, SmallScores
     from numakube.scheduling.numa.native.alignment import BatchVerdict
-    from numakube.scheduling.numa.native.alignment_stages import PodChecks
     from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_batch import NodeBatch
+    from numakube.scheduling.numa.native.pod_wants import PodChecks
     from numakube.values.resources import Amounts
 
 Fractions: TypeAlias = npt.NDArray[np.int16]
@@ -62,7 +62,7 @@ def score_batch(
 
 
 def _score(
-    zones: Zones, checks: PodChecks, wants: Sequence[Amounts], options: NativeOptions
+    zones: ScoredZones, checks: PodChecks, wants: Sequence[Amounts], options: NativeOptions
 ) -> SmallScores:
     names = (*PLAIN, *checks.rules.devices)
     cpu, memory, *devices = resources_of(names, zones, wants)
@@ -82,7 +82,7 @@ def _score(
     return scores
 
 
-class Zones(Protocol):
+class ScoredZones(Protocol):
     """The zones that stages go to."""
 
     def aligned(self) -> Share | float:
@@ -159,10 +159,10 @@ class ZoneSets:
         return self._together([self._batch.allocatable(name) for name in names])
 
     def _together(self, amounts: Sequence[IntArray]) -> IntArray:
-        return np.stack([np.einsum("szn,zn->sn", self._members, one) for one in amounts])
+        return np.stack([np.einsum("szn,zn->sn", self._members, amount) for amount in amounts])
 
 
-class Resource(NamedTuple):
+class RatedResource(NamedTuple):
     """One resource of the zones, in fractions of what pods may use of it.
 
     Attributes:
@@ -191,7 +191,7 @@ class Resource(NamedTuple):
         count = int(there.max(initial=1))
         if count < WHOLE and WHOLE % count == 0 and np.all((there == count) | (self.there == 0)):
             each = np.int16(WHOLE // count)
-            yield from (one // each * each for one in fractions)
+            yield from (fraction // each * each for fraction in fractions)
             return
         for one in fractions:
             whole = (one * there + (there - 1)) // WHOLE * WHOLE // there
@@ -199,8 +199,8 @@ class Resource(NamedTuple):
 
 
 def resources_of(
-    names: Sequence[str], zones: Zones, wants: Sequence[Amounts]
-) -> Iterator[Resource]:
+    names: Sequence[str], zones: ScoredZones, wants: Sequence[Amounts]
+) -> Iterator[RatedResource]:
     """Yield what *zones* have of each resource, and what stages want of it."""
     there, amounts = zones.allocatable(names), _wanted(names, wants)
     exists = there > 0
@@ -220,7 +220,7 @@ def resources_of(
     if not everywhere:
         before[~exists] = left[~exists] = WHOLE
     for index, name in enumerate(names):
-        yield Resource(
+        yield RatedResource(
             before[index],
             left[index],
             taken[index],
@@ -244,7 +244,7 @@ def _bound(share: Share) -> None:
 
 
 def _packing(
-    cpu: Resource, memory: Resource, devices: Sequence[Resource]
+    cpu: RatedResource, memory: RatedResource, devices: Sequence[RatedResource]
 ) -> npt.NDArray[np.integer]:
     """Rate what the placement leaves for large pods."""
     before, after = np.minimum(cpu.before, memory.before), np.minimum(cpu.left, memory.left)
@@ -274,7 +274,7 @@ def _room(free: Fractions) -> Fractions:
     return room
 
 
-def _stranded(device: Resource, before: Fractions, after: Fractions) -> Fractions:
+def _stranded(device: RatedResource, before: Fractions, after: Fractions) -> Fractions:
     """Return the fraction of the devices that loses the CPUs and memory beside them."""
     whole_before, whole_after = device.whole(before, after)
     lost = np.minimum(device.before, whole_before)
@@ -285,7 +285,9 @@ def _stranded(device: Resource, before: Fractions, after: Fractions) -> Fraction
     return _not_negative(lost)
 
 
-def _balance(cpu: Resource, memory: Resource, devices: Sequence[Resource]) -> Fractions:
+def _balance(
+    cpu: RatedResource, memory: RatedResource, devices: Sequence[RatedResource]
+) -> Fractions:
     """Rate how evenly the zones are used after the placement."""
     most = np.maximum(cpu.left_or(-1), memory.left_or(-1))
     least = np.minimum(cpu.left_or(WHOLE + 1), memory.left_or(WHOLE + 1))

@@ -13,26 +13,26 @@ from numakube.scheduling.arrays import picked, uniform
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.alignment_rejection import Rejection, RejectionGroup
-from numakube.scheduling.numa.native.alignment_stages import checks_of
-from numakube.scheduling.numa.native.device_closeness import (
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, AlignmentRefusalGroup
+from numakube.scheduling.numa.native.model_check import (
     DeviceForecasts,
+    ModelCheck,
     blended,
     blended_unknown,
     too_far,
     wants_pairs,
 )
-from numakube.scheduling.numa.native.model_check import ModelCheck
 from numakube.scheduling.numa.native.native_options import Fidelity, NativeOptions
-from numakube.scheduling.numa.native.pod_wants import wants_of
-from numakube.scheduling.numa.native.reference_alignment import Fit, judge
+from numakube.scheduling.numa.native.node_batch import RuleColumns
+from numakube.scheduling.numa.native.pod_wants import checks_of, wants_of
+from numakube.scheduling.numa.native.reference_alignment import AlignmentFit, judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
-from numakube.scheduling.numa.native.rule_columns import RuleColumns
-from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
 from numakube.scheduling.numa.native.verdict_cache import (
     VerdictCache,
-    blocked_rejection,
+    blocked_refusal,
+    broken_promise,
     counts_at,
+    promised_score,
     status_of,
 )
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import Ratings, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Verdicts
+    from numakube.scheduling.framework.status import Status, Verdicts
     from numakube.scheduling.numa.native.pod_wants import PodWants
     from numakube.scheduling.numa.native.reference_alignment_score import ScoreParts
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -63,6 +62,17 @@ _CACHE: Final = StateKey["tuple[Snapshot, VerdictCache | None]"]("native-verdict
 class NativeEngine:
     """Predicts what each node's kubelet will do with a pod; a `NumaEngine`."""
 
+    # Three answers of rising cost and certainty. Counts over arrays refuse: such a refusal is a
+    # proof, and settles nearly every node in microseconds. Counts accept too much, so the kubelet
+    # model is asked, a thousand times dearer, but only about the nodes that would be chosen
+    # (`confirm`). How close devices would be costs as much as that and only moves a score, so it is
+    # asked about the best connected nodes. A model for every node would be simpler and exact, and a
+    # cycle would take seconds; counts alone would bind pods that their kubelets reject.
+    #
+    # Verdicts belong to a table of zones and not to the engine: what-ifs judge copies of the
+    # cluster with tables of their own, whose verdicts must not mix with those of the real one, nor
+    # outlive the copy.
+
     def __init__(self, options: NativeOptions | None = None) -> None:
         self.options = options or NativeOptions()
         self._caches: WeakKeyDictionary[ZoneTable, VerdictCaches] = WeakKeyDictionary()
@@ -73,7 +83,7 @@ class NativeEngine:
         """Tell whether *node* can take *pod*, from counts."""
         del state
         verdict = self.judge(pod, node)
-        return _status(verdict) if isinstance(verdict, Rejection) else SUCCESS
+        return _status(verdict) if isinstance(verdict, AlignmentRefusal) else SUCCESS
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -122,7 +132,7 @@ class NativeEngine:
         del state
         if self.options.fidelity is Fidelity.EXACT:
             answer = self._model.check(pod, node)
-            if isinstance(answer, Rejection):
+            if isinstance(answer, AlignmentRefusal):
                 return _status(answer)
         asked = self.strictness_of(pod)
         far = too_far(asked, self.foresee(pod, node)) if asked.closeness is not None else None
@@ -132,18 +142,18 @@ class NativeEngine:
         """Return how close the devices of *pod* will be; ``None`` if that is not known."""
         return self._forecasts.of(pod, node)
 
-    def judge(self, pod: PodInfo, node: NodeInfo) -> Fit | Rejection:
+    def judge(self, pod: PodInfo, node: NodeInfo) -> AlignmentFit | AlignmentRefusal:
         """Return what counts say of one node, as a value."""
         wants_for = wants_by_rules(pod)
         if wants_nothing(pod):
-            return Fit()
+            return AlignmentFit()
         if node.numa is not None and node.numa.blocked:
-            return blocked_rejection(node)
+            return blocked_refusal(node)
         counts = counts_at(node)
         broken = broken_promise(self.strictness_of(pod), None if counts is None else counts.rules)
         if broken is not None:
             return broken
-        return Fit() if counts is None else judge(wants_for(counts.rules.demand), counts)
+        return AlignmentFit() if counts is None else judge(wants_for(counts.rules.demand), counts)
 
     def strictness_of(self, pod: PodInfo) -> Strictness:
         """Return what is done about nodes that promise less than *pod* wants."""
@@ -159,7 +169,7 @@ class NativeEngine:
         """Return the parts of a node's score; ``None`` for a node that has none."""
         counts = counts_at(node)
         fit = self.judge(pod, node)
-        if counts is None or isinstance(fit, Rejection):
+        if counts is None or isinstance(fit, AlignmentRefusal):
             return None
         checks = checks_of(wants_by_rules(pod)(counts.rules.demand), counts.rules)
         return score_node(checks, counts, fit, self.options.typical)
@@ -226,5 +236,5 @@ def wants_by_rules(pod: PodInfo) -> Callable[[DemandRules], PodWants]:
     return read
 
 
-def _status(rejection: Rejection) -> Status:
-    return status_of(RejectionGroup(1, rejection))
+def _status(refusal: AlignmentRefusal) -> Status:
+    return status_of(AlignmentRefusalGroup(1, refusal))

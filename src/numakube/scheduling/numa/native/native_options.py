@@ -10,7 +10,7 @@ from numakube.api.strictness import DEFAULT, Strictness
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 
 if TYPE_CHECKING:
-    from numakube.scheduling.numa.native.zone_fragments import TypicalPods
+    from numakube.scheduling.numa.native.reference_alignment_score import TypicalPods
 
 _PER_CENT: Final = 100
 

@@ -33,7 +33,7 @@ Distances = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class NodeRules:
     """How a node's kubelet decides; nodes with equal rules are judged together.
 
     Attributes:
@@ -93,7 +93,7 @@ class NodeCounts:
         free: what each zone has left, reservations taken off.
     """
 
-    rules: Rules
+    rules: NodeRules
     zones: tuple[ZoneView, ...]
     free: tuple[Amounts, ...]
 
@@ -123,10 +123,10 @@ class NodeCounts:
 
 def counts_of(topology: NodeTopology, available: tuple[Amounts, ...]) -> NodeCounts:
     """Return the numbers of a node from its report and what is believed to be free."""
-    return NodeCounts(rules=_rules_in(_Same(topology)), zones=topology.zones, free=available)
+    return NodeCounts(rules=_rules_in(_SameRules(topology)), zones=topology.zones, free=available)
 
 
-class _Same:
+class _SameRules:
     """A report as a key that only itself equals: comparing what is in it would take longer."""
 
     __slots__ = ("topology",)
@@ -138,18 +138,18 @@ class _Same:
         return id(self.topology)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.topology is other.topology
+        return isinstance(other, _SameRules) and self.topology is other.topology
 
 
 @lru_cache(maxsize=256)
-def _rules_in(report: _Same) -> Rules:
+def _rules_in(report: _SameRules) -> NodeRules:
     return rules_of(report.topology)
 
 
-def rules_of(topology: NodeTopology) -> Rules:
+def rules_of(topology: NodeTopology) -> NodeRules:
     """Return how the node decides, as far as its report tells."""
     zones = topology.zones
-    return Rules(
+    return NodeRules(
         zones=len(zones),
         reported=frozenset(name for zone in zones for name in zone.available),
         policy=topology.policy,

@@ -1,4 +1,4 @@
-"""What a pod wants aligned, in numbers.
+"""What a pod wants aligned, in numbers, and what has to be checked by a node's rules.
 
 The kubelet aligns CPUs of guaranteed containers that ask for whole ones, memory of guaranteed pods,
 and devices of any pod. Containers are treated in order of start; what an init container held can be
@@ -8,24 +8,27 @@ used again by those after it. A node whose CPU or Memory Manager is off leaves t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import DemandRules, PodDemand, Role, demand_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, ResourceKind, kind_of
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from numakube.api.pod import Pod
     from numakube.kubelet.pod_demand import ContainerDemand
+    from numakube.scheduling.numa.native.node_counts import NodeRules
+
 
 Parts = tuple[tuple[str, int], ...]
 """Resources with the amounts wanted, by name."""
 
 
 @dataclass(frozen=True)
-class Want:
+class ZoneWant:
     """What must lie together; CPUs in milli, memory in bytes, devices as counts, none of them 0."""
 
     cpu: Parts = ()
@@ -40,17 +43,17 @@ class Want:
         """Everything wanted."""
         return self.cpu + self.memory + self.devices
 
-    def managed(self, *, cpu: bool, memory: bool) -> Want:
+    def managed(self, *, cpu: bool, memory: bool) -> ZoneWant:
         """Return what is left of it on a node where those managers are on."""
         if (cpu or not self.cpu) and (memory or not self.memory):
             return self
-        return Want(self.cpu if cpu else (), self.memory if memory else (), self.devices)
+        return ZoneWant(self.cpu if cpu else (), self.memory if memory else (), self.devices)
 
-    def of(self, known: Container[str]) -> Want:
+    def of(self, known: Container[str]) -> ZoneWant:
         """Return it without resources that are not *known*."""
         if all(name in known for name, _ in self.parts):
             return self
-        return Want(*(_known(part, known) for part in (self.cpu, self.memory, self.devices)))
+        return ZoneWant(*(_known(part, known) for part in (self.cpu, self.memory, self.devices)))
 
 
 def _known(parts: Parts, known: Container[str]) -> Parts:
@@ -58,12 +61,12 @@ def _known(parts: Parts, known: Container[str]) -> Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ContainerStep:
     """One container that wants something."""
 
     container: str
     role: Role
-    want: Want
+    want: ZoneWant
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ class PodWants:
         has_several: whether the pod has more than one container, those that want nothing included.
     """
 
-    steps: tuple[Step, ...]
-    whole: Want
-    peak: Want
+    steps: tuple[ContainerStep, ...]
+    whole: ZoneWant
+    peak: ZoneWant
     certain_steps: int
     is_bubble: bool = False
     has_several: bool = False
@@ -96,7 +99,7 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
     """Return what *pod* wants of a kubelet with *rules*."""
     demand = demand_of(pod, rules or DemandRules())
     steps = tuple(
-        Step(container.name, container.role, want)
+        ContainerStep(container.name, container.role, want)
         for container in demand.containers
         if (want := _want_of(demand, container))
     )
@@ -105,13 +108,13 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
         steps=steps,
         whole=peak if _is_sum(demand) else _whole(demand),
         peak=peak,
-        certain_steps=_certain(steps),
+        certain_steps=_certain_steps(steps),
         is_bubble=demand.pod_level is not None,
         has_several=len(demand.containers) > 1,
     )
 
 
-def _whole(demand: PodDemand) -> Want:
+def _whole(demand: PodDemand) -> ZoneWant:
     return _want(
         cpus=demand.exclusive_cpus if demand.managed else 0,
         memory=demand.memory if demand.managed and demand.guaranteed else None,
@@ -122,11 +125,12 @@ def _whole(demand: PodDemand) -> Want:
 def _is_sum(demand: PodDemand) -> bool:
     """Tell whether the pod wants what its containers do: they run together, with known memory."""
     return demand.pod_level is None and all(
-        one.role is Role.APP and one.memory is not None for one in demand.containers
+        container.role is Role.APP and container.memory is not None
+        for container in demand.containers
     )
 
 
-def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
+def _want_of(demand: PodDemand, container: ContainerDemand) -> ZoneWant:
     return _want(
         cpus=container.exclusive_cpus if demand.managed else 0,
         memory=container.memory if demand.managed and demand.guaranteed else None,
@@ -134,8 +138,8 @@ def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
     )
 
 
-def _want(*, cpus: int, memory: Mapping[str, int] | None, limits: Mapping[str, int]) -> Want:
-    return Want(
+def _want(*, cpus: int, memory: Mapping[str, int] | None, limits: Mapping[str, int]) -> ZoneWant:
+    return ZoneWant(
         cpu=((CPU, cpus * MILLI_PER_CPU),) if cpus else (),
         memory=_parts((memory or {}).items()),
         devices=_parts((name, count) for name, count in limits.items() if kind_of(name) is _DEVICE),
@@ -149,18 +153,18 @@ def _parts(items: Iterable[tuple[str, int]]) -> Parts:
 _DEVICE: Final = ResourceKind.EXTENDED
 
 
-def _peak(steps: tuple[Step, ...]) -> Want:
+def _peak(steps: tuple[ContainerStep, ...]) -> ZoneWant:
     """Return the largest sums of containers that run at the same time."""
     if len(steps) == 1:
         return steps[0].want
-    return Want(
+    return ZoneWant(
         cpu=_peaks(steps, lambda want: want.cpu),
         memory=_peaks(steps, lambda want: want.memory),
         devices=_peaks(steps, lambda want: want.devices),
     )
 
 
-def _peaks(steps: tuple[Step, ...], part: Callable[[Want], Parts]) -> Parts:
+def _peaks(steps: tuple[ContainerStep, ...], part: Callable[[ZoneWant], Parts]) -> Parts:
     lasting: dict[str, int] = {}
     starting: dict[str, int] = {}
     for step in steps:
@@ -174,7 +178,7 @@ def _peaks(steps: tuple[Step, ...], part: Callable[[Want], Parts]) -> Parts:
     return _parts((name, max(lasting.get(name, 0), starting.get(name, 0))) for name in names)
 
 
-def _certain(steps: tuple[Step, ...]) -> int:
+def _certain_steps(steps: tuple[ContainerStep, ...]) -> int:
     """Return how many steps leave a known number of CPUs behind.
 
     Re-use is certain as long as each container asks for as many CPUs as the init containers before
@@ -189,3 +193,120 @@ def _certain(steps: tuple[Step, ...]) -> int:
             return index + 1
         spare = cpus if step.role is Role.INIT else 0
     return len(steps)
+
+
+# ------------------------------------------------------------------------------------------------
+# What has to be checked of a pod on nodes with given rules, worked out once for all of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One alignment: a container, or the pod if ``role`` is ``None``."""
+
+    container: str
+    role: Role | None
+    want: ZoneWant
+
+
+@dataclass(frozen=True, slots=True)
+class PodChecks:
+    """What a pod needs of a node with certain rules.
+
+    Attributes:
+        stages: what the node aligns, in order; empty if nothing.
+        together: what all zones together must have.
+        unreported: a resource that the node aligns and tells nothing about; empty if there is none.
+        uneven: a container whose CPUs do not make whole cores, if they must.
+        certain: for how many stages, from the first, it is certain what is left for them.
+        unimplied: the part of ``together`` that does not follow from every stage having its place.
+        has_several: whether the pod has more than one container.
+    """
+
+    rules: NodeRules
+    stages: tuple[Stage, ...]
+    together: Parts
+    unreported: str
+    uneven: Stage | None
+    certain: int
+    unimplied: Parts
+    has_several: bool
+
+
+@lru_cache(maxsize=1024)
+def checks_of(wants: PodWants, rules: NodeRules) -> PodChecks:
+    """Return what to check of pods with *wants* on nodes with *rules*."""
+    return new_checks(wants, rules)
+
+
+def new_checks(wants: PodWants, rules: NodeRules) -> PodChecks:
+    """Return the same without a look at what is known, for callers that keep the result."""
+    stages = tuple(_stages(wants, rules))
+    peak = wants.peak.managed(cpu=rules.manages_cpu, memory=rules.manages_memory)
+    unreported = next((n for n, _ in peak.cpu + peak.memory if n not in rules.reported), "")
+    if rules.exact or not rules.refuses_unaligned:
+        unreported = ""
+    known = peak.of(rules.reported)
+    together = known.cpu + known.memory
+    if rules.refuses_unaligned:
+        # Devices without a NUMA node are in no zone: only the node's own count has them all.
+        together += tuple(part for part in known.devices if part[0] not in rules.stray_devices)
+    certain = _certain_stages(wants, rules, stages)
+    return PodChecks(
+        rules=rules,
+        stages=stages,
+        together=together,
+        unreported=unreported,
+        uneven=_uneven(wants, rules),
+        certain=certain,
+        unimplied=_unimplied(rules, stages, together, certain),
+        has_several=wants.has_several,
+    )
+
+
+def _stages(wants: PodWants, rules: NodeRules) -> Sequence[Stage]:
+    if rules.scope is TopologyScope.POD:
+        all_stages = [Stage("", None, wants.whole)]
+    else:
+        all_stages = [Stage(step.container, step.role, step.want) for step in wants.steps]
+    return [
+        Stage(stage.container, stage.role, want)
+        for stage in all_stages
+        if (want := _aligned(stage.want, rules))
+    ]
+
+
+def _uneven(wants: PodWants, rules: NodeRules) -> Stage | None:
+    """Return the first container that the CPU Manager refuses for the number of its CPUs."""
+    if not rules.manages_cpu or (wants.is_bubble and rules.scope is TopologyScope.POD):
+        return None
+    for step in wants.steps:
+        for _, milli in step.want.cpu:
+            if milli // MILLI_PER_CPU % rules.cpus_per_core:
+                return Stage(step.container, step.role, step.want)
+    return None
+
+
+def _aligned(want: ZoneWant, rules: NodeRules) -> ZoneWant:
+    """Return the part of *want* that managers of such nodes align."""
+    return want.managed(cpu=rules.manages_cpu, memory=rules.manages_memory).of(rules.reported)
+
+
+def _certain_stages(wants: PodWants, rules: NodeRules, stages: Sequence[Stage]) -> int:
+    wanted = {name for stage in stages for name, _ in stage.want.devices}
+    if rules.by_socket or wanted & (rules.shared_devices | rules.stray_devices):
+        return 1
+    steps = wants.steps[: wants.certain_steps] if rules.manages_cpu else wants.steps
+    known = {step.container for step in steps}
+    certain = sum(stage.role is None or stage.container in known for stage in stages)
+    if rules.manages_memory and rules.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
+        # Zones may be tied up in groups for memory. Then a container goes elsewhere than expected,
+        # which leaves the next one at least as much room, but not the one after that.
+        certain = min(certain, 2)
+    return certain
+
+
+def _unimplied(rules: NodeRules, stages: Sequence[Stage], together: Parts, certain: int) -> Parts:
+    if rules.scope is TopologyScope.POD:
+        whole = dict(part for stage in stages for part in stage.want.parts)
+        return tuple((name, amount) for name, amount in together if whole.get(name, 0) < amount)
+    return () if certain == len(stages) else together

@@ -1,6 +1,6 @@
 """The decision for one node, from counts: the definition that the vectorised path is held to.
 
-A refusal must be a proof: the kubelet refuses the pod whatever the exact state behind the counts
+A refusal must be a proof: the kubelet rejects the pod whatever the exact state behind the counts
 is. So each step only uses what is certain.
 
 1. All zones together must have what the pod holds at the same time.
@@ -26,17 +26,22 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.pod_demand import Role
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection
-from numakube.scheduling.numa.native.alignment_stages import checks_of
+from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
+from numakube.scheduling.numa.native.pod_wants import checks_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_counts import NodeCounts
-    from numakube.scheduling.numa.native.pod_wants import Parts, PodWants, Want
+    from numakube.scheduling.numa.native.pod_wants import (
+        Parts,
+        PodChecks,
+        PodWants,
+        Stage,
+        ZoneWant,
+    )
     from numakube.values.resources import Amounts
 
 Places = tuple[int, ...]
@@ -57,7 +62,7 @@ _UNTOLD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class AlignmentFit:
     """The pod may fit.
 
     Attributes:
@@ -68,71 +73,73 @@ class Fit:
     places: tuple[Places, ...] = ()
 
 
-def judge(wants: PodWants, node: NodeCounts) -> Fit | Rejection:
+def judge(wants: PodWants, node: NodeCounts) -> AlignmentFit | AlignmentRefusal:
     """Decide whether *node* can take a pod with *wants*, and where it would go."""
     return judge_by(checks_of(wants, node.rules), node)
 
 
 def judge_by(
     checks: PodChecks, node: NodeCounts, *, may_be_hopeless: bool = True
-) -> Fit | Rejection:
+) -> AlignmentFit | AlignmentRefusal:
     """Decide the same, given what to check on nodes with its rules.
 
     Whether a node would refuse even when nothing ran on it need not be asked if it is known that
     it would not.
     """
     verdict = _judge(checks, node, may_be_hopeless=may_be_hopeless)
-    if isinstance(verdict, Rejection) and verdict.container:
+    if isinstance(verdict, AlignmentRefusal) and verdict.container:
         return replace(verdict, one_of_several=checks.has_several)
     return verdict
 
 
-def _judge(checks: PodChecks, node: NodeCounts, *, may_be_hopeless: bool) -> Fit | Rejection:
+def _judge(
+    checks: PodChecks, node: NodeCounts, *, may_be_hopeless: bool
+) -> AlignmentFit | AlignmentRefusal:
     if checks.unreported:
         return _refusal(node, Kind.UNREPORTED, resource=checks.unreported)
     if checks.uneven is not None:
         return _uneven(node, checks.uneven)
     verdict = _judge_amounts(checks, node)
-    if isinstance(verdict, Rejection) and may_be_hopeless:
+    if isinstance(verdict, AlignmentRefusal) and may_be_hopeless:
         return _hopeless(checks, node) or verdict
     return verdict
 
 
-def _judge_amounts(checks: PodChecks, node: NodeCounts) -> Fit | Rejection:
+def _judge_amounts(checks: PodChecks, node: NodeCounts) -> AlignmentFit | AlignmentRefusal:
     alone = _alone(checks, node)
-    if isinstance(alone, Rejection):
+    if isinstance(alone, AlignmentRefusal):
         return alone
     if node.rules.policy is TopologyPolicy.NONE:
-        return Fit(((0,),) * len(checks.stages)) if len(node.ids) == 1 else Fit()
+        return AlignmentFit(((0,),) * len(checks.stages)) if len(node.ids) == 1 else AlignmentFit()
     if NOWHERE in alone:
-        return Fit()
+        return AlignmentFit()
     return _in_order(node, checks, alone)
 
 
-def _alone(checks: PodChecks, node: NodeCounts) -> list[Places] | Rejection:
+def _alone(checks: PodChecks, node: NodeCounts) -> list[Places] | AlignmentRefusal:
     """Return where each stage would go by itself, or what is too little for one of them."""
     if refused := _node_shortage(node, checks.together):
         return refused
     alone = []
     for stage in checks.stages if node.rules.policy is not TopologyPolicy.NONE else ():
         places = place_alone(node, stage)
-        if isinstance(places, Rejection):
+        if isinstance(places, AlignmentRefusal):
             return places
         alone.append(places)
     return alone
 
 
-def _hopeless(checks: PodChecks, node: NodeCounts) -> Rejection | None:
+def _hopeless(checks: PodChecks, node: NodeCounts) -> AlignmentRefusal | None:
     """Return why the node refuses even when nothing runs on it; ``None`` if it may not.
 
     Only what holds for each container by itself: in order, a fuller node may take what an idle one
     does not, because containers then go elsewhere.
     """
     refused = _alone(checks, replace(node, free=node.allocatable))
-    return replace(refused, hopeless=True) if isinstance(refused, Rejection) else None
+    return replace(refused, hopeless=True) if isinstance(refused, AlignmentRefusal) else None
 
 
-def _uneven(node: NodeCounts, stage: Stage) -> Rejection:
+def _uneven(node: NodeCounts, stage: Stage) -> AlignmentRefusal:
     name, wanted = stage.want.cpu[0]
     per_core = MILLI_PER_CPU * node.rules.cpus_per_core
     return _refusal(
@@ -145,7 +152,7 @@ def _uneven(node: NodeCounts, stage: Stage) -> Rejection:
     )
 
 
-def _node_shortage(node: NodeCounts, parts: Parts) -> Rejection | None:
+def _node_shortage(node: NodeCounts, parts: Parts) -> AlignmentRefusal | None:
     """Refuse what all zones together do not have."""
     for name, wanted in parts:
         free = sum([zone.get(name, 0) for zone in node.free])
@@ -156,7 +163,7 @@ def _node_shortage(node: NodeCounts, parts: Parts) -> Rejection | None:
     return None
 
 
-def place_alone(node: NodeCounts, stage: Stage) -> Places | Rejection:
+def place_alone(node: NodeCounts, stage: Stage) -> Places | AlignmentRefusal:
     """Return where the stage would go on the node as it is."""
     if node.rules.policy is TopologyPolicy.SINGLE_NUMA_NODE:
         size: int | None = 1
@@ -179,7 +186,7 @@ def place_alone(node: NodeCounts, stage: Stage) -> Places | Rejection:
     return _too_tight(node, stage, size or len(node.ids))
 
 
-def _fittest(node: NodeCounts, want: Want, count: int) -> Places | None:
+def _fittest(node: NodeCounts, want: ZoneWant, count: int) -> Places | None:
     """Return the set of *count* zones that the kubelet takes, of those that have room."""
     sets = combinations(range(len(node.ids)), count)
     fitting = (places for places in sets if _holds(node, places, want))
@@ -196,7 +203,7 @@ def fitness(node: NodeCounts, places: Places) -> tuple[int, int]:
     return sum(node.distances[one][other] for one in places for other in places), mask
 
 
-def _sizes(node: NodeCounts, want: Want) -> dict[str, int]:
+def _sizes(node: NodeCounts, want: ZoneWant) -> dict[str, int]:
     """Return how many zones each resource needs at least on an idle machine, where it is known.
 
     The kinds of memory are placed together and count as one, called by the first of them.
@@ -224,7 +231,7 @@ def _smallest(node: NodeCounts, parts: Parts) -> int:
     return 0
 
 
-def _holds(node: NodeCounts, places: Places, want: Want) -> bool:
+def _holds(node: NodeCounts, places: Places, want: ZoneWant) -> bool:
     for name, amount in want.parts:  # noqa: SIM110 - half of the time that all() takes
         if _sum(node.free, places, name) < amount:
             return False
@@ -237,26 +244,28 @@ def _sum(zones: Sequence[Amounts], places: Places, name: str) -> int:
     return sum([zones[place].get(name, 0) for place in places])
 
 
-def _in_order(node: NodeCounts, checks: PodChecks, alone: list[Places]) -> Fit | Rejection:
+def _in_order(
+    node: NodeCounts, checks: PodChecks, alone: list[Places]
+) -> AlignmentFit | AlignmentRefusal:
     """Place the stages one after the other as far as that is certain."""
     certain = checks.stages[: checks.certain]
     if len(certain) <= 1 or any(len(places) > 1 for places in alone):
-        return Fit(tuple(alone))
-    room = Room(node)
+        return AlignmentFit(tuple(alone))
+    room = ZoneRoom(node)
     room.book(alone[0][0], certain[0])
     found = alone[:1]
     for stage in certain[1:]:
         places = room.take(stage)
-        if isinstance(places, Rejection):
+        if isinstance(places, AlignmentRefusal):
             if node.rules.refuses_unaligned:
                 return places
             break
         found.append(places)
-    return Fit((*found, *alone[len(found) :]))
+    return AlignmentFit((*found, *alone[len(found) :]))
 
 
 @dataclass(slots=True)
-class Room:
+class ZoneRoom:
     """What is left in each zone while containers of a pod are placed, one zone each.
 
     Attributes:
@@ -267,7 +276,7 @@ class Room:
     used: dict[tuple[int, str], int] = field(default_factory=dict)
     spare: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def take(self, stage: Stage) -> Places | Rejection:
+    def take(self, stage: Stage) -> Places | AlignmentRefusal:
         """Put *stage* into the lowest zone that has room for it."""
         for place in range(len(self.node.ids)):
             if all(self.free(place, name) >= wanted for name, wanted in stage.want.parts):
@@ -310,7 +319,7 @@ class Room:
 
 def _too_tight(
     node: NodeCounts, stage: Stage, size: int, left: Sequence[Amounts] | None = None
-) -> Rejection:
+) -> AlignmentRefusal:
     """Say which zones came closest and what they lack most."""
     zones = node.free if left is None else left
     sets = combinations(range(len(node.ids)), size)
@@ -333,7 +342,7 @@ def _lacks(zones: Sequence[Amounts], places: Places, parts: Parts) -> list[float
     return [max(0, wanted - _sum(zones, places, name)) * (1 / wanted) for name, wanted in parts]
 
 
-def _disagreement(node: NodeCounts, stage: Stage, sizes: dict[str, int]) -> Rejection:
+def _disagreement(node: NodeCounts, stage: Stage, sizes: dict[str, int]) -> AlignmentRefusal:
     return _refusal(
         node,
         Kind.SIZES,
@@ -359,8 +368,8 @@ def _refusal(
     wanted: int = 0,
     free: int = 0,
     reason: str = "",
-) -> Rejection:
-    return Rejection(
+) -> AlignmentRefusal:
+    return AlignmentRefusal(
         kind=kind,
         container=stage.container if stage else "",
         role=stage.role if stage else None,

@@ -9,7 +9,7 @@ score can be explained.
   losing more is bad: a small pod in an empty zone costs a whole-zone shape. Devices that lose the
   CPUs and memory they need beside them are stranded and count against it.
   With the strategy LeastFragmentation, packing is what the placement does to typical pods instead
-  (`zone_fragments`).
+  (`fragments`).
 * Balance: CPUs, memory and devices of the zone are used to the same degree.
 
 Nodes without data have 0, all others at least 1. Nothing is known about where the policy ``none``
@@ -19,24 +19,149 @@ puts a pod on several zones, so that it gets no more than that 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, floor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from numakube.kubelet.pod_demand import Role
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
-from numakube.scheduling.numa.native.zone_fragments import kept_whole
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
-from numakube.values.resources import CPU, MEMORY, add_amounts
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, ResourceKind, add_amounts, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.native_options import NativeOptions
     from numakube.scheduling.numa.native.node_counts import Distances, NodeCounts
-    from numakube.scheduling.numa.native.reference_alignment import Fit, Places
-    from numakube.scheduling.numa.native.zone_fragments import TypicalPods
+    from numakube.scheduling.numa.native.pod_wants import PodChecks, Stage
+    from numakube.scheduling.numa.native.reference_alignment import AlignmentFit, Places
     from numakube.values.resources import Amounts
+
+
+# ------------------------------------------------------------------------------------------------
+# What typical pods cannot use of a zone: fragmentation gradient descent (FGD), by zone.
+#
+# Free devices are of use to a pod only if the zone also has the CPUs and the memory that it asks
+# for. For each typical pod the free devices of a zone count as fragments if the pod asks for none
+# of them or does not fit into the zone; `fragments` is the mean over the typical pods by how often
+# they come. A placement is rated by what it does to that: the fewer fragments it makes, the
+# better.
+#
+# If no typical pod asks for a device, CPUs are counted instead of devices.
+#
+# The measure is that of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads
+# with Fragmentation Gradient Descent" (USENIX ATC 2023), which looks at whole nodes. A kubelet
+# that aligns makes the zone the place where a device and its CPUs have to meet.
+
+Shares: TypeAlias = npt.NDArray[np.float64]
+
+_UNITS: Final = {CPU: MILLI_PER_CPU}
+"""Fragments are counted in whole devices or whole CPUs."""
+
+
+@dataclass(frozen=True)
+class TypicalPods:
+    """What pods usually ask for.
+
+    Attributes:
+        pods: the amounts of each, and its part of all pods; the parts add up to 1.
+    """
+
+    pods: tuple[tuple[tuple[tuple[str, int], ...], float], ...]
+
+    @classmethod
+    def weighted(cls, pods: Sequence[tuple[Mapping[str, int], int]]) -> TypicalPods:
+        """Return pods that come as often as their weights say."""
+        total = sum(weight for _, weight in pods)
+        return cls(tuple((tuple(sorted(one.items())), weight / total) for one, weight in pods))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All resources that any of them asks for."""
+        return frozenset(name for parts, _ in self.pods for name, _ in parts)
+
+    @cached_property
+    def counted(self) -> tuple[str, ...]:
+        """The resources whose free amounts are fragments or not."""
+        devices = sorted(name for name in self.names if kind_of(name) is ResourceKind.EXTENDED)
+        return tuple(devices) or (CPU,)
+
+    def fits(
+        self, reported: Collection[str]
+    ) -> Iterator[tuple[tuple[tuple[str, int], ...], float]]:
+        """Yield what each needs of a zone, with its part of all pods.
+
+        CPUs, memory and hugepages that nodes do not report by zone are of no account there.
+        """
+        for parts, share in self.pods:
+            needed = tuple(
+                (name, amount)
+                for name, amount in parts
+                if name in reported or kind_of(name) is ResourceKind.EXTENDED
+            )
+            yield needed, share
+
+
+def kept_whole(
+    free: Mapping[str, int],
+    wanted: Mapping[str, int],
+    typical: TypicalPods,
+    reported: Collection[str],
+) -> float:
+    """Rate what taking *wanted* from a zone does to its fragments: 1 is best, 0.5 is nothing."""
+    left = {name: max(0, amount - wanted.get(name, 0)) for name, amount in free.items()}
+    gained = fragments(free, typical, reported) - fragments(left, typical, reported)
+    return (1 + gained / (1 + abs(gained))) / 2
+
+
+def fragments(free: Mapping[str, int], typical: TypicalPods, reported: Collection[str]) -> float:
+    """Return how many devices (or CPUs) of a zone are of no use to typical pods, on average."""
+    lost = 0.0
+    for needed, share in typical.fits(reported):
+        hosts = all(free.get(name, 0) >= amount for name, amount in needed)
+        asked = {name for name, _ in needed}
+        for name in typical.counted:
+            if not (hosts and name in asked):
+                lost += share * (free.get(name, 0) / _UNITS.get(name, 1))
+    return lost
+
+
+def kept_whole_all(
+    free: Mapping[str, Shares],
+    wants: Sequence[Mapping[str, int]],
+    typical: TypicalPods,
+    reported: Collection[str],
+) -> Shares:
+    """Rate each placement as `kept_whole` does; arrays are ``(stages, nodes)``."""
+    left = {}
+    for name, amounts in free.items():
+        wanted = np.array([[float(want.get(name, 0))] for want in wants])
+        left[name] = (amounts - wanted).clip(0.0, np.inf)
+    gained = _fragments_all(free, typical, reported) - _fragments_all(left, typical, reported)
+    rating: Shares = (1 + gained / (1 + np.abs(gained))) / 2
+    return rating
+
+
+def _fragments_all(
+    free: Mapping[str, Shares], typical: TypicalPods, reported: Collection[str]
+) -> Shares:
+    lost = np.zeros(next(iter(free.values())).shape)
+    for needed, share in typical.fits(reported):
+        hosts = np.ones(lost.shape, dtype=np.bool_)
+        for name, amount in needed:
+            hosts &= free[name] >= amount
+        asked = {name for name, _ in needed}
+        for name in typical.counted:
+            parts = share * (free[name] / _UNITS.get(name, 1))
+            lost += np.where(hosts, 0.0, parts) if name in asked else parts
+    return lost
+
+
+# ------------------------------------------------------------------------------------------------
+# How good a placement is: well aligned, then well packed, then balanced.
 
 PLAIN: Final = (CPU, MEMORY)
 """What every pod needs; shapes are made of it."""
@@ -70,7 +195,7 @@ class ScoreParts:
 
 
 def score_node(
-    checks: PodChecks, node: NodeCounts, fit: Fit, typical: TypicalPods | None = None
+    checks: PodChecks, node: NodeCounts, fit: AlignmentFit, typical: TypicalPods | None = None
 ) -> ScoreParts:
     """Rate where *fit* puts the pod; *typical* pods are those to keep room for."""
     if not fit.places:
@@ -78,11 +203,11 @@ def score_node(
     chosen = lasting(checks.stages)
     stages = [checks.stages[index] for index in chosen]
     places = [fit.places[index] for index in chosen]
-    one_each = all(len(one) == 1 for one in fit.places)
+    one_each = all(len(place) == 1 for place in fit.places)
     ratings = list(_ratings(node, stages, places, typical, one_each=one_each))
     each = len(ratings) * WHOLE
     return ScoreParts(
-        alignment=1.0 if one_each else min(alignment(one, node.distances) for one in places),
+        alignment=1.0 if one_each else min(alignment(place, node.distances) for place in places),
         packing=sum([packing for packing, _ in ratings]) / each,
         balance=sum([balance for _, balance in ratings]) / each,
     )
@@ -100,10 +225,10 @@ def alignment(places: Places, distances: Distances) -> float:
     if count <= 1:
         return float(count)
     close = 0.0
-    for one in places:
+    for place in places:
         for other in places:
-            if one != other and distances:
-                close += closeness(distances[one][other])
+            if place != other and distances:
+                close += closeness(distances[place][other])
     close /= count * (count - 1)
     return (1 - CLOSENESS_PART + CLOSENESS_PART * close) / count
 

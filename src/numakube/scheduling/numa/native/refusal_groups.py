@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from numakube.scheduling.numa.alignment_rejection import Kind
-from numakube.scheduling.numa.native.alignment import BatchRoom
-from numakube.scheduling.numa.native.node_batch import lowest
-from numakube.scheduling.numa.native.zone_sets import (
+from numakube.scheduling.numa.alignment_refusal import Kind
+from numakube.scheduling.numa.native.alignment import (
     ANY_SIZE,
     NO_SIZE,
+    BatchRoom,
     axes_of,
     common_sizes,
     is_undecided,
     smallest_sizes,
     sum_over,
 )
+from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.snapshot.zone_table import LARGEST_AMOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.numa.native.alignment_stages import PodChecks, Stage
     from numakube.scheduling.numa.native.node_batch import NodeBatch
+    from numakube.scheduling.numa.native.pod_wants import PodChecks, Stage
 
 Share: TypeAlias = npt.NDArray[np.float64]
 
 
 class RefusalKey(NamedTuple):
-    """What refusals of one group have in common; as fine as `Rejection.key`."""
+    """What refusals of one group have in common; as fine as `AlignmentRefusal.key`."""
 
     kind: Kind
     container: str = ""

@@ -11,37 +11,93 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from numakube.api.strictness import Leniency
 from numakube.scheduling.arrays import picked, span
-from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.numa.alignment_rejection import Kind, Rejection, RejectionGroup
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.framework.status import (
+    SUCCESS,
+    Status,
+    Verdicts,
+    unresolvable,
+    unschedulable,
+)
+from numakube.scheduling.numa.alignment_refusal import (
+    AlignmentRefusal,
+    AlignmentRefusalGroup,
+    Kind,
+)
 from numakube.scheduling.numa.native.alignment import judge_batch
 from numakube.scheduling.numa.native.alignment_score import score_batch
-from numakube.scheduling.numa.native.alignment_stages import new_checks
-from numakube.scheduling.numa.native.device_closeness import Worths
+from numakube.scheduling.numa.native.model_check import Worths, unconnected
 from numakube.scheduling.numa.native.node_batch import NodeBatch
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
+from numakube.scheduling.numa.native.pod_wants import new_checks
 from numakube.scheduling.numa.native.reference_alignment import judge_by
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
 from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
-from numakube.scheduling.numa.native.strictness_verdicts import broken_promise, promised_score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    from numakube.api.strictness import Strictness
     from numakube.kubelet.pod_demand import DemandRules
     from numakube.scheduling.arrays import Rows, SmallScores
-    from numakube.scheduling.numa.native.alignment_stages import PodChecks
     from numakube.scheduling.numa.native.native_options import NativeOptions
-    from numakube.scheduling.numa.native.node_counts import Rules
-    from numakube.scheduling.numa.native.pod_wants import PodWants
-    from numakube.scheduling.numa.native.rule_columns import RuleColumns
+    from numakube.scheduling.numa.native.node_batch import RuleColumns
+    from numakube.scheduling.numa.native.node_counts import NodeRules
+    from numakube.scheduling.numa.native.pod_wants import PodChecks, PodWants
     from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.node_columns import RowChanges
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.row_changes import RowChanges
 
+
+# ------------------------------------------------------------------------------------------------
+# What a pod's strictness makes of a node, before anything is counted.
+#
+# A node without a usable report, and one whose kubelet has a weaker policy than the pod asks for,
+# promise less than the pod wants. They are refused, rated below all others, or taken as they are,
+# as `numakube.api.strictness` says. A machine with one zone keeps every promise.
+
+UNKNOWN_SCORE: Final = MAX_NODE_SCORE // 2
+"""Of nodes without data that are as good as others: neither well nor badly aligned."""
+
+
+def broken_promise(asked: Strictness, rules: NodeRules | None) -> AlignmentRefusal | None:
+    """Return why a node with *rules*, or without data, is refused; ``None`` if it is not."""
+    if asked.mistakes:
+        return AlignmentRefusal(
+            kind=Kind.ANNOTATION, reason="; ".join(asked.mistakes), hopeless=True
+        )
+    if asked.closeness is not None and (rules is None or not rules.connected):
+        return unconnected(asked.closeness)
+    if rules is None:
+        refused = asked.missing_data is Leniency.REFUSE
+        return AlignmentRefusal(kind=Kind.MISSING_DATA, hopeless=True) if refused else None
+    if asked.weaker_policy is Leniency.REFUSE and is_weaker(asked, rules):
+        reason = f"{rules.policy} is weaker than {asked.required_policy}"
+        return AlignmentRefusal(
+            kind=Kind.WEAKER_POLICY, policy=rules.policy, reason=reason, hopeless=True
+        )
+    return None
+
+
+def promised_score(asked: Strictness, rules: NodeRules | None) -> int | None:
+    """Return the score of a node that promises less; ``None`` if its placement decides."""
+    if rules is None:
+        return UNKNOWN_SCORE if asked.missing_data is Leniency.ALLOW else 0
+    lenient = asked.weaker_policy is Leniency.ALLOW
+    return 0 if not lenient and is_weaker(asked, rules) else None
+
+
+def is_weaker(asked: Strictness, rules: NodeRules) -> bool:
+    """Tell whether the kubelet's policy is weaker than the pod asks for."""
+    return rules.zones > 1 and rules.policy.code < asked.required_policy.code
+
+
+# ------------------------------------------------------------------------------------------------
+# What is known about pods of one kind on every node, kept from one pod to the next.
 
 _FEW: Final = 4
 """Rows that are judged one by one: below that arrays cost more than they save."""
@@ -89,12 +145,20 @@ class VerdictCache:
         self.worths = Worths()
         self._keys: list[RefusalKey] = []
         self._numbers: dict[RefusalKey, int] = {}
-        self._told: dict[int, tuple[int, int, Rejection]] = {}
+        self._told: dict[int, tuple[int, int, AlignmentRefusal]] = {}
         self._latest: tuple[Rows, Verdicts | None] | None = None
         self._checks: dict[int, PodChecks] = {}
 
     def update(self, snapshot: Snapshot) -> None:
         """Judge the nodes that have changed; the columns must be up to date."""
+        # Between two pods of a workload one node has changed: the one that took the first. Arrays
+        # cost the same for one row as for a hundred, so a few rows go through the reference, and
+        # only if it refuses them through the arrays, which alone number groups of refusals. A new
+        # kind of pods is judged on one node of each state and the rest copied. Without the three
+        # ways a cycle on 5,000 nodes would cost what judging all of them costs.
+        #
+        # That rows are the same object is the usual case, and says that no node came or went: then
+        # the log of changes tells which rows to look at, and no array of all rows is touched.
         rows, changes = snapshot.rows, snapshot.zones.changes
         if rows is self._rows and changes.count == self._changes:
             return
@@ -129,10 +193,10 @@ class VerdictCache:
         It is the same as before if no other nodes are asked about and none that was or is refused
         has changed.
         """
-        known = self._latest
-        if known is None or not (rows is known[0] or np.array_equal(rows, known[0])):
-            known = self._latest = rows, self._verdicts(snapshot, rows)
-        return known[1]
+        latest = self._latest
+        if latest is None or not (rows is latest[0] or np.array_equal(rows, latest[0])):
+            latest = self._latest = rows, self._verdicts(snapshot, rows)
+        return latest[1]
 
     def _verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         groups = picked(self._group, rows)
@@ -147,8 +211,8 @@ class VerdictCache:
             choice[positions] = len(statuses)
             members = rows[positions]
             closest = int(members[self._share[members].argmin()])
-            rejection = self._rejection(snapshot, number, closest)
-            statuses.append(status_of(RejectionGroup(len(members), rejection)))
+            refusal = self._refusal(snapshot, number, closest)
+            statuses.append(status_of(AlignmentRefusalGroup(len(members), refusal)))
         return Verdicts(choice, tuple(statuses))
 
     def _fits(self, node: NodeInfo) -> bool:
@@ -161,7 +225,7 @@ class VerdictCache:
             return False
         checks = self._checks_for(int(self.columns.kind[node.row]), counts.rules)
         verdict = judge_by(checks, counts)
-        if isinstance(verdict, Rejection):
+        if isinstance(verdict, AlignmentRefusal):
             return False
         if self._group[node.row]:
             self._group[node.row] = 0
@@ -214,14 +278,14 @@ class VerdictCache:
             return None
         return NodeCounts(rules=rules, zones=belief.topology.zones, free=belief.available)
 
-    def _checks_for(self, kind: int, rules: Rules) -> PodChecks:
+    def _checks_for(self, kind: int, rules: NodeRules) -> PodChecks:
         """Return what to check on nodes of a kind."""
         checks = self._checks.get(kind)
         if checks is None:
             checks = self._checks[kind] = new_checks(self._wants_for(rules.demand), rules)
         return checks
 
-    def _promises(self, rows: Rows, rules: Rules | None) -> bool:
+    def _promises(self, rows: Rows, rules: NodeRules | None) -> bool:
         """Note what nodes that promise too little get; tell whether they are refused for it."""
         asked = self._options.strictness
         promised = promised_score(asked, rules)
@@ -239,7 +303,7 @@ class VerdictCache:
 
     def _refuse_blocked(self, snapshot: Snapshot, rows: Rows) -> None:
         for row in rows.tolist():
-            reason = blocked_rejection(snapshot.at(row)).reason
+            reason = blocked_refusal(snapshot.at(row)).reason
             self._note(row, RefusalKey(Kind.BLOCKED, detail=(reason,)), 1.0)
 
     def _note(
@@ -256,19 +320,22 @@ class VerdictCache:
         self._group[rows] = number
         self._share[rows] = share
 
-    def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
+    def _refusal(self, snapshot: Snapshot, number: int, row: int) -> AlignmentRefusal:
         """Return what is said of the closest node of a group; remembered, since it rarely moves."""
+        # The arrays know that a node is refused and how far off it is, but not the words. Those
+        # come from the reference, asked about one node of each group: two sets of words would drift
+        # apart, and a node that is refused among others but not alone shows a bug at once.
         change = int(snapshot.zones.changes.at[row])
         told = self._told.get(number)
         if told is None or told[:2] != (row, change):
             hopeless = self._keys[number - 1].hopeless
-            rejection = self._judged_alone(snapshot.at(row), hopeless=hopeless)
-            told = self._told[number] = row, change, rejection
+            refusal = self._judged_alone(snapshot.at(row), hopeless=hopeless)
+            told = self._told[number] = row, change, refusal
         return told[2]
 
-    def _judged_alone(self, node: NodeInfo, *, hopeless: bool) -> Rejection:
+    def _judged_alone(self, node: NodeInfo, *, hopeless: bool) -> AlignmentRefusal:
         if node.numa is not None and node.numa.blocked:
-            return blocked_rejection(node)
+            return blocked_refusal(node)
         counts = self._counts(node)
         broken = broken_promise(self._options.strictness, None if counts is None else counts.rules)
         if broken is not None:
@@ -277,7 +344,7 @@ class VerdictCache:
             kind = int(self.columns.kind[node.row])
             checks = self._checks_for(kind, counts.rules)
             verdict = judge_by(checks, counts, may_be_hopeless=hopeless)
-            if isinstance(verdict, Rejection):
+            if isinstance(verdict, AlignmentRefusal):
                 return verdict
         raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
 
@@ -289,10 +356,10 @@ def _grown(column: npt.NDArray[T], size: int) -> npt.NDArray[T]:
     return larger
 
 
-def blocked_rejection(node: NodeInfo) -> Rejection:
+def blocked_refusal(node: NodeInfo) -> AlignmentRefusal:
     """Return the refusal of a node that must not be used for now."""
     reason = node.numa.blocked if node.numa else ""
-    return Rejection(kind=Kind.BLOCKED, reason=reason, hopeless=True)
+    return AlignmentRefusal(kind=Kind.BLOCKED, reason=reason, hopeless=True)
 
 
 def counts_at(node: NodeInfo) -> NodeCounts | None:
@@ -303,11 +370,11 @@ def counts_at(node: NodeInfo) -> NodeCounts | None:
     return counts_of(belief.topology, belief.available)
 
 
-def status_of(group: RejectionGroup) -> Status:
+def status_of(group: AlignmentRefusalGroup) -> Status:
     """Return the refusal as plugins tell it."""
-    rejection = group.closest
-    refuse = unresolvable if rejection.hopeless else unschedulable
-    return refuse(rejection.message, detail=group)
+    refusal = group.closest
+    refuse = unresolvable if refusal.hopeless else unschedulable
+    return refuse(refusal.message, detail=group)
 
 
 def _by_kind(kinds: npt.NDArray[np.int32], rows: Rows) -> Iterator[tuple[int, Rows]]:

@@ -2,16 +2,14 @@
 
 Follows kubernetes-sigs/scheduler-plugins of August 2026. Each decision exists twice: a readable
 reference, which works on NRT objects as the Go plugin does, and a vectorised form over the zone
-table; tests hold them equal. What the two share is `pod_requests`, the pod's side of it.
+table; tests hold them equal.
 
-    nrt_zones             what an NRT says of the Topology Manager, and its NUMA zones
-    pod_requests          what a pod asks for
-    reference_zone_filter, reference_zone_score, reference_least_numa
-    zone_filter, zone_score, least_numa   the same for all nodes
-    zone_columns          the arrays that they work on
-    regular_rows          which rows of the zone table read as the Go plugin reads the NRT
-    upstream_engine       all of it behind `NumaEngine`
-    replay_filter         answers to recorded cases of the Go plugin
+    plugin_inputs             what the Go plugin reads of an NRT and of a pod
+    reference_zone_verdicts   verdict and scores of one node
+    zone_verdicts             the same for all nodes at once
+    least_numa                the strategy LeastNUMANodes, in both forms
+    zone_columns              the arrays, and which rows read as the Go plugin reads the NRT
+    upstream_engine           all of it behind `NumaEngine`
 
 Where the Go plugin panics or leaves the range of scores we answer what was meant; the list is in
 docs/reference/numa-plugin.md.

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.numa.upstream import (
-    least_numa,
-    reference_least_numa,
-    reference_zone_filter,
-    reference_zone_score,
-    zone_filter,
-    zone_score,
-)
-from numakube.scheduling.numa.upstream.nrt_zones import Reader
-from numakube.scheduling.numa.upstream.pod_requests import demand_of
-from numakube.scheduling.numa.upstream.regular_rows import Regularity
-from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
+from numakube.scheduling.framework.status import SUCCESS, Verdicts
+from numakube.scheduling.numa.upstream import least_numa, reference_zone_verdicts, zone_verdicts
+from numakube.scheduling.numa.upstream.plugin_inputs import Reader, demand_of
+from numakube.scheduling.numa.upstream.zone_columns import Regularity, ZoneColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.upstream.pod_requests import Demand
+    from numakube.scheduling.numa.upstream.plugin_inputs import Demand
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -42,7 +32,7 @@ class UpstreamEngine:
     """Filter and score of the Go plugin.
 
     Attributes:
-        strategy: a name in `reference_zone_score.STRATEGIES`, or `LEAST_NUMA_NODES`.
+        strategy: a name in `reference_zone_verdicts.STRATEGIES`, or `LEAST_NUMA_NODES`.
         weights: of resources, for LeastAllocated and MostAllocated.
     """
 
@@ -57,13 +47,15 @@ class UpstreamEngine:
         if demand.needs_no_zone or node.numa is None:
             return SUCCESS
         if node.numa.blocked:
-            return reference_zone_filter.INVALID_DATA
+            return reference_zone_verdicts.INVALID_DATA
         read = self._reader.read(node.numa.nrt)
         if read is None or not read.manager.is_single_numa_node:
             return SUCCESS
         pod_scope = read.manager.is_pod_scope
         align = (
-            reference_zone_filter.align_pod if pod_scope else reference_zone_filter.align_containers
+            reference_zone_verdicts.align_pod
+            if pod_scope
+            else reference_zone_verdicts.align_containers
         )
         return align(demand, node, read.zones)
 
@@ -79,20 +71,16 @@ class UpstreamEngine:
             return 0
         manager, zones = read.manager, read.zones
         if self.strategy == LEAST_NUMA_NODES:
-            least = (
-                reference_least_numa.score_pod
-                if manager.is_pod_scope
-                else reference_least_numa.score_containers
-            )
+            least = least_numa.score_pod if manager.is_pod_scope else least_numa.score_containers
             return least(demand, zones, manager.max_numa_nodes)
         if not manager.is_single_numa_node:
             return 0
         rate = (
-            reference_zone_score.score_pod
+            reference_zone_verdicts.score_pod
             if manager.is_pod_scope
-            else reference_zone_score.score_containers
+            else reference_zone_verdicts.score_containers
         )
-        return rate(reference_zone_score.STRATEGIES[self.strategy], demand, zones, self.weights)
+        return rate(reference_zone_verdicts.STRATEGIES[self.strategy], demand, zones, self.weights)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -103,7 +91,7 @@ class UpstreamEngine:
             return None
         if not demand.is_regular:
             return Verdicts.each(rows, lambda row: self.filter(state, pod, snapshot.at(row)))
-        verdicts = zone_filter.judge(demand, ZoneColumns(snapshot, rows))
+        verdicts = zone_verdicts.judge(demand, ZoneColumns(snapshot, rows))
         odd = np.flatnonzero(self._regularity.odd(snapshot, rows))
         if len(odd):
             others = Verdicts.each(rows[odd], lambda row: self.filter(state, pod, snapshot.at(row)))
@@ -132,9 +120,9 @@ class UpstreamEngine:
         if self.strategy == LEAST_NUMA_NODES:
             odd = self._regularity.odd_or_shifted(snapshot, rows)
             return least_numa.score(demand, columns), odd
-        strategy = zone_score.STRATEGIES[self.strategy]
+        strategy = zone_verdicts.STRATEGIES[self.strategy]
         odd = self._regularity.odd(snapshot, rows)
-        return zone_score.score(strategy, demand, columns, self.weights), odd
+        return zone_verdicts.score(strategy, demand, columns, self.weights), odd
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Accept: the Go plugin knows no more than it has filtered by."""

@@ -4,7 +4,7 @@ The kubelet takes no hints from devices of claims. It aligns the rest among itse
 them. Its choice is known here before it makes it, from its model, so the devices follow: each claim
 takes devices on the NUMA nodes of the containers that use it. Claims that have their devices
 already are compared with that choice. Where the scheduler itself gives CPUs, both are chosen
-together (`numakube.scheduling.framework.joint_allotment`).
+together (`numakube.scheduling.framework.cycle_state`).
 
 Where kubelet, node or pod insist on alignment (``single-numa-node`` and ``restricted``), a node
 without such devices is refused; where they do not, such devices are preferred. Every choice is one
@@ -13,36 +13,243 @@ that the exact allocator has made, among fewer devices (`numa_allocation`).
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from numakube.dra.device_ids import AllocationError, DeviceId, SearchStopped
+from numakube.dra.requests import asks_for_all
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_pairs import certain_functions
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import ClaimPairs, devices_of
-from numakube.scheduling.plugins.dynamic_resources.numa_allocation import NearDevices
 from numakube.scheduling.snapshot.zone_belief import foresees
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import (
+        Callable,
+        Collection,
+        Container,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+    )
 
     from numakube.api.resource_claims import AllocationResult
+    from numakube.dra.allocator import Accepts, Within
+    from numakube.dra.pools import CandidateDevice
     from numakube.kubelet.admission_outcome import ContainerPlacement
-    from numakube.kubelet.device_connections import Closeness
     from numakube.kubelet.device_pairs import Functions
     from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube.scheduling.framework.joint_allotment import Allots, Allotted, Places
-    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
+    from numakube.kubelet.machine import Closeness
+    from numakube.scheduling.framework.cycle_state import Allots, Allotted, Places
+    from numakube.scheduling.plugins.dynamic_resources.claim_tracker import (
         CycleClaims,
         NodeAllocation,
     )
-    from numakube.scheduling.plugins.dynamic_resources.numa_allocation import Near, Nodes
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+# ------------------------------------------------------------------------------------------------
+# The devices of one node for the claims of one pod: which of them are on given NUMA nodes.
+#
+# A device may be local to several NUMA nodes: it is on given ones if it is local to one of them.
+
+Nodes: TypeAlias = "frozenset[int]"
+Near: TypeAlias = "Mapping[int, Nodes]"
+"""The NUMA nodes that claims should be on, by their positions among the pod's claims."""
+
+NOWHERE: Final[Nodes] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevices:
+    """The NUMA nodes that the devices of an allocated claim are local to, device by device."""
+
+    index: int
+    places: tuple[Nodes, ...]
+
+    @property
+    def nodes(self) -> Nodes:
+        """All of them."""
+        return frozenset[int]().union(*self.places)
+
+    def is_near(self, nodes: Nodes) -> bool:
+        """Tell whether every device is local to one of *nodes*."""
+        return all(at & nodes for at in self.places)
+
+
+class NearDevices:
+    """Allocates devices on some NUMA nodes only, and knows where allocated ones are.
+
+    Attributes:
+        stopped: whether a search had to stop early.
+    """
+
+    def __init__(self, known: CycleClaims, node: NodeInfo) -> None:
+        self._known = known
+        self._node = node
+        self.stopped = False
+        self._numa_nodes: dict[int, Nodes] = {}
+
+    def allocate(
+        self,
+        found: NodeAllocation,
+        near: Near,
+        accepts: Accepts | None = None,
+        without: Container[DeviceId] = (),
+    ) -> tuple[AllocationResult, ...] | None:
+        """Return allocations on the NUMA nodes *near* for the claims that have none.
+
+        Returns:
+            ``None`` if there are none on the node.
+        """
+        positions = [index for index, _ in self._known.to_allocate()]
+        if not positions or not found.allocations:
+            return found.allocations
+
+        def within(position: int, candidate: CandidateDevice) -> bool:
+            if candidate.id in without:
+                return False
+            at, nodes = self._local(candidate), near.get(positions[position])
+            return not at or nodes is None or bool(at & nodes)
+
+        closest = self._allocate(found, within, accepts)
+        if closest is None or not any(asks_for_all(one) for _, one in self._known.to_allocate()):
+            return closest
+        # Requests for all devices have no choice.
+        places = zip(positions, map(self._places, closest), strict=True)
+        found_near = (
+            index not in near or HeldDevices(index, places).is_near(near[index])
+            for index, places in places
+        )
+        return closest if all(found_near) else None
+
+    def available(self) -> list[DeviceId]:
+        """Return the devices of the node that a claim may get."""
+        allocator = self._known.allocator
+        devices = allocator.devices(self._node.node) if allocator is not None else ()
+        return [
+            one.id for one, is_free in devices if is_free or one.device.allow_multiple_allocations
+        ]
+
+    def numa_nodes(self, found: NodeAllocation) -> Nodes:
+        """Return the NUMA nodes that all devices in *found* are local to, or else some of them."""
+        places = [at for allocation in found.allocations for at in self._places(allocation)]
+        return frozenset.intersection(*places) or frozenset.union(*places) if places else NOWHERE
+
+    def held_far(self, near: Near) -> HeldDevices | None:
+        """Return the first allocated claim that has devices on other NUMA nodes than *near*."""
+        for held in self.held:
+            if held.index in near and not held.is_near(near[held.index]):
+                return held
+        return None
+
+    def together(self, found: NodeAllocation) -> NodeAllocation:
+        """Return devices on one PCIe root or else one NUMA node: the fullest that has room.
+
+        If the pod's other claims have devices, those places come first.
+        """
+        allocator = self._known.allocator
+        if allocator is None or not found.allocations:
+            return found
+        free = [one for one, is_free in allocator.devices(self._node.node) if is_free]
+        held = [
+            self._candidates[device]
+            for device in self._held_devices()
+            if device in self._candidates
+        ]
+        several = (
+            sum(len(allocation.devices.results) for allocation in found.allocations) + len(held) > 1
+        )
+        for place in (self._roots, self._local) if several else (self._local,):
+            counts = Counter(at for one in free for at in place(one))
+            others = {at for one in held for at in place(one)}
+            for wanted in sorted(counts, key=lambda at: (at not in others, counts[at], str(at))):
+                closest = self._allocate(found, _at(place, wanted))
+                if closest is not None:
+                    return replace(found, allocations=closest, alike=None)
+        return found
+
+    def _allocate(
+        self, found: NodeAllocation, within: Within, accepts: Accepts | None = None
+    ) -> tuple[AllocationResult, ...] | None:
+        known = self._known
+        if known.allocator is None:
+            return None
+        claims = [
+            found.extended if index == known.extended and found.extended is not None else claim
+            for index, claim in known.to_allocate()
+        ]
+        try:
+            closest = known.allocator.allocate(self._node.node, claims, within, accepts)
+        except AllocationError:
+            return None
+        except SearchStopped:
+            self.stopped = True
+            return None
+        return None if closest is None else tuple(closest)
+
+    def _local(self, candidate: CandidateDevice) -> Nodes:
+        key = id(candidate)
+        if key not in self._numa_nodes:
+            self._numa_nodes[key] = self._known.numa_nodes(candidate, self._node)
+        return self._numa_nodes[key]
+
+    def _roots(self, candidate: CandidateDevice) -> Collection[str]:
+        root = self._known.pcie_root(candidate)
+        return () if root is None else (root,)
+
+    def _places(self, allocation: AllocationResult) -> tuple[Nodes, ...]:
+        """Return where the devices of *allocation* are, those of which it is known."""
+        devices = (self._candidates.get(device) for device in _devices(allocation))
+        places = (self._local(device) for device in devices if device is not None)
+        return tuple(at for at in places if at)
+
+    @cached_property
+    def held(self) -> tuple[HeldDevices, ...]:
+        """The pod's claims that are allocated, and where."""
+        return tuple(
+            HeldDevices(index, self._places(claim.status.allocation))
+            for index, claim in enumerate(self._known.claims)
+            if claim.status.allocation is not None
+        )
+
+    def _held_devices(self) -> Iterator[DeviceId]:
+        for claim in self._known.claims:
+            if claim.status.allocation is not None:
+                yield from _devices(claim.status.allocation)
+
+    @cached_property
+    def _candidates(self) -> dict[DeviceId, CandidateDevice]:
+        inventory = self._known.inventory
+        try:
+            pools = inventory.pools_for(self._node.node) if inventory is not None else ()
+        except AllocationError:
+            return {}
+        return {candidate.id: candidate for pool in pools for candidate in pool.candidates}
+
+
+def _devices(allocation: AllocationResult) -> Iterator[DeviceId]:
+    """Yield the devices of *allocation*; who only administers one need not be near."""
+    for result in allocation.devices.results:
+        if not result.admin_access:
+            yield DeviceId(result.driver, result.pool, result.device)
+
+
+def _at(place: Callable[[CandidateDevice], Collection[Hashable]], wanted: Hashable) -> Within:
+    return lambda _, candidate: wanted in place(candidate)
+
+
+# ------------------------------------------------------------------------------------------------
+# Devices of claims near the pod's CPUs, memory and plugin devices.
 
 ANNOTATION: Final = "numakube.dev/claim-alignment"
 """On a pod: ``Required``, ``Preferred`` or ``None``; without it the node's policy decides."""
@@ -141,7 +348,7 @@ class ClaimAlignment:
         belief, outcome = self._node.numa, self._foreseen
         if belief is None or outcome is None:
             return ()
-        if not any(one.devices for one in outcome.containers.values()):
+        if not any(container.devices for container in outcome.containers.values()):
             return ()
         model = belief.model()
         if model is None:

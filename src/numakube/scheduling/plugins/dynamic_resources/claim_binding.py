@@ -7,7 +7,7 @@ claim that was allocated or deleted meanwhile is a lost race.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -19,16 +19,15 @@ from numakube.api.resource_claims import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
-from numakube.dra.binding_conditions import failed_condition, is_late, is_ready
 from numakube.dra.extended_resources import IN_MEMORY_NAME
-from numakube.dra.pod_claims import is_reserved_for
+from numakube.dra.pod_claims import failed_condition, is_late, is_ready, is_reserved_for
 from numakube.errors import InvalidValue, NumakubeError
+from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
-from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from datetime import datetime
 
     from numakube.api.pod import (
@@ -36,8 +35,91 @@ if TYPE_CHECKING:
         NodeAllocatableResourceClaimStatus,
         Pod,
     )
-    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
-    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
+
+
+# ------------------------------------------------------------------------------------------------
+# What allocating claims asks of the process that runs the scheduler.
+
+
+class ClaimConflict(NumakubeError):
+    """A claim was changed since the version that a change was meant for."""
+
+
+class ClaimActions(Protocol):
+    """Changes of claims and of the status of pods, and waiting for what others do with claims.
+
+    Changes are meant for the version of the claim that is given: the process sends its
+    ``resourceVersion`` along and raises `ClaimConflict` if it is not the latest, or another
+    `numakube.errors.NumakubeError` with the server's words if the change fails.
+    """
+
+    async def get(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim with that name as the server has it."""
+        ...
+
+    async def create(self, claim: ResourceClaim) -> ResourceClaim:
+        """Create *claim*; its name is generated."""
+        ...
+
+    async def set_finalizers(self, claim: ResourceClaim) -> ResourceClaim:
+        """Write the finalizers of *claim*."""
+        ...
+
+    async def set_status(self, claim: ResourceClaim, *, allocation: bool) -> ResourceClaim:
+        """Write the reservations of *claim*, and with *allocation* what is allocated."""
+        ...
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete *claim*; one that is gone already is fine."""
+        ...
+
+    async def drop_reservation(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Take *pod* off the reservations of *claim*, whatever version it has."""
+        ...
+
+    async def set_pod_status(self, pod: Pod, status: PodStatus) -> None:
+        """Write what *status* says of claims for extended and node-allocatable resources."""
+        ...
+
+    async def until(
+        self, done: Callable[[], Status | None], *, timeout_seconds: float
+    ) -> Status | None:
+        """Ask *done*, now and whenever claims change, until it gives an answer.
+
+        Returns:
+            that answer, or ``None`` when the time is over.
+        """
+        ...
+
+    def later(self, work: Coroutine[object, object, None]) -> None:
+        """Do *work* beside the scheduling loop; failures are logged."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        ...
+
+    def cpu_seconds(self) -> float:
+        """Return how long the processor has worked for the thread that decides."""
+        ...
+
+    def new_id(self) -> str:
+        """Return a random UUID."""
+        ...
+
+    def note(self, pod: Pod, reason: str, message: str) -> None:
+        """Record an event of *pod*."""
+        ...
+
+
+CLAIM_ACTIONS: Final = Service[ClaimActions]("claim-actions")
+KUBERNETES_MINOR: Final = Service[int]("kubernetes-minor")
+"""The minor version of the API server."""
+
+
+# ------------------------------------------------------------------------------------------------
+# Writing allocations down before a pod is bound, in kube-scheduler's order, and undoing them.
 
 CREATED_WITHIN_SECONDS: Final = 120
 """How long a claim that was created may take to appear in the watch."""
@@ -225,7 +307,9 @@ async def delete_claim(actions: ClaimActions, claim: ResourceClaim) -> None:
     """Delete a claim that was created for extended resources, with its finalizer."""
 
     async def release(current: ResourceClaim) -> ResourceClaim:
-        finalizers = tuple(one for one in current.metadata.finalizers if one != FINALIZER)
+        finalizers = tuple(
+            finalizer for finalizer in current.metadata.finalizers if finalizer != FINALIZER
+        )
         changed = replace(current, metadata=replace(current.metadata, finalizers=finalizers))
         return await actions.set_finalizers(changed)
 

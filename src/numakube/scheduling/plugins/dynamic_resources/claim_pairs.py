@@ -13,19 +13,18 @@ from itertools import combinations, count, product
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.strictness import strictness_of
-from numakube.dra.device_ids import DeviceId
-from numakube.dra.search_time import SearchStopped
-from numakube.kubelet.device_connections import Closeness, DeviceTree, PciPath
+from numakube.dra.device_ids import DeviceId, SearchStopped
 from numakube.kubelet.device_pairs import WITHIN, pairing
+from numakube.kubelet.machine import Closeness, DeviceTree, PciPath
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from numakube.api.resource_claims import AllocationResult
-    from numakube.dra.pools import Candidate, Pool
+    from numakube.dra.pools import CandidateDevice, DevicePool
     from numakube.kubelet.device_pairs import Functions
-    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.pci_places import PciPlaces
@@ -41,8 +40,8 @@ _KEPT_TREES: Final = 10_000
 def devices_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceId]:
     """Yield the devices of *allocations*."""
     for allocation in allocations:
-        for one in allocation.devices.results:
-            yield DeviceId(one.driver, one.pool, one.device)
+        for result in allocation.devices.results:
+            yield DeviceId(result.driver, result.pool, result.device)
 
 
 class ClaimPairs:
@@ -134,7 +133,7 @@ class PairTrees:
     """How the devices of nodes are connected, kept while reports and slices tell the same."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[list[Pool], object, DeviceTree, Closeness | None]] = {}
+        self._known: dict[str, tuple[list[DevicePool], object, DeviceTree, Closeness | None]] = {}
         self._told: dict[Hashable, int] = {}
         self._told_by: dict[str, tuple[NodeTopology | None, int]] = {}
         self._numbers = count()
@@ -158,7 +157,9 @@ class PairTrees:
         pools = known.inventory.pools_for(node.node) if known.inventory is not None else []
         found = self._known.get(node.name)
         if found is None or found[0] is not pools or found[1] != told:
-            candidates = [one for pool in pools if pool.usable for one in pool.candidates]
+            candidates = [
+                candidate for pool in pools if pool.usable for candidate in pool.candidates
+            ]
             tree = _with_devices(paths, candidates, known, node)
             if len(self._known) >= _KEPT_TREES:
                 self._known.clear()
@@ -173,7 +174,7 @@ def _told(topology: NodeTopology | None) -> tuple[Mapping[str, PciPath], PciPlac
     return topology.report.tree.paths if topology.report is not None else {}, topology.pci
 
 
-def _closest(tree: DeviceTree, candidates: Iterable[Candidate]) -> Closeness | None:
+def _closest(tree: DeviceTree, candidates: Iterable[CandidateDevice]) -> Closeness | None:
     drivers: dict[str, list[str]] = {}
     for one in candidates:
         drivers.setdefault(one.id.driver, []).append(str(one.id))
@@ -187,7 +188,7 @@ def _closest(tree: DeviceTree, candidates: Iterable[Candidate]) -> Closeness | N
 
 def _with_devices(
     paths: Mapping[str, PciPath],
-    candidates: Iterable[Candidate],
+    candidates: Iterable[CandidateDevice],
     known: CycleClaims,
     node: NodeInfo,
 ) -> DeviceTree:
@@ -201,7 +202,7 @@ def _with_devices(
 
 
 def _path(
-    candidate: Candidate, paths: Mapping[str, PciPath], known: CycleClaims, node: NodeInfo
+    candidate: CandidateDevice, paths: Mapping[str, PciPath], known: CycleClaims, node: NodeInfo
 ) -> PciPath | None:
     name, driver = str(candidate.id), candidate.id.driver
     # A PCI address means something on the machine of the device alone.

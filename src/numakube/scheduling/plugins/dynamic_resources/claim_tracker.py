@@ -1,26 +1,95 @@
-"""What the scheduler knows of claims: the server's objects, its own writes, what is in flight.
+"""What the scheduler knows of claims: those of the cluster, and those of the pod in its cycle.
 
 All of it is kept up to date claim by claim: a cycle costs what has changed since the one before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from numakube.dra.alike_nodes import NodeKinds
 from numakube.dra.allocated_state import AllocatedState
 from numakube.dra.device_ids import PoolId
-from numakube.dra.device_taints import with_taints
-from numakube.dra.pools import Inventory
+from numakube.dra.device_places import KNOWN_PLACES
+from numakube.dra.extended_resources import classes_by_resource, is_served_name, pod_claim
+from numakube.dra.pod_claims import is_for
+from numakube.dra.pools import DeviceInventory, with_taints
+from numakube.scheduling.framework.cycle_state import StateKey
+from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
 from numakube.scheduling.plugins.volumes.volume_claims import Assumed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from numakube.api.pod import (
+        ContainerExtendedResourceRequest,
+        NodeAllocatableResourceClaimStatus,
+        Pod,
+    )
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.api.resource_slices import DeviceTaintRule
+    from numakube.dra.allocator import Allocator
+    from numakube.dra.device_places import DevicePlaces
     from numakube.dra.features import Features
-    from numakube.scheduling.snapshot.cluster_objects import Changes, ClusterObjects
+    from numakube.dra.pools import CandidateDevice, DevicePool
+    from numakube.scheduling.plugins.dynamic_resources.node_search import AttemptTime
+    from numakube.scheduling.snapshot.cluster_objects import ClusterObjects, ObjectChanges
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+# ------------------------------------------------------------------------------------------------
+# Which extended resources claims serve in a cluster (KEP-5004), and the claim of one pod for them.
+#
+# Kubernetes 1.34 and 1.35 have the feature behind a gate. A server whose gate is off drops the
+# names of extended resources from device classes, so a class that has kept one tells that the gate
+# is on.
+
+GATE: Final = "DRAExtendedResource"
+
+
+class ServedResources:
+    """The class that serves each extended resource, where the feature is on."""
+
+    def __init__(self, *, on: bool, detects: bool) -> None:
+        """Prepare for a cluster where the feature is *on*, or *detects* it from the classes."""
+        self._on = on
+        self._detects = detects
+        self._sources: tuple[object, ...] = ()
+        self._classes: Mapping[str, str] = {}
+
+    def classes(self, objects: ClusterObjects) -> Mapping[str, str]:
+        """Return the name of the class by resource; empty while the feature is off."""
+        if not objects.device_classes:
+            return {}
+        sources = objects.device_classes, objects.device_classes.version
+        if sources != self._sources:
+            classes = list(objects.device_classes.values())
+            named = any(one.spec.extended_resource_name for one in classes)
+            on = self._on or (self._detects and named)
+            self._classes = classes_by_resource(classes) if on else {}
+            self._sources = sources
+        return self._classes
+
+    def add_claim(self, known: CycleClaims, pod: PodInfo, tracker: ClaimTracker) -> None:
+        """Add the claim for extended resources if a class serves one of those that *pod* wants."""
+        classes = self.classes(known.objects)
+        if not any(
+            amount and is_served_name(name) and name in classes
+            for name, amount in pod.requests.items()
+        ):
+            return
+        claim = pod_claim(pod.pod, tracker.all(known.objects), uid=f"extended-{pod.uid}")
+        known.extended = len(known.claims)
+        known.extended_uid = claim.metadata.uid
+        known.claims.append(claim)
+
+
+# ------------------------------------------------------------------------------------------------
+# What the scheduler knows of claims: the server's objects, its own writes, what is in flight.
 
 
 class ClaimTracker:
@@ -35,12 +104,12 @@ class ClaimTracker:
         self._assumed: Assumed[ResourceClaim] = Assumed()
         self._in_flight: dict[str, ResourceClaim] = {}
         self._state = AllocatedState()
-        self._changes: Changes | None = None
+        self._changes: ObjectChanges | None = None
         self._uids: dict[str, str] = {}
         self._held: dict[str, AllocationResult] = {}
         self._counted: dict[str, AllocationResult] = {}
         self._touched: set[str] = set()
-        self._inventory: Inventory | None = None
+        self._inventory: DeviceInventory | None = None
         self._offered: tuple[object, ...] = ()
         self._kinds: NodeKinds | None = None
 
@@ -96,7 +165,7 @@ class ClaimTracker:
         self._touched.clear()
         return self._state
 
-    def _follow(self, objects: ClusterObjects) -> Changes:
+    def _follow(self, objects: ClusterObjects) -> ObjectChanges:
         """Begin again with the claims of *objects*."""
         self._touched.update(self._counted)
         self._held.clear()
@@ -147,13 +216,13 @@ class ClaimTracker:
             self._kinds = NodeKinds(inventory, state)
         return self._kinds
 
-    def inventory(self, objects: ClusterObjects) -> Inventory:
+    def inventory(self, objects: ClusterObjects) -> DeviceInventory:
         """Return the devices on offer, with the taints of rules; kept while they are the same."""
         slices, rules = objects.resource_slices, objects.device_taint_rules
         offered = slices, slices.version, rules, rules.version
         if self._inventory is None or offered != self._offered:
             tainted = with_taints(slices.values(), self._rules(objects))
-            self._inventory = Inventory(tainted, self._features)
+            self._inventory = DeviceInventory(tainted, self._features)
             self._offered = offered
             self._kinds = None
         return self._inventory
@@ -162,3 +231,105 @@ class ClaimTracker:
         if not (self._features.device_taints and self._features.device_taint_rules):
             return []
         return list(objects.device_taint_rules.values())
+
+
+# ------------------------------------------------------------------------------------------------
+# The claims of one pod during one scheduling cycle, and what was found for them on each node.
+
+
+class NodeAllocation(msgspec.Struct, frozen=True):
+    """What was found for a pod on one node.
+
+    Attributes:
+        allocations: one for each claim that had none, in order.
+        alike: the pools of the allocations, if those are of another node of the same kind.
+        extended: the claim for extended resources, made for the node.
+    """
+
+    allocations: tuple[AllocationResult, ...] = ()
+    extended: ResourceClaim | None = None
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resources: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    alike: Sequence[DevicePool] | None = None
+
+
+@dataclass(slots=True)
+class CycleClaims:
+    """What a cycle knows; what-ifs share it.
+
+    Attributes:
+        names: the name that each of the user's claims has in the pod.
+        claims: the user's claims, then the one for extended resources if there is one.
+        extended: the position of that one, or -1.
+        reserved: allocations that were booked for the chosen node, by position.
+        unavailable: positions of claims that some node could not use.
+        mapped: which claims stand for resources of the node, by uid.
+        places: finds out where devices are.
+        trees: how they are connected.
+        inventory: all devices on offer.
+        time: how long devices may be searched for.
+        far: why devices are not near the pod's CPUs, by node, where that is allowed.
+    """
+
+    objects: ClusterObjects
+    names: list[str]
+    claims: list[ResourceClaim]
+    extended: int = -1
+    extended_uid: str = ""
+    allocator: Allocator | None = None
+    nodes: dict[str, NodeAllocation] = field(default_factory=dict)
+    reserved: dict[int, AllocationResult] = field(default_factory=dict)
+    unavailable: set[int] = field(default_factory=set)
+    mapped: dict[str, bool] = field(default_factory=dict)
+    places: DevicePlaces = KNOWN_PLACES
+    trees: PairTrees = field(default_factory=PairTrees)
+    inventory: DeviceInventory | None = None
+    time: AttemptTime | None = None
+    far: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_user_claims(self) -> bool:
+        """Whether the pod names claims itself."""
+        return bool(self.names)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether a request would rather have some devices than others."""
+        return any(
+            request.first_available
+            for claim in self.claims
+            for request in claim.spec.devices.requests
+        )
+
+    @property
+    def extended_claim(self) -> ResourceClaim | None:
+        """The claim for extended resources."""
+        return self.claims[self.extended] if self.extended >= 0 else None
+
+    def has_leftovers(self, pod: Pod) -> bool:
+        """Tell whether an earlier attempt has left something with claims of *pod* alone."""
+        left = self.extended_claim
+        return (left is not None and bool(left.spec.devices.requests)) or any(
+            claim.status.allocation is not None and is_for(claim, pod) for claim in self.claims
+        )
+
+    def to_allocate(self) -> Iterator[tuple[int, ResourceClaim]]:
+        """Yield the claims without allocation, with their positions."""
+        for index, claim in enumerate(self.claims):
+            if claim.status.allocation is None:
+                yield index, claim
+
+    def numa_nodes(self, candidate: CandidateDevice, node: NodeInfo) -> frozenset[int]:
+        """Return the NUMA nodes of *node* that a device is local to; none if not known."""
+        topology = node.numa.topology if node.numa is not None else None
+        # A PCI address means something on the machine of the device alone.
+        is_local = node.name in (candidate.slice.spec.node_name, candidate.device.node_name)
+        pci = topology.pci if topology is not None and is_local else None
+        return self.places.numa_nodes(candidate.device, candidate.id.driver, pci)
+
+    def pcie_root(self, candidate: CandidateDevice) -> str | None:
+        """Return the PCIe root complex of a device; None if its driver does not tell it."""
+        return self.places.pcie_root(candidate.device, candidate.id.driver)
+
+
+CYCLE_CLAIMS: Final = StateKey[CycleClaims]("DynamicResources")

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.dra.allocator import Allocator
-from numakube.dra.binding_conditions import has_conditions
+from numakube.api.nodes import Node
+from numakube.dra.allocator import Allocator, preference_score
+from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import DevicePlaces
-from numakube.dra.extended_resources import IN_MEMORY_NAME
+from numakube.dra.extended_resources import IN_MEMORY_NAME, has_mapping
 from numakube.dra.features import LATEST, Features, features_of
-from numakube.dra.node_allocatable import has_mapping
-from numakube.dra.pod_claims import claim_keys, is_for, is_reserved_for, pod_claims
-from numakube.dra.request_scores import preference_score
+from numakube.dra.pod_claims import claim_keys, has_conditions, is_for, is_reserved_for, pod_claims
+from numakube.dra.pools import selects
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.arrays import uniform
-from numakube.scheduling.framework.bind_annotations import add_claimed
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.framework.cycle_state import StateKey
-from numakube.scheduling.framework.joint_allotment import ALLOTS
+from numakube.scheduling.framework.cycle_state import ALLOTS, StateKey, add_claimed
 from numakube.scheduling.framework.plugins import (
+    Booking,
     Confirm,
     Filter,
     NormalizesScores,
@@ -43,7 +42,6 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.plugins.dynamic_resources.attempt_time import AttemptTime
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     claim_status,
@@ -53,33 +51,91 @@ from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     in_flight,
     write_claims,
 )
-from numakube.scheduling.plugins.dynamic_resources.claim_checks import classes_exist, is_readable
 from numakube.scheduling.plugins.dynamic_resources.claim_pairs import PairTrees
-from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import (
     CYCLE_CLAIMS,
+    GATE,
+    ClaimTracker,
     CycleClaims,
     NodeAllocation,
+    ServedResources,
 )
-from numakube.scheduling.plugins.dynamic_resources.extended_claims import GATE, ServedResources
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import KindVerdicts, asker_of
-from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
+from numakube.scheduling.plugins.dynamic_resources.node_search import AttemptTime, NodeSearch
 from numakube.scheduling.plugins.plugin_arguments import DynamicResourcesArgs, read_args
+from numakube.scheduling.snapshot.zone_belief import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
-    from numakube.api.resource_claims import ResourceClaim
+    from numakube.api.resource_claims import DeviceRequest, ResourceClaim
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination
-    from numakube.scheduling.framework.verdicts import Verdicts
-    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
+    from numakube.scheduling.framework.status import Verdicts
+    from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimActions
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
+
+
+# ------------------------------------------------------------------------------------------------
+# What must hold of a claim before any node is looked at, in kube-scheduler's words.
+
+
+def classes_exist(claim: ResourceClaim, classes: Container[str], features: Features) -> Status:
+    """Refuse a claim with a request of unknown form, or for a class that is not there."""
+    for request in claim.spec.devices.requests:
+        status = _form(claim.metadata.key, request, features)
+        for name, class_name in _wanted(request) if status.ok else ():
+            if not class_name:
+                return failure(f"request {name}: unsupported request type")
+            if class_name not in classes:
+                return unresolvable(f"request {name}: device class {class_name} does not exist")
+        if not status.ok:
+            return status
+    return SUCCESS
+
+
+def _form(key: str, request: DeviceRequest, features: Features) -> Status:
+    if request.exactly is not None:
+        return SUCCESS
+    if not request.first_available:
+        return unresolvable(f"resource claim {key}, request {request.name}: unknown request type")
+    if not features.prioritized_list:
+        return unresolvable(
+            f"resource claim {key}, request {request.name}: has subrequests, but the "
+            "DRAPrioritizedList feature is disabled"
+        )
+    return SUCCESS
+
+
+def _wanted(request: DeviceRequest) -> list[tuple[str, str]]:
+    """Return the class of the request, or of each of its alternatives, by name."""
+    if request.exactly is not None:
+        return [(request.name, request.exactly.device_class_name)]
+    return [
+        (f"{request.name}/{one.name}", one.device_class_name) for one in request.first_available
+    ]
+
+
+def is_readable(claim: ResourceClaim) -> Status:
+    """Say whether the node selector of an allocated claim can be read."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return SUCCESS
+    try:
+        selects(allocation.node_selector, Node())
+    except AllocationError as error:
+        return failure(str(error))
+    return SUCCESS
+
+
+# ------------------------------------------------------------------------------------------------
+# The plugin: claims of a pod from the queue to the binding, and back if that fails.
 
 FIRST_VERSION: Final = 34
 """The first minor version of Kubernetes that serves ``resource.k8s.io/v1``."""
@@ -357,8 +413,11 @@ class DynamicResources(
             status = next((one for one in (exact, counted) if not one.ok), status)
         return status
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
         """Let the allocations for *node* be in flight."""
+        return Booking(self._reserve(state, node))
+
+    def _reserve(self, state: CycleState, node: NodeInfo) -> Status:
         known, search = state.read(CYCLE_CLAIMS), state.read(_SEARCH)
         found = search.found(node) if search is not None else None
         if found is not None and found.resources:
@@ -385,11 +444,11 @@ class DynamicResources(
             self._tracker.signal(claim.metadata.uid, in_flight(real, allocation))
         return SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """End the flight; give back what was written already."""
         known = state.read(CYCLE_CLAIMS)
         if known is None:
-            return
+            return NOTHING
         for index, claim in enumerate(known.claims):
             if index == known.extended:
                 continue
@@ -403,6 +462,7 @@ class DynamicResources(
         found = known.nodes.get(node)
         if found is not None and found.resources and self.actions is not None:
             self.actions.later(self.actions.set_pod_status(pod.pod, claim_status()))
+        return NOTHING
 
     def _unreserve_extended(self, known: CycleClaims) -> None:
         claim = known.extended_claim

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from numakube.api.strictness import CLOSENESS
-from numakube.scheduling.framework.status import SUCCESS, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.framework.status import SUCCESS, Verdicts, unresolvable
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
     from numakube.dra.alike_nodes import NodeKinds
-    from numakube.dra.pools import Pool
+    from numakube.dra.pools import DevicePool
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
@@ -50,12 +49,12 @@ ALONE: Final = -1
 _UNKNOWN: Final = -2
 
 
-class Found(NamedTuple):
+class FoundOnKind(NamedTuple):
     """Allocations from *pools* of one node, or why there are none."""
 
     allocations: tuple[AllocationResult, ...]
     status: Status
-    pools: Sequence[Pool] = ()
+    pools: Sequence[DevicePool] = ()
 
 
 def asker_of(pod: PodInfo) -> Hashable:
@@ -122,15 +121,15 @@ class ShapeVerdicts:
     """
 
     def __init__(self) -> None:
-        self.by_kind: dict[int, Found] = {}
-        self._aligned: dict[Hashable, Found] = {}
+        self.by_kind: dict[int, FoundOnKind] = {}
+        self._aligned: dict[Hashable, FoundOnKind] = {}
         self._nodes: OrderedDict[Hashable, NodeVerdicts] = OrderedDict()
 
-    def aligned(self, question: Hashable) -> Found | None:
+    def aligned(self, question: Hashable) -> FoundOnKind | None:
         """Return the devices that were chosen for alignment when the same was asked."""
         return self._aligned.get(question)
 
-    def remember_aligned(self, question: Hashable, found: Found) -> None:
+    def remember_aligned(self, question: Hashable, found: FoundOnKind) -> None:
         """Remember the devices that were chosen for alignment."""
         if len(self._aligned) >= _REMEMBERED_CHOICES:
             self._aligned.clear()

@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from numakube.dra import binding_conditions as conditions
+from numakube.api.pod_resources import (
+    claimed_by,
+    claimed_resources,
+    effective_limits,
+    effective_requests,
+    with_claimed,
+)
+from numakube.dra import pod_claims as conditions
 from numakube.dra.alike_nodes import OWN, has_shares, moved
 from numakube.dra.candidate_checks import OPTIONAL_OPERATIONS
-from numakube.dra.device_ids import AllocationError
-from numakube.dra.extended_resources import is_served_name, requests_and_mappings, with_requests
-from numakube.dra.node_selection import selects
+from numakube.dra.device_ids import AllocationError, SearchStopped
+from numakube.dra.extended_resources import (
+    claim_statuses,
+    is_served_name,
+    requests_and_mappings,
+    with_requests,
+)
 from numakube.dra.pod_claims import is_reserved_for
-from numakube.dra.search_time import SearchStopped
+from numakube.dra.pools import selects
 from numakube.scheduling.framework.status import (
     SUCCESS,
     TOO_COSTLY,
+    Code,
     Status,
+    Verdicts,
     failure,
     unresolvable,
 )
-from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.dynamic_resources.claimed_amounts import node_resources
-from numakube.scheduling.plugins.dynamic_resources.cycle_claims import NodeAllocation
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import NodeAllocation
 from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
     ALONE,
     FAILED,
     FITS,
     LACKS_DEVICES,
     NO_DEVICES,
-    Found,
+    FoundOnKind,
 )
 from numakube.scheduling.snapshot.zone_belief import foresees
+from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepages, is_pod_level
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from numakube.api.codec import QuantityText
     from numakube.api.pod import ContainerExtendedResourceRequest, Pod
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.api.resource_slices import ResourceSlice
     from numakube.dra.alike_nodes import NodeKinds
     from numakube.dra.features import Features
-    from numakube.dra.pools import Inventory
+    from numakube.dra.pools import DeviceInventory
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ClaimAlignment
-    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CycleClaims
+    from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimActions
+    from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
     from numakube.scheduling.plugins.dynamic_resources.kind_verdicts import (
         NodeVerdicts,
         ShapeVerdicts,
@@ -54,6 +71,179 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+# ------------------------------------------------------------------------------------------------
+# How long the claims of one pod may be searched for, on one node and in one attempt.
+#
+# kube-scheduler limits the search on each node (``filterTimeout``), and searches beside its loop.
+# Here nobody else is served meanwhile, so the attempt as a whole is limited, too, by processor
+# time. Selectors that have judged a device are not asked again in the next attempt, so one that
+# stops early in a huge cluster is not made in vain.
+
+ATTEMPT_SECONDS: Final = 1.0
+"""Processor time for the claims of a pod; a search among a thousand nodes takes a tenth of it."""
+FINAL_SECONDS: Final = 0.5
+"""What there is left at least to choose devices on the nodes that were found."""
+MOST_STEPS: Final = 1_000_000
+"""Steps of a search that no clock limits."""
+
+
+class AttemptTime:
+    """The time of one attempt.
+
+    Attributes:
+        is_over: whether a search was stopped because the attempt had no more time.
+    """
+
+    def __init__(self, actions: ClaimActions | None, node_seconds: float) -> None:
+        self.is_over = False
+        self._is_final = False
+        self._actions = actions
+        self._node_seconds = node_seconds
+        self._ends = actions.cpu_seconds() + ATTEMPT_SECONDS if actions is not None else 0.0
+
+    def search(self) -> Callable[[], bool]:
+        """Return what tells whether a search that begins now has to stop.
+
+        Without a clock it stops after many steps.
+        """
+        actions = self._actions
+        if actions is None:
+            left = iter(range(MOST_STEPS))
+            return lambda: next(left, None) is None
+        if not self._node_seconds:
+            return lambda: self._is_over(actions)
+        end = actions.now() + timedelta(seconds=self._node_seconds)
+        return lambda: self._is_over(actions) or actions.now() > end
+
+    def begin_final_checks(self) -> None:
+        """Leave some time, once, to choose among the devices of nodes that were found."""
+        if self._actions is not None and not self._is_final:
+            self._is_final, self.is_over = True, False
+            self._ends = max(self._ends, self._actions.cpu_seconds() + FINAL_SECONDS)
+
+    def problem(self, claims: Iterable[ResourceClaim]) -> str:
+        """Say what came of it."""
+        keys = ", ".join(claim.metadata.key for claim in claims)
+        return (
+            f"claim {keys}: no devices found within {ATTEMPT_SECONDS:g} s of processor time, which "
+            "is what an attempt may take"
+        )
+
+    def _is_over(self, actions: ClaimActions) -> bool:
+        self.is_over = self.is_over or actions.cpu_seconds() > self._ends
+        return self.is_over
+
+
+# ------------------------------------------------------------------------------------------------
+# Whether a node has room for what devices of claims stand for (KEP-5517, alpha).
+
+_ZERO: Final = Quantity(0)
+
+
+def node_resources(
+    known: CycleClaims,
+    pod: PodInfo,
+    node: NodeInfo,
+    found: NodeAllocation,
+    slices: Sequence[ResourceSlice],
+) -> tuple[NodeAllocation, Status]:
+    """Return *found* with what its devices stand for, and whether *node* has that to give."""
+    try:
+        statuses = claim_statuses(pod.pod, _allocations(known, found), slices, node.node)
+    except AllocationError as error:
+        return found, failure(str(error))
+    if not statuses:
+        return replace(found, resources=()), SUCCESS
+    counted = with_claimed(pod.pod, statuses)
+    problem = _uncovered(counted) or _over_limit(counted)
+    if problem:
+        return found, unresolvable(problem)
+    return replace(found, resources=statuses), _fits(counted, node)
+
+
+def _allocations(
+    known: CycleClaims, found: NodeAllocation
+) -> dict[str, tuple[ResourceClaim, AllocationResult]]:
+    fresh = dict(zip((index for index, _ in known.to_allocate()), found.allocations, strict=False))
+    by_name: dict[str, tuple[ResourceClaim, AllocationResult]] = {}
+    for index, claim in enumerate(known.claims):
+        allocation = fresh.get(index, claim.status.allocation)
+        if allocation is not None:
+            name = known.names[index] if index < len(known.names) else claim.metadata.name
+            by_name[name] = (claim, allocation)
+    return by_name
+
+
+def _uncovered(pod: Pod) -> str:
+    """Return which pod-level request is less than what containers and claims need together."""
+    level = pod.spec.resources
+    if level is None:
+        return ""
+    needed = effective_requests(pod, overhead=False, pod_level_resources=False)
+    for name, amount in level.requests.items():
+        if is_pod_level(name) and name in needed and needed[name] > parse_quantity(amount):
+            return (
+                f"pod level request for {name} is insufficient to cover the aggregated container "
+                "and node-allocatable DRA requests"
+            )
+    return ""
+
+
+def _over_limit(pod: Pod) -> str:
+    """Return which pod-level limit is less than what containers and claims may use."""
+    level = pod.spec.resources
+    if level is None or not level.limits:
+        return ""
+    claimed = claimed_resources(pod)
+    limits = effective_limits(pod, overhead=False, pod_level_resources=False)
+    for name in sorted({*limits, *claimed} & level.limits.keys()):
+        total = limits.get(name, _ZERO) + claimed.get(name, _ZERO)
+        if is_hugepages(name) and total > parse_quantity(level.limits[name]):
+            return (
+                f"pod level limit for {name} is insufficient to cover the aggregated container "
+                "and node-allocatable DRA limits"
+            )
+    return next(_containers_over(pod, level.limits), "")
+
+
+def _containers_over(pod: Pod, limits: Mapping[str, QuantityText]) -> Iterator[str]:
+    for container in pod.spec.containers:
+        own = container.resources.limits if container.resources is not None else {}
+        claimed = claimed_by(pod, container.name)
+        for name in own.keys() & limits.keys():
+            total = parse_quantity(own[name]) + claimed.get(name, _ZERO)
+            if not is_hugepages(name) and total > parse_quantity(limits[name]):
+                yield (
+                    f"pod level limit for {name} is insufficient to cover the limit and DRA "
+                    f"overhead for container {container.name}"
+                )
+
+
+def _fits(pod: Pod, node: NodeInfo) -> Status:
+    reasons, hopeless = [], False
+    for name, quantity in sorted(effective_requests(pod).items(), key=_order):
+        amount = quantity.milli_value() if name == CPU else quantity.value()
+        if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not is_hugepages(name):
+            continue
+        offered = node.allocatable.get(name, 0)
+        if amount > 0 and amount > offered - node.requested.get(name, 0):
+            reasons.append(f"Insufficient {name}")
+            hopeless = hopeless or amount > offered
+    if not reasons:
+        return SUCCESS
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+    return Status(code, tuple(reasons))
+
+
+def _order(one: tuple[str, object]) -> tuple[int, str]:
+    first = (CPU, MEMORY, EPHEMERAL_STORAGE)
+    return (first.index(one[0]) if one[0] in first else len(first), one[0])
+
+
+# ------------------------------------------------------------------------------------------------
+# The filter: whether a node can use claims that are allocated, and has devices for the rest.
 
 Served: TypeAlias = "tuple[ResourceClaim, tuple[ContainerExtendedResourceRequest, ...]]"
 """The claim for extended resources, and which containers use which of its requests."""
@@ -73,7 +263,7 @@ class NodeSearch:
         self,
         known: CycleClaims,
         features: Features,
-        inventory: Inventory,
+        inventory: DeviceInventory,
         classes: Mapping[str, str],
         *,
         kinds: NodeKinds,
@@ -95,7 +285,7 @@ class NodeSearch:
             known.allocator is not None and known.extended < 0 and not (self._counts or allocated)
         )
         self._served: dict[tuple[str, ...], Served] = {}
-        self._for_served: dict[tuple[int, int], Found] = {}
+        self._for_served: dict[tuple[int, int], FoundOnKind] = {}
         self._now = now
         self._timeout = timeout_seconds
         self.over: Status | None = None
@@ -154,7 +344,7 @@ class NodeSearch:
             return LACKS_DEVICES
         return FITS if status.ok else ALONE
 
-    def _of_kind(self, kind: int, node: NodeInfo) -> Found:
+    def _of_kind(self, kind: int, node: NodeInfo) -> FoundOnKind:
         """Return what was found on a node of that *kind*; searches *node* if none was searched."""
         known = self._verdicts.by_kind.get(kind)
         if known is None:
@@ -186,7 +376,9 @@ class NodeSearch:
         chosen, status = alignment.choose(found)
         if alignment.is_complete and not has_shares(chosen.allocations):
             pools = chosen.alike or self._inventory.pools_for(node.node)
-            self._verdicts.remember_aligned(question, Found(chosen.allocations, status, pools))
+            self._verdicts.remember_aligned(
+                question, FoundOnKind(chosen.allocations, status, pools)
+            )
         return chosen, status
 
     def fail(self, asker: Hashable, node: NodeInfo, status: Status) -> None:
@@ -255,7 +447,7 @@ class NodeSearch:
         selector = allocation.node_selector
         if selector is not None and not selects(selector, node.node):
             return False
-        skipping = any(one.skip_node_operations for one in allocation.devices.results)
+        skipping = any(result.skip_node_operations for result in allocation.devices.results)
         return not skipping or OPTIONAL_OPERATIONS in node.node.status.declared_features
 
     def _is_broken(self, claim: ResourceClaim) -> bool:
@@ -312,10 +504,10 @@ class NodeSearch:
                 self._for_served[key] = known
         return NodeAllocation(known.allocations, alike=known.pools), known.status
 
-    def _found_on(self, node: NodeInfo, extended: ResourceClaim | None) -> Found:
+    def _found_on(self, node: NodeInfo, extended: ResourceClaim | None) -> FoundOnKind:
         """Search *node*, which has a kind."""
         allocations, status = self._allocated(node, extended)
-        return Found(allocations, status, self._inventory.pools_for(node.node))
+        return FoundOnKind(allocations, status, self._inventory.pools_for(node.node))
 
     def _allocated(
         self, node: NodeInfo, extended: ResourceClaim | None

@@ -21,6 +21,8 @@ from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.cycle_state import StateKey
 from numakube.scheduling.framework.plugins import (
+    BOOKED,
+    Booking,
     Filter,
     PreBind,
     PreFilter,
@@ -31,13 +33,18 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
-from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
-from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.framework.status import (
+    SKIP,
+    SUCCESS,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+)
 from numakube.scheduling.plugins.plugin_arguments import VolumeBindingArgs, read_args
-from numakube.scheduling.plugins.volumes.storage_rating import StorageRating
 from numakube.scheduling.plugins.volumes.volume_claims import (
     Assumed,
-    PodClaims,
+    PodVolumeClaims,
     claim_uses,
     claims_problem,
     pod_claims,
@@ -47,10 +54,12 @@ from numakube.scheduling.plugins.volumes.volume_claims import (
 from numakube.scheduling.plugins.volumes.volume_search import (
     Finder,
     NodeVolumes,
+    StorageRating,
     alike_rows,
     is_for,
     reaches,
 )
+from numakube.scheduling.snapshot.zone_belief import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,11 +68,12 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.plugins.volumes.volume_actions import VolumeActions
+    from numakube.scheduling.plugins.volumes.volume_claims import VolumeActions
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 
 T = TypeVar("T", "PersistentVolume", "PersistentVolumeClaim")
 
@@ -125,7 +135,7 @@ class VolumeBinding(
         if not any(True for _ in claim_uses(pod)):
             return PreFilterResult(SKIP)
         claims = pod_claims(pod, objects, lambda key: self._claim(key, objects))
-        if not isinstance(claims, PodClaims):
+        if not isinstance(claims, PodVolumeClaims):
             return PreFilterResult(failure(claims))
         if claims.immediate:
             return PreFilterResult(IMMEDIATE)
@@ -171,23 +181,24 @@ class VolumeBinding(
         rated = [self._rating.of(known.finder, snapshot.at(row)) for row in first.tolist()]
         return np.array(rated, dtype=np.int64)[group]
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Booking:
         """Assume that the volumes chosen on *node* are taken."""
         known = state.read(_STATE)
         if known is None:
-            return SUCCESS
+            return BOOKED
         found = known.finder.find(node)
         if not found.status.ok:
-            return found.status
+            return Booking(found.status)
         known.booked = self._book(node, found)
-        return SUCCESS
+        return BOOKED
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> BeliefChanges:
         """Take the assumptions back."""
         known = state.read(_STATE)
         if known is not None and known.booked is not None:
             self._forget(known.booked)
             known.booked = None
+        return NOTHING
 
     def waits_for_others(self, state: CycleState, pod: PodInfo, node: str) -> bool:
         """Tell whether volumes of the pod are still to be bound or made."""

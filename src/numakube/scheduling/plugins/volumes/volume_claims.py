@@ -1,17 +1,20 @@
-"""The claims that a pod uses, and why they cannot be used yet."""
+"""The claims that a pod uses, why they cannot be used yet, and what binding them asks for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from numakube.api.storage_objects import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
+from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.snapshot.pod_equivalence import encoded, is_local_to_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.api.meta import ObjectMeta
+    from numakube.api.storage_objects import PersistentVolume
+    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -30,7 +33,7 @@ class ClaimUse:
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodVolumeClaims:
     """The claims of a pod by state.
 
     Attributes:
@@ -57,8 +60,8 @@ def claim_uses(pod: PodInfo) -> Iterator[ClaimUse]:
 
 def volume_likeness(pod: PodInfo) -> bytes:
     """Return what tells pods apart that use other volumes; those of a pod alone do not matter."""
-    volumes = [one for one in pod.pod.spec.volumes if not is_local_to_pod(one)]
-    own = any(one.ephemeral is not None for one in volumes)
+    volumes = [volume for volume in pod.pod.spec.volumes if not is_local_to_pod(volume)]
+    own = any(volume.ephemeral is not None for volume in volumes)
     return encoded(pod.namespace, volumes, pod.name if own else "")
 
 
@@ -112,7 +115,7 @@ def pod_claims(
     pod: PodInfo,
     objects: ClusterObjects,
     latest: Callable[[str], PersistentVolumeClaim | None],
-) -> PodClaims | str:
+) -> PodVolumeClaims | str:
     """Return the claims of *pod* by state, or why that is unknown.
 
     Args:
@@ -134,7 +137,7 @@ def pod_claims(
         if isinstance(mode, str):
             return mode
         (delayed if mode and not claim.spec.volume_name else immediate).append(claim)
-    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+    return PodVolumeClaims(tuple(bound), tuple(delayed), tuple(immediate))
 
 
 def _waits(claim: PersistentVolumeClaim, objects: ClusterObjects) -> bool | str:
@@ -194,3 +197,34 @@ class Assumed(Generic[T]):
 def _version(one: _HasMeta) -> int:
     text = one.metadata.resource_version
     return int(text) if text.isdecimal() else 0
+
+
+# ------------------------------------------------------------------------------------------------
+# What binding volumes asks of the process that runs the scheduler.
+
+
+class VolumeActions(Protocol):
+    """Changes of volumes and claims, and waiting for what others make of them.
+
+    Changes are meant for the version of the object that is given: the process must send its
+    ``resourceVersion`` along, and raise `numakube.errors.NumakubeError` if that fails.
+    """
+
+    async def bind_volume(self, volume: PersistentVolume) -> None:
+        """Write the ``claimRef`` and the annotations of *volume*."""
+        ...
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> None:
+        """Write the annotations of *claim*, which name the selected node."""
+        ...
+
+    async def until(self, done: Callable[[], Status | None], *, timeout_seconds: float) -> Status:
+        """Ask *done*, now and whenever claims or volumes change, until it gives an answer.
+
+        Returns:
+            that answer, or a failure that says ``timed out`` when the time is over.
+        """
+        ...
+
+
+VOLUME_ACTIONS: Final = Service[VolumeActions]("volume-actions")

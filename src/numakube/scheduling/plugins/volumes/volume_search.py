@@ -1,4 +1,4 @@
-"""Volumes for the claims of a pod on one node: those that exist, and those that can be made."""
+"""Volumes for the claims of a pod on one node: those there are or can be made, and their rating."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numakube.api.selectors import selector_of
 from numakube.api.storage_objects import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
-from numakube.scheduling.matching.node_terms import node_rule
+from numakube.scheduling.matching import node_rule
+from numakube.scheduling.plugins.node_resources_fit import RequestedToCapacityRatio
 from numakube.scheduling.snapshot.cluster_objects import free_volumes
 from numakube.values.quantity import parse_quantity, value
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from numakube.api.storage_objects import CSIStorageCapacity, StorageClass
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.plugins.volumes.volume_claims import PodClaims
+    from numakube.scheduling.plugins.plugin_arguments import UtilizationShapePoint
+    from numakube.scheduling.plugins.volumes.volume_claims import PodVolumeClaims
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -66,7 +68,7 @@ class Finder:
         latest: gives a volume as it is assumed to be.
     """
 
-    claims: PodClaims
+    claims: PodVolumeClaims
     objects: ClusterObjects
     latest: Callable[[PersistentVolume], PersistentVolume]
     candidates: dict[str, list[PersistentVolume]] = field(default_factory=dict)
@@ -80,7 +82,6 @@ class Finder:
                 volume
                 for volume in map(self.latest, (*own, *free))
                 if volume.class_name == claim.class_name
-                and (volume.spec.claim_ref is None or is_for(volume, claim))
             ]
 
     def find(self, node: NodeInfo) -> NodeVolumes:
@@ -126,7 +127,7 @@ class Finder:
         for claim in sorted(claims, key=lambda one: parse_quantity(one.requested)):
             taken = {match.volume.metadata.name for match in matches}
             candidates = self.candidates[claim.metadata.key]
-            free = (one for one in candidates if one.metadata.name not in taken)
+            free = (candidate for candidate in candidates if candidate.metadata.name not in taken)
             volume = best_volume(claim, free, node.labels)
             if volume is None:
                 unmatched.append(claim)
@@ -166,9 +167,10 @@ class Finder:
         size = value(claim.requested)
         return next(
             (
-                one
-                for one in self.objects.csi_capacities.values()
-                if one.storage_class_name == claim.class_name and _has_room(one, size, labels)
+                csi_capacity
+                for csi_capacity in self.objects.csi_capacities.values()
+                if csi_capacity.storage_class_name == claim.class_name
+                and _has_room(csi_capacity, size, labels)
             ),
             None,
         )
@@ -244,7 +246,10 @@ def _allows(made_by: StorageClass, labels: Mapping[str, str]) -> bool:
     terms = made_by.allowed_topologies
     return not terms or any(
         term.match_label_expressions
-        and all(labels.get(one.key) in one.values for one in term.match_label_expressions)
+        and all(
+            labels.get(match_label_expression.key) in match_label_expression.values
+            for match_label_expression in term.match_label_expressions
+        )
         for term in terms
     )
 
@@ -296,17 +301,75 @@ def _keys(finder: Finder) -> Iterator[str]:
         if made_by is None:
             continue
         for topology in made_by.allowed_topologies:
-            yield from (one.key for one in topology.match_label_expressions)
+            yield from (
+                match_label_expression.key
+                for match_label_expression in topology.match_label_expressions
+            )
         driver = objects.csi_drivers.get(made_by.provisioner)
         if driver is not None and driver.spec.storage_capacity:
             for capacity in objects.csi_capacities.values():
                 if capacity.node_topology is not None:
                     yield from capacity.node_topology.match_labels
-                    yield from (one.key for one in capacity.node_topology.match_expressions)
+                    yield from (
+                        expression.key for expression in capacity.node_topology.match_expressions
+                    )
 
 
 def _affinity_keys(volume: PersistentVolume) -> Iterator[str]:
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:
         for term in affinity.required.node_selector_terms:
-            yield from (one.key for one in term.match_expressions)
+            yield from (expression.key for expression in term.match_expressions)
+
+
+# ------------------------------------------------------------------------------------------------
+# Rating of nodes by how much of their storage the claims of a pod would use.
+#
+# Follows StorageCapacityScoring of kube-scheduler 1.37, where it is on by default. Volumes that
+# exist count with their size; if no claim takes one of those, volumes that would be made count
+# with the capacity that the CSI driver reports. Storage classes have the same weight.
+
+Usage = dict[str, tuple[int, int]]
+"""By storage class: how many bytes there are, and how many of them are requested."""
+
+
+class StorageRating:
+    """Rates nodes along a broken line from the used share to the score."""
+
+    def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
+        self._line = RequestedToCapacityRatio((), shape)
+
+    def of(self, finder: Finder, node: NodeInfo) -> int:
+        """Return the mean over the storage classes; 0 if no capacity is known."""
+        found = finder.find(node)
+        if not found.status.ok:
+            return 0
+        usage = _of_matches(found) if found.matches else _of_new(found, finder, node)
+        total = sum(self._worth(*amounts) for amounts in usage.values())
+        return self._line.mean(total, len(usage)) if usage else 0
+
+    def _worth(self, capacity: int, requested: int) -> int:
+        # Nothing to take from is as bad as full.
+        return self._line.worth(capacity, requested) if capacity else self._line.worth(0, 1)
+
+
+def _of_matches(found: NodeVolumes) -> Usage:
+    usage: Usage = {}
+    for match in found.matches:
+        capacity, requested = usage.get(match.claim.class_name, (0, 0))
+        usage[match.claim.class_name] = (
+            capacity + capacity_of(match.volume),
+            requested + value(match.claim.requested),
+        )
+    return usage
+
+
+def _of_new(found: NodeVolumes, finder: Finder, node: NodeInfo) -> Usage:
+    usage: Usage = {}
+    for claim in found.to_make:
+        room = finder.room_for(claim, node.labels)
+        if room is not None and room.capacity is not None:
+            _, requested = usage.get(claim.class_name, (0, 0))
+            # Volumes of one class share the capacity, so it is not added up.
+            usage[claim.class_name] = value(room.capacity), requested + value(claim.requested)
+    return usage

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.errors import ConfigError
-from numakube_lab.cli.lab.options import name_option, no_such_lab, run_dir
+from numakube_lab.cli.lab.background import name_option, no_such_lab, run_dir
 
 if TYPE_CHECKING:
     from numakube_lab.run_folder import RunDir

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from numakube.cli.lazy_commands import LazyGroup
-from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared import ObjectName
 from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube_lab.cli.lab.options import ask_lab, name_option
+from numakube_lab.cli.lab.background import ask_lab, name_option
 
 
 @click.group("fault", cls=LazyGroup)

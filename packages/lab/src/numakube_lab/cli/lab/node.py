@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from numakube.cli.lazy_commands import LazyGroup
-from numakube.cli.shared.kubectl_names import ObjectName
-from numakube.cli.shared.machine_argument import MachineParameter, load_machine
-from numakube_lab.cli.lab.options import ask_lab, name_option
+from numakube.cli.shared import MachineParameter, ObjectName, load_machine
+from numakube_lab.cli.lab.background import ask_lab, name_option
 from numakube_lab.cli.lab.up import DEFAULT_MACHINE
-from numakube_lab.nodes.node_addresses import MAX_NODES
+from numakube_lab.nodes.node_documents import MAX_NODES
 
 
 @click.group("node", cls=LazyGroup)
@@ -33,8 +32,8 @@ def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> N
     """Add nodes."""
     import msgspec
 
-    from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
-    from numakube.topology.tree_text import write_tree
+    from numakube.kubelet import to_cadvisor, write_devices
+    from numakube.topology import write_tree
 
     found = load_machine(machine)
     request = {

@@ -9,7 +9,7 @@ import click
 
 from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
 from numakube.errors import NumakubeError
-from numakube_lab.cli.lab.options import ask_lab
+from numakube_lab.cli.lab.background import ask_lab
 
 
 @click.command("status")

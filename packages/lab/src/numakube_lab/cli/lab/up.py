@@ -7,31 +7,30 @@ import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-import numakube
+from numakube.cli.shared import MachineParameter, load_machine, read_bytes
 from numakube.cli.shared.log_options import configure_logs, log_options
-from numakube.cli.shared.machine_argument import MachineParameter, load_machine, read_bytes
 from numakube.errors import ConfigError
 from numakube_lab.cli.lab import background
-from numakube_lab.cli.lab.background import Progress
-from numakube_lab.cli.lab.options import name_option, run_dir
-from numakube_lab.nodes.node_addresses import MAX_NODES
+from numakube_lab.cli.lab.background import Progress, name_option, run_dir
+from numakube_lab.nodes.node_documents import MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube_lab.dumps.cluster_dump import Dump
     from numakube_lab.lab_cluster import LabOptions
-    from numakube_lab.nodes.node_plan import NodePlan
+    from numakube_lab.nodes.node_documents import NodePlan
     from numakube_lab.run_folder import LabInfo, RunDir
 
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
-_EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
+_EXAMPLE = Path(str(files("numakube") / "examples" / "aligned-deployment.yaml"))
 _PROGRESS_SECONDS = 0.2
 """How often the progress of the start is published."""
 _MOST_NOTES = 20
@@ -162,8 +161,8 @@ def command(
 
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
-    from numakube.kube.connection.proxy_settings import is_loopback
-    from numakube.kubelet.config_from_words import UNALIGNED
+    from numakube.kubelet import UNALIGNED
+    from numakube.values.hosts import is_loopback
     from numakube_lab.lab_cluster import LabOptions
     from numakube_lab.processes.container_output import Routed
 
@@ -237,8 +236,7 @@ def _with_roles(plans: tuple[NodePlan, ...], control_plane: int) -> Iterator[Nod
 def _plans(
     count: int, machine: str, dump: Dump | None, kubelet: str, kubernetes: str | None
 ) -> tuple[NodePlan, ...]:
-    from numakube.kubelet.config_from_words import parse_kubelet_options
-    from numakube.kubelet.kubelet_versions import DEFAULT
+    from numakube.kubelet import DEFAULT, parse_kubelet_options
     from numakube_lab.dumps.cluster_dump import plans_of
     from numakube_lab.lab_cluster import uniform_plans
 
@@ -265,8 +263,7 @@ def _is_given(parameter: str) -> bool:
 
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
     """Run a lab until it has to end; without *progress* nothing is printed."""
-    from numakube.apps.host.process_life import run_fast
-    from numakube.apps.host.process_memory import quiet_collector
+    from numakube.apps.host import quiet_collector, run_fast
 
     try:
         with quiet_collector():

@@ -17,25 +17,22 @@ from numakube.api.resource_claims import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from numakube.dra.pod_claims import named_claims, used_claims
+from numakube.dra import named_claims, used_claims
+from numakube.kube import ObjectKey, Removed, key_of, reference_to
 from numakube.kube.catalog import PODS
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube.kube.store import Removed
-from numakube_lab.controllers.common.controller_actions import (
+from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Change,
+    Controller,
     Create,
     Delete,
     Note,
     Plan,
+    PlannedChange,
     differences,
 )
-from numakube_lab.controllers.common.controller_loop import Controller
-from numakube_lab.controllers.common.owner_references import owner_key
-from numakube_lab.controllers.common.pod_states import is_terminating
-from numakube_lab.controllers.types.claim_types import (
+from numakube_lab.controllers.common.pod_states import is_terminating, owner_key
+from numakube_lab.controllers.object_types import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     ResourceClaimTemplate,
@@ -45,10 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.pod import Pod, PodResourceClaim
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube.kube.resource_types import Document
-    from numakube.kube.store import Change as StoreChange
-    from numakube_lab.controllers.common.resource_mirrors import Cluster
+    from numakube.kube import Change as StoreChange
+    from numakube.kube import Document, EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was made for a pod: the claim's name in the pod's spec."""
@@ -192,7 +188,7 @@ def _missing_template(pod: Pod, wanted: PodResourceClaim) -> Note:
     )
 
 
-def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[Change]:
+def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[PlannedChange]:
     """Yield what tells the pod the names of the claims that were *made* for it."""
     if not made:
         return
@@ -201,7 +197,7 @@ def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[Change]:
     for name, claim in made.items():
         statuses[name] = PodResourceClaimStatus(name=name, resource_claim_name=claim)
     listed = msgspec.to_builtins(tuple(statuses.values()))
-    yield Change(
+    yield PlannedChange(
         resource=PODS,
         key=key_of(pod),
         patch={"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": listed}},
@@ -209,7 +205,7 @@ def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[Change]:
     )
 
 
-def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Change]:
+def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[PlannedChange]:
     """Yield what reserves allocated claims for a pod that was bound without it."""
     if not pod.spec.node_name:
         return
@@ -226,14 +222,14 @@ def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Cha
 
 def _release(
     claim: ResourceClaim, valid: tuple[ResourceClaimConsumerReference, ...]
-) -> Iterator[Change]:
+) -> Iterator[PlannedChange]:
     """Yield what leaves the claim with *valid* reservations; the last one takes the devices."""
     if valid or FINALIZER not in claim.metadata.finalizers:
         yield _status(claim, reserved_for=valid)
         return
     yield _status(claim, reserved_for=(), allocation=None)
     kept = [name for name in claim.metadata.finalizers if name != FINALIZER]
-    yield Change(
+    yield PlannedChange(
         resource=RESOURCE_CLAIMS,
         key=key_of(claim),
         patch={"metadata": {"finalizers": kept}},
@@ -241,9 +237,9 @@ def _release(
     )
 
 
-def _status(claim: ResourceClaim, **fields: Any) -> Change:  # noqa: ANN401 - fields of a status
+def _status(claim: ResourceClaim, **fields: Any) -> PlannedChange:  # noqa: ANN401 - fields of a status
     changed = msgspec.structs.replace(claim.status, **fields)
-    return Change(
+    return PlannedChange(
         resource=RESOURCE_CLAIMS,
         key=key_of(claim),
         patch={

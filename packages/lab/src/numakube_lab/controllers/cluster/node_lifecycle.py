@@ -5,6 +5,8 @@ every 50 s (a new one within 60 s). Where leases last longer than the usual 40 s
 many nodes, silence may last longer in proportion; kube-controller-manager has a flag for that.
 Nothing is polled: each node is looked at when it changes, and once more when its silence would have
 lasted too long. There is no rate limit by zones.
+
+What follows from the health of a node: its conditions and its taints. Pure.
 """
 
 from __future__ import annotations
@@ -14,20 +16,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from numakube.api.affinity_and_taints import Taint
+from numakube.api.nodes import NodeCondition
+from numakube.kube import ObjectKey, Removed, key_of, reference_to
 from numakube.kube.catalog import LEASES, NODES, PODS
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube.kube.store import Removed
 from numakube.values.times import format_time
-from numakube_lab.controllers.cluster.node_health import (
-    READY,
-    condition,
-    ready_status,
-    silenced,
-    wanted_taints,
+from numakube_lab.controllers.common.controller_loop import (
+    NOTHING,
+    Action,
+    Controller,
+    Note,
+    Plan,
+    PlannedChange,
 )
-from numakube_lab.controllers.common.controller_actions import NOTHING, Action, Change, Note, Plan
-from numakube_lab.controllers.common.controller_loop import Controller
 from numakube_lab.controllers.common.pod_states import is_ready
 
 if TYPE_CHECKING:
@@ -37,9 +38,107 @@ if TYPE_CHECKING:
     from numakube.api.meta import Lease
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.kube import store
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.resource_mirrors import Cluster
+    from numakube.kube import Change as StoreChange
+    from numakube.kube import EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster
+
+
+_PREFIX: Final = "node.kubernetes.io/"
+READY: Final = "Ready"
+WATCHED: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+"""The conditions that a kubelet reports; they are unknown while it is silent."""
+
+_PRESSURES: Final = {
+    "MemoryPressure": f"{_PREFIX}memory-pressure",
+    "DiskPressure": f"{_PREFIX}disk-pressure",
+    "PIDPressure": f"{_PREFIX}pid-pressure",
+    "NetworkUnavailable": f"{_PREFIX}network-unavailable",
+}
+NOT_READY: Final = f"{_PREFIX}not-ready"
+UNREACHABLE: Final = f"{_PREFIX}unreachable"
+CORDONED: Final = f"{_PREFIX}unschedulable"
+
+_OURS: Final = frozenset(
+    {(key, "NoSchedule") for key in (*_PRESSURES.values(), NOT_READY, UNREACHABLE, CORDONED)}
+    | {(key, "NoExecute") for key in (NOT_READY, UNREACHABLE)}
+)
+
+
+def condition(node: Node, kind: str) -> NodeCondition | None:
+    """Return a condition of *node*."""
+    return next((each for each in node.status.conditions if each.type == kind), None)
+
+
+def ready_status(node: Node) -> str:
+    """Return whether *node* is ready: ``True``, ``False`` or ``Unknown``."""
+    ready = condition(node, READY)
+    return ready.status if ready else "Unknown"
+
+
+def silenced(node: Node, now: datetime) -> tuple[NodeCondition, ...]:
+    """Return the conditions of a node whose kubelet is silent."""
+    moment = format_time(now)
+    others = [each for each in node.status.conditions if each.type not in WATCHED]
+    changed = [_unknown(condition(node, kind), kind, node, moment) for kind in WATCHED]
+    return (*others, *changed)
+
+
+def _unknown(current: NodeCondition | None, kind: str, node: Node, moment: str) -> NodeCondition:
+    if current is None:
+        return NodeCondition(
+            type=kind,
+            status="Unknown",
+            reason="NodeStatusNeverUpdated",
+            message="Kubelet never posted node status.",
+            last_heartbeat_time=node.metadata.creation_timestamp,
+            last_transition_time=moment,
+        )
+    if current.status == "Unknown":
+        return current
+    return msgspec.structs.replace(
+        current,
+        status="Unknown",
+        reason="NodeStatusUnknown",
+        message="Kubelet stopped posting node status.",
+        last_transition_time=moment,
+    )
+
+
+def wanted_taints(node: Node, now: datetime) -> tuple[Taint, ...]:
+    """Return the taints that *node* should have: those of others, and those of its health."""
+    wanted = _taints_of_health(node)
+    kept = [
+        taint
+        for taint in node.spec.taints
+        if (taint.key, taint.effect) not in _OURS or (taint.key, taint.effect) in wanted
+    ]
+    have = {(taint.key, taint.effect) for taint in kept}
+    added = [
+        Taint(
+            key=key,
+            effect=effect,
+            time_added=format_time(now) if effect == "NoExecute" else None,
+        )
+        for key, effect in wanted
+        if (key, effect) not in have
+    ]
+    return (*kept, *added)
+
+
+def _taints_of_health(node: Node) -> list[tuple[str, str]]:
+    wanted = [
+        (key, "NoSchedule")
+        for kind, key in _PRESSURES.items()
+        if (found := condition(node, kind)) and found.status == "True"
+    ]
+    ready = ready_status(node)
+    if ready != "True":
+        key = NOT_READY if ready == "False" else UNREACHABLE
+        wanted += [(key, "NoSchedule"), (key, "NoExecute")]
+    if node.spec.unschedulable:
+        wanted.append((CORDONED, "NoSchedule"))
+    return wanted
+
 
 GRACE_SECONDS: Final = 50.0
 STARTUP_GRACE_SECONDS: Final = 60.0
@@ -92,7 +191,7 @@ def _reported(node: Node, conditions: object) -> tuple[Action, ...]:
         reason="NodeNotReady",
         message=f"Node {name} status is now: NodeNotReady",
     )
-    change = Change(resource=NODES, key=key_of(node), patch=patch, subresource="status")
+    change = PlannedChange(resource=NODES, key=key_of(node), patch=patch, subresource="status")
     return (change, note)
 
 
@@ -104,7 +203,7 @@ def _tainted(node: Node, now: datetime) -> tuple[Action, ...]:
         "metadata": {"resourceVersion": node.metadata.resource_version},
         "spec": {"taints": msgspec.to_builtins(taints) or None},
     }
-    return (Change(resource=NODES, key=key_of(node), patch=patch),)
+    return (PlannedChange(resource=NODES, key=key_of(node), patch=patch),)
 
 
 def _unready_pods(seen: Observed) -> tuple[Action, ...]:
@@ -127,7 +226,7 @@ def _unready(pod: Pod, now: datetime) -> tuple[Action, ...]:
         "status": {"conditions": msgspec.to_builtins(changed)},
     }
     return (
-        Change(resource=PODS, key=key_of(pod), patch=patch, subresource="status"),
+        PlannedChange(resource=PODS, key=key_of(pod), patch=patch, subresource="status"),
         Note(
             about=reference_to(PODS, pod),
             reason="NodeNotReady",
@@ -183,7 +282,7 @@ class Nodes(Controller):
         )
         return reconcile(seen)
 
-    def _lease_changed(self, change: store.Change[Lease]) -> None:
+    def _lease_changed(self, change: StoreChange[Lease]) -> None:
         metadata = change.object.metadata
         if metadata.namespace == LEASE_NAMESPACE and not isinstance(change, Removed):
             self._heard[metadata.name] = self.clock.monotonic()
@@ -191,7 +290,7 @@ class Nodes(Controller):
                 change.object.spec.lease_duration_seconds or LEASE_SECONDS
             )
 
-    def _node_changed(self, change: store.Change[Node]) -> None:
+    def _node_changed(self, change: StoreChange[Node]) -> None:
         """Take a new heartbeat in a node's status for a sign of life."""
         name = change.object.metadata.name
         if isinstance(change, Removed):

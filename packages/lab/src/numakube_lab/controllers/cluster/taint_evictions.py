@@ -10,12 +10,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from numakube.api.affinity_and_taints import tolerates
+from numakube.kube import ObjectKey, key_of, reference_to
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
-from numakube_lab.controllers.common.controller_actions import NOTHING, Delete, Note, Plan
-from numakube_lab.controllers.common.controller_loop import Controller
+from numakube_lab.controllers.common.controller_loop import NOTHING, Controller, Delete, Note, Plan
 from numakube_lab.controllers.common.pod_states import NO_EXECUTE, is_terminating, time_of
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
     from numakube.api.affinity_and_taints import Taint, Toleration
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.resource_mirrors import Cluster
+    from numakube.kube import EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster
 
 
 def no_execute_taints(node: Node) -> tuple[Taint, ...]:

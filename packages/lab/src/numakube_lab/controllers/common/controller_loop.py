@@ -1,4 +1,4 @@
-"""The loop that all controllers share: look, decide, act, wait until the outcome shows.
+"""The loop that all controllers share, the mirrors that it reads, and the actions that it takes.
 
 A controller says which changes concern which of its objects (`watch`) and what to do about one
 (`plan`). Everything else is here. An object is never worked on twice at a time. A plan that turns
@@ -10,26 +10,148 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
+import msgspec
 import structlog
 
 from numakube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from numakube.kube.client import merge_patch
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube.kube.store import Updated
-from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube_lab.controllers.common.controller_actions import Action, Create, Delete, Note, Plan
-from numakube_lab.controllers.common.controller_actions import Change as Patch
+from numakube.kube import (
+    ObjectKey,
+    Reflector,
+    Updated,
+    WorkQueue,
+    key_of,
+    merge_patch,
+    run_workers,
+    wait_synced,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube.kube.resource_types import Resource
-    from numakube.kube.store import Change
-    from numakube_lab.controllers.common.resource_mirrors import Cluster, Mirror, Owned
+    from numakube.api.meta import ObjectMeta, ObjectReference
+    from numakube.kube import Change, Client, Document, EventRecorder, Resource, Store
+
+
+# What controllers decide to do, as values.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Create an object.
+
+    Attributes:
+        told: whose events tell of it: ``SuccessfulCreate``, ``FailedCreate``.
+    """
+
+    resource: Resource[Any]
+    document: Document
+    told: ObjectReference | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChange:
+    """Change fields of an object by a merge patch; None removes a field.
+
+    Attributes:
+        chained: change it only if it is still as the plan's last change of such an object left it.
+    """
+
+    resource: Resource[Any]
+    key: ObjectKey
+    patch: Document
+    subresource: str = ""
+    chained: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Delete an object, if it is still the one with this uid.
+
+    Attributes:
+        told: whose events tell of it: ``SuccessfulDelete``.
+    """
+
+    resource: Resource[Any]
+    key: ObjectKey
+    uid: str
+    propagation: str = ""
+    grace_seconds: int | None = None
+    told: ObjectReference | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Record an event."""
+
+    about: ObjectReference
+    reason: str
+    message: str
+    warning: bool = False
+
+
+Action: TypeAlias = Create | PlannedChange | Delete | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do about an object, in order.
+
+    Attributes:
+        again_after: seconds after which to look again, although nothing may have changed.
+        then: says what to do after that, given the objects that were created.
+    """
+
+    actions: tuple[Action, ...] = ()
+    again_after: float | None = None
+    then: Callable[[Sequence[Any]], Iterable[Action]] | None = None
+
+
+NOTHING = Plan()
+
+
+def differences(old: msgspec.Struct, new: msgspec.Struct) -> Document:
+    """Return the merge patch that makes *old* equal to *new*; empty if they are."""
+    if old == new:
+        return {}
+    return _merge_patch(msgspec.to_builtins(old), msgspec.to_builtins(new))
+
+
+def _merge_patch(before: Document, after: Document) -> Document:
+    patch: Document = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        known = before.get(name)
+        if known == value and name in before:
+            continue
+        nested = isinstance(known, dict) and isinstance(value, dict)
+        patch[name] = _merge_patch(known or {}, value) if nested else value
+    return patch
+
+
+def status_change(
+    resource: Resource[Any], key: ObjectKey, version: str, old: msgspec.Struct, new: msgspec.Struct
+) -> tuple[PlannedChange, ...]:
+    """Return the change that makes the status *new*: none if it is.
+
+    Only the state that the decision was made from, *version*, is changed: should the object be
+    newer, the server refuses, and the decision is made again. An empty version means any; the plan
+    changes the object before.
+    """
+    patch = differences(old, new)
+    if not patch:
+        return ()
+    document: Document = {"status": patch}
+    if version:
+        document["metadata"] = {"resourceVersion": version}
+    return (PlannedChange(resource=resource, key=key, patch=document, subresource="status"),)
+
+
+def soonest(waits: Iterable[float | None]) -> float | None:
+    """Return the shortest of some waits; None if there is none."""
+    return min((wait for wait in waits if wait is not None), default=None)
+
 
 T = TypeVar("T", bound="Owned")
 
@@ -153,7 +275,7 @@ class Controller(ABC):
 
     async def _act_on(self, actions: Iterable[Action], done: list[_Done]) -> None:
         for action in actions:
-            if isinstance(action, Patch) and action.chained:
+            if isinstance(action, PlannedChange) and action.chained:
                 action = _at_version(action, _latest(done)[action.resource])
             done.append((action, await self._act(action)))
 
@@ -170,7 +292,7 @@ class Controller(ABC):
         match action:
             case Create():
                 return await self._create(action)
-            case Patch(resource=resource, key=key, patch=patch, subresource=subresource):
+            case PlannedChange(resource=resource, key=key, patch=patch, subresource=subresource):
                 changed: Owned = await self.cluster.client.patch(
                     resource,
                     key.name,
@@ -233,19 +355,172 @@ def _latest(done: Iterable[_Done]) -> dict[Resource[Any], str]:
     return {
         action.resource: obj.metadata.resource_version
         for action, obj in done
-        if obj is not None and isinstance(action, Create | Patch)
+        if obj is not None and isinstance(action, Create | PlannedChange)
     }
 
 
-def _at_version(action: Patch, version: str) -> Patch:
+def _at_version(action: PlannedChange, version: str) -> PlannedChange:
     metadata = {**action.patch.get("metadata", {}), "resourceVersion": version}
     return replace(action, patch={**action.patch, "metadata": metadata})
 
 
 def _is_report(action: Action) -> bool:
-    return isinstance(action, Patch) and action.subresource == "status"
+    return isinstance(action, PlannedChange) and action.subresource == "status"
 
 
 def _states(change: Change[T]) -> tuple[T, ...]:
     """Return the states of an object that a change is about: old and new may concern others."""
     return (change.old, change.object) if isinstance(change, Updated) else (change.object,)
+
+
+# What controllers see of the cluster: one mirror of each resource, shared by all of them.
+#
+# A mirror lags behind the server by a few turns of the event loop. A controller that has written
+# something waits here until the mirror shows it; one that looked earlier would, for one, create its
+# pods twice. (kube-controller-manager keeps counts of what it expects to see instead.)
+
+
+class Owned(Protocol):
+    """An object with all of its metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata."""
+        ...
+
+
+Mirrored = TypeVar("Mirrored", bound=Owned)
+
+BY_NAMESPACE = "namespace"
+BY_CONTROLLER = "controller"
+"""Finds objects by the uid of the controller that manages them."""
+
+ORPHANS = "orphans"
+"""Finds objects that no controller manages, by namespace."""
+
+REPORT_SECONDS = 0.05
+PATIENCE = 10.0
+"""Seconds after which a controller goes on with a mirror that does not show its work.
+
+It is then cut off from the server, and what it does next is refused if it rests on the past.
+"""
+
+
+class Mirror(Generic[Mirrored]):
+    """The objects of one resource, as the server last told of them."""
+
+    def __init__(self, client: Client, resource: Resource[Mirrored]) -> None:
+        self.reflector: Reflector[Mirrored] = Reflector(client, resource)
+        self.store: Store[Mirrored] = self.reflector.store
+        self._clock = client.clock
+        self._waiters: set[asyncio.Event] = set()
+        self.store.subscribe(self._tell)
+
+    def indexed(self, name: str, function: Callable[[Mirrored], Iterable[str]]) -> None:
+        """Have an index of this name; the first caller makes it."""
+        if not self.store.has_index(name):
+            self.store.add_index(name, function)
+
+    def get(self, key: ObjectKey) -> Mirrored | None:
+        """Return the object with this key."""
+        return self.store.get(key)
+
+    def managed_by(self, uid: str) -> tuple[Mirrored, ...]:
+        """Return the objects whose controller has this uid."""
+        self.indexed(BY_CONTROLLER, _controller_uid)
+        return self.store.select(BY_CONTROLLER, uid)
+
+    def orphans_in(self, namespace: str) -> tuple[Mirrored, ...]:
+        """Return the objects in *namespace* that no controller manages."""
+        self.indexed(ORPHANS, _orphan_namespace)
+        return self.store.select(ORPHANS, namespace)
+
+    def in_namespace(self, namespace: str) -> tuple[Mirrored, ...]:
+        """Return all objects in *namespace*."""
+        self.indexed(BY_NAMESPACE, _namespace)
+        return self.store.select(BY_NAMESPACE, namespace)
+
+    async def shows(self, version: str) -> None:
+        """Return once everything up to the resource version *version* is here."""
+        wanted = int(version)
+        await self.until(lambda: int(self.reflector.resource_version or 0) >= wanted)
+
+    async def lost(self, key: ObjectKey, uid: str) -> None:
+        """Return once the object is gone from here, or marked as being deleted."""
+        await self.until(lambda: _is_lost(self.store.get(key), uid))
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return once *holds*, which is asked whenever something changes here."""
+        if holds():
+            return
+        changed = asyncio.Event()
+        self._waiters.add(changed)
+        try:
+            async with self._clock.timeout(PATIENCE):
+                while not holds():
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            _log.warning("mirror_lags", resource=str(self.reflector), seconds=PATIENCE)
+        finally:
+            self._waiters.discard(changed)
+
+    def _tell(self, _: Change[Mirrored]) -> None:
+        for waiter in self._waiters:
+            waiter.set()
+
+
+class Cluster:
+    """The mirrors of the resources that controllers asked for, and the client to change them.
+
+    Attributes:
+        report_seconds: how long at least between two reports about an object, if nothing but its
+            status is to change.
+    """
+
+    def __init__(self, client: Client, *, report_seconds: float = REPORT_SECONDS) -> None:
+        self.client = client
+        self.report_seconds = report_seconds
+        self.clock = client.clock
+        self._mirrors: dict[tuple[str, str], Mirror[Any]] = {}
+
+    def mirror(self, resource: Resource[Mirrored]) -> Mirror[Mirrored]:
+        """Return the mirror of *resource*; ask before `run`."""
+        name = (resource.group, resource.plural)
+        mirror: Mirror[Mirrored] | None = self._mirrors.get(name)
+        if mirror is None:
+            mirror = self._mirrors[name] = Mirror(self.client, resource)
+        return mirror
+
+    def find(self, resource: Resource[Any]) -> Mirror[Any] | None:
+        """Return the mirror of *resource*, if there is one."""
+        return self._mirrors.get((resource.group, resource.plural))
+
+    async def run(self) -> None:
+        """Keep all mirrors up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for mirror in self._mirrors.values():
+                tasks.create_task(mirror.reflector.run(), name=f"mirror-{mirror.reflector}")
+
+    async def synced(self) -> None:
+        """Return once every mirror has held everything."""
+        await wait_synced(*(mirror.reflector for mirror in self._mirrors.values()))
+
+
+def _controller_uid(obj: Owned) -> Iterable[str]:
+    controller = obj.metadata.controller
+    return () if controller is None else (controller.uid,)
+
+
+def _namespace(obj: Owned) -> Iterable[str]:
+    return (obj.metadata.namespace,)
+
+
+def _orphan_namespace(obj: Owned) -> Iterable[str]:
+    return (obj.metadata.namespace,) if obj.metadata.controller is None else ()
+
+
+def _is_lost(found: Owned | None, uid: str) -> bool:
+    if found is None or found.metadata.uid != uid:
+        return True
+    return found.metadata.deletion_timestamp is not None

@@ -3,50 +3,252 @@
 Follows kube-controller-manager 1.35 step by step, because users see the steps: one change of size
 at a time, the new replica set first. A change of the deployment's size in mid-rollout is spread
 over the replica sets before the rollout goes on.
+
+What a deployment reports of itself: counts, and whether it is available and progresses. ``kubectl
+rollout status`` and ``kubectl wait`` read nothing but this.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from numakube.api.meta import LabelSelector
 from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
+from numakube.kube import ObjectKey, key_of
 from numakube.kube.catalog import PODS
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube_lab.controllers.common.controller_actions import (
+from numakube.values.times import format_time
+from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Change,
+    Controller,
     Delete,
     Plan,
+    PlannedChange,
     status_change,
 )
-from numakube_lab.controllers.common.controller_loop import Controller
-from numakube_lab.controllers.common.owner_references import claim, owner_key, owner_reference
-from numakube_lab.controllers.types.workload_types import (
+from numakube_lab.controllers.common.pod_states import claim, owner_key, owner_reference, time_of
+from numakube_lab.controllers.object_types import (
     DEPLOYMENTS,
     REPLICA_SETS,
+    Condition,
     Deployment,
+    DeploymentStatus,
     ReplicaSet,
     RollingUpdate,
 )
+from numakube_lab.controllers.workloads import deployment_sets
 from numakube_lab.controllers.workloads import deployment_sets as sets
-from numakube_lab.controllers.workloads import deployment_status as reports
-from numakube_lab.controllers.workloads import rolling_updates
-from numakube_lab.controllers.workloads.rolling_updates import Limits, Size
+from numakube_lab.controllers.workloads.deployment_sets import Limits, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from numakube.api.pod import Pod
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.resource_mirrors import Cluster
-    from numakube_lab.controllers.workloads.deployment_status import Conditions
+    from numakube.kube import EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster
+
+
+AVAILABLE: Final = "Available"
+PROGRESSING: Final = "Progressing"
+NEW_SET_AVAILABLE: Final = "NewReplicaSetAvailable"
+TIMED_OUT: Final = "ProgressDeadlineExceeded"
+NO_DEADLINE: Final = 2**31 - 1
+"""The value of ``progressDeadlineSeconds`` that means none."""
+
+
+def counted(
+    deployment: Deployment,
+    new: ReplicaSet | None,
+    sets: Sequence[ReplicaSet],
+    *,
+    least_available: int,
+    now: datetime,
+) -> DeploymentStatus:
+    """Return the status with the counts of *sets* and what follows from them at once."""
+    available = sum(one.status.available_replicas for one in sets)
+    total = sum(one.status.replicas for one in sets)
+    enough = available >= least_available
+    conditions = with_condition(
+        deployment.status.conditions,
+        AVAILABLE,
+        "True" if enough else "False",
+        "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+        f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+        now=now,
+    )
+    return msgspec.structs.replace(
+        deployment.status,
+        observed_generation=deployment.metadata.generation,
+        replicas=total,
+        updated_replicas=new.status.replicas if new else 0,
+        ready_replicas=sum(one.status.ready_replicas for one in sets),
+        available_replicas=available,
+        unavailable_replicas=max(0, total - available),
+        conditions=conditions,
+    )
+
+
+def progressed(
+    deployment: Deployment, new: ReplicaSet | None, status: DeploymentStatus, now: datetime
+) -> tuple[DeploymentStatus, float | None]:
+    """Return *status* with the progress it shows, and when to look whether there was none."""
+    if not has_deadline(deployment):
+        return _with(status, without_condition(status.conditions, PROGRESSING)), None
+    current = find_condition(status.conditions, PROGRESSING)
+    settled = status.replicas == status.updated_replicas
+    if settled and current is not None and current.reason == NEW_SET_AVAILABLE:
+        return status, None
+    what = (
+        f'ReplicaSet "{new.metadata.name}"'
+        if new is not None
+        else f'Deployment "{deployment.metadata.name}"'
+    )
+    conditions = status.conditions
+    if is_complete(deployment, status):
+        conditions = with_condition(
+            conditions, PROGRESSING, "True", NEW_SET_AVAILABLE,
+            f"{what} has successfully progressed.", now=now,
+        )  # fmt: skip
+    elif _is_better(deployment.status, status):
+        conditions = with_condition(
+            conditions, PROGRESSING, "True", "ReplicaSetUpdated", f"{what} is progressing.",
+            now=now, renew=True,
+        )  # fmt: skip
+    elif is_late(deployment, conditions, now):
+        conditions = with_condition(
+            conditions, PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.",
+            now=now,
+        )  # fmt: skip
+    status = _with(status, conditions)
+    return status, _patience(deployment, status, now)
+
+
+def announced(
+    deployment: Deployment, conditions: Conditions, reason: str, message: str, now: datetime
+) -> Conditions:
+    """Return *conditions* with the news that a new replica set was found or made."""
+    if not has_deadline(deployment):
+        return conditions
+    if reason == "FoundNewReplicaSet" and find_condition(conditions, PROGRESSING):
+        return conditions
+    return with_condition(conditions, PROGRESSING, "True", reason, message, now=now, renew=True)
+
+
+def paused_or_resumed(deployment: Deployment, now: datetime) -> Conditions | None:
+    """Return the conditions that tell of a pause that began or ended; None if neither did."""
+    conditions = deployment.status.conditions
+    current = find_condition(conditions, PROGRESSING)
+    if not has_deadline(deployment) or (current and current.reason == TIMED_OUT):
+        return None
+    was_paused = current is not None and current.reason == "DeploymentPaused"
+    if deployment.spec.paused == was_paused:
+        return None
+    word = "paused" if deployment.spec.paused else "resumed"
+    return with_condition(
+        conditions, PROGRESSING, "Unknown", f"Deployment{word.capitalize()}",
+        f"Deployment is {word}", now=now,
+    )  # fmt: skip
+
+
+def has_deadline(deployment: Deployment) -> bool:
+    """Tell whether the deployment has to progress within some time."""
+    return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
+
+
+def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+    """Tell whether all pods are new and available."""
+    wanted = deployment.spec.replicas
+    return (
+        status.updated_replicas == status.replicas == status.available_replicas == wanted
+        and status.observed_generation >= deployment.metadata.generation
+    )
+
+
+def is_late(deployment: Deployment, conditions: Conditions, now: datetime) -> bool:
+    """Tell whether there was no progress for too long."""
+    current = find_condition(conditions, PROGRESSING)
+    if current is None or current.reason == NEW_SET_AVAILABLE:
+        return False
+    if current.reason == TIMED_OUT:
+        return True
+    since = time_of(current.last_update_time)
+    deadline = timedelta(seconds=deployment.spec.progress_deadline_seconds or 0)
+    return since is not None and since + deadline <= now
+
+
+def _patience(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float | None:
+    """Return in how many seconds a lack of progress is worth a report."""
+    current = find_condition(status.conditions, PROGRESSING)
+    if current is None or current.reason in (NEW_SET_AVAILABLE, TIMED_OUT):
+        return None
+    if is_complete(deployment, status):
+        return None
+    since = time_of(current.last_update_time) or now
+    deadline = timedelta(seconds=deployment.spec.progress_deadline_seconds or 0)
+    return max(1.0, (since + deadline - now).total_seconds())
+
+
+def _is_better(old: DeploymentStatus, new: DeploymentStatus) -> bool:
+    """Tell whether the rollout got nearer to its end."""
+    return (
+        new.updated_replicas > old.updated_replicas
+        or new.replicas - new.updated_replicas < old.replicas - old.updated_replicas
+        or new.ready_replicas > old.ready_replicas
+        or new.available_replicas > old.available_replicas
+    )
+
+
+def _with(status: DeploymentStatus, conditions: Conditions) -> DeploymentStatus:
+    return msgspec.structs.replace(status, conditions=conditions)
+
+
+Conditions = tuple[Condition, ...]
+
+
+def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """Return the condition of this type."""
+    return next((one for one in conditions if one.type == kind), None)
+
+
+def without_condition(conditions: Conditions, kind: str) -> Conditions:
+    """Return the conditions less the one of this type."""
+    return tuple(one for one in conditions if one.type != kind)
+
+
+def with_condition(
+    conditions: Conditions,
+    kind: str,
+    status: str,
+    reason: str,
+    message: str,
+    *,
+    now: datetime,
+    renew: bool = False,
+) -> Conditions:
+    """Return *conditions* with one set.
+
+    A condition that says the same as before stays as it is, unless it is to be renewed: its update
+    time then tells that it was found true again.
+    """
+    current = find_condition(conditions, kind)
+    if current and (current.status, current.reason) == (status, reason) and not renew:
+        return conditions
+    moment = format_time(now)
+    since = current.last_transition_time if current and current.status == status else moment
+    new = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        last_update_time=moment,
+        last_transition_time=since,
+    )
+    return (*without_condition(conditions, kind), new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +288,7 @@ def reconcile(seen: Observed) -> Plan:
     rollout = _Rollout(seen, claimed.objects)
     if deployment.metadata.deletion_timestamp is not None:
         return rollout.report(counting_only=True)
-    conditions = reports.paused_or_resumed(deployment, seen.now)
+    conditions = paused_or_resumed(deployment, seen.now)
     if conditions is not None:
         status = msgspec.structs.replace(deployment.status, conditions=conditions)
         return Plan(rollout.status_change(status))
@@ -114,18 +316,18 @@ class _Rollout:
         """Go on with a rolling update."""
         if self._new is None:
             return self._create(
-                rolling_updates.new_size(
+                deployment_sets.new_size(
                     0, sum(one.spec.replicas for one in self._all), self._limits
                 )
             )
         if updates := self._updates(self._new):
             return Plan(updates)
         total = sum(one.spec.replicas for one in self._all)
-        wanted = rolling_updates.new_size(self._new.spec.replicas, total, self._limits)
+        wanted = deployment_sets.new_size(self._new.spec.replicas, total, self._limits)
         if wanted != self._new.spec.replicas:
             return self._then_report(self._resized({self._new.metadata.name: wanted}))
         active = [_size(one) for one in self._old if one.spec.replicas > 0]
-        smaller = rolling_updates.shrink_old(active, _size(self._new), self._limits)
+        smaller = deployment_sets.shrink_old(active, _size(self._new), self._limits)
         return self._then_report(self._resized(smaller))
 
     def recreate(self) -> Plan:
@@ -169,7 +371,7 @@ class _Rollout:
                 self.status_change(msgspec.structs.replace(status, collision_count=collisions))
             )
         made = sets.creation(deployment, self._old, replicas=replicas, most=self._limits.most)
-        conditions = reports.announced(
+        conditions = announced(
             deployment,
             status.conditions,
             "NewReplicaSetCreated",
@@ -187,9 +389,9 @@ class _Rollout:
         if self._deployment.metadata.annotations.get(sets.REVISION) != revision:
             annotations = {sets.REVISION: revision}
             patch = {"metadata": {"annotations": annotations}}
-            return (Change(resource=DEPLOYMENTS, key=key_of(self._deployment), patch=patch),)
+            return (PlannedChange(resource=DEPLOYMENTS, key=key_of(self._deployment), patch=patch),)
         name = new.metadata.name
-        conditions = reports.announced(
+        conditions = announced(
             self._deployment,
             self._deployment.status.conditions,
             "FoundNewReplicaSet",
@@ -212,7 +414,7 @@ class _Rollout:
         growing = self._limits.most > sum(one.spec.replicas for one in active)
         ordered = list(reversed(active)) if growing else active
         ordered.sort(key=lambda one: -one.spec.replicas)
-        return rolling_updates.scale_in_proportion(
+        return deployment_sets.scale_in_proportion(
             [_size(one) for one in ordered], self._limits, self._deployment.status.replicas
         )
 
@@ -241,7 +443,7 @@ class _Rollout:
         return self._then_report((), counting_only=counting_only)
 
     def _then_report(self, actions: tuple[Action, ...], *, counting_only: bool = False) -> Plan:
-        status = reports.counted(
+        status = counted(
             self._deployment,
             self._new,
             self._all,
@@ -250,9 +452,9 @@ class _Rollout:
         )
         wait: float | None = None
         if not counting_only:
-            status, wait = reports.progressed(self._deployment, self._new, status, self._seen.now)
+            status, wait = progressed(self._deployment, self._new, status, self._seen.now)
         cleaning: tuple[Action, ...] = ()
-        if not actions and reports.is_complete(self._deployment, status):
+        if not actions and is_complete(self._deployment, status):
             cleaning = self._cleaning()
         return Plan((*actions, *cleaning, *self.status_change(status)), wait)
 
@@ -288,7 +490,7 @@ def limits_of(deployment: Deployment) -> Limits:
     rolling = spec.strategy.rolling_update or RollingUpdate()
     surge = "25%" if rolling.max_surge is None else rolling.max_surge
     unavailable = "25%" if rolling.max_unavailable is None else rolling.max_unavailable
-    return rolling_updates.rolling_limits(spec.replicas, surge, unavailable)
+    return deployment_sets.rolling_limits(spec.replicas, surge, unavailable)
 
 
 def _size(one: ReplicaSet) -> Size:

@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.api.selectors import selects
+from numakube.kube import ObjectKey, key_of
 from numakube.kube.catalog import PODS
-from numakube.kube.resource_types import ObjectKey, key_of
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.controller_actions import NOTHING, Plan, status_change
-from numakube_lab.controllers.common.controller_loop import Controller
+from numakube_lab.controllers.common.controller_loop import NOTHING, Controller, Plan, status_change
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
-from numakube_lab.controllers.types.cluster_types import (
+from numakube_lab.controllers.object_types import (
+    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
     DisruptionBudget,
     DisruptionBudgetCondition,
 )
-from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from numakube_lab.controllers.workloads.rolling_updates import share_of
+from numakube_lab.controllers.workloads.deployment_sets import share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.meta import OwnerReference
     from numakube.api.pod import Pod
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube_lab.controllers.common.resource_mirrors import Cluster, Owned
-    from numakube_lab.controllers.types.workload_types import IntOrPercent
+    from numakube.kube import EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster, Owned
+    from numakube_lab.controllers.object_types import IntOrPercent
 
 DELETION_TIMEOUT: Final = 120.0
 """Seconds after which an evicted pod that is still there counts as never evicted."""

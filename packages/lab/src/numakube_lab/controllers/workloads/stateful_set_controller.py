@@ -3,57 +3,58 @@
 Follows kube-controller-manager 1.35, with both pod management policies, rolling updates with a
 partition, and ``OnDelete``. Not there: deleting claims by a retention policy (they are kept), and
 ``maxUnavailable`` (pods are updated one by one).
+
+The pods and claims of a stateful set: their names, numbers and contents.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from numakube.api.meta import LabelSelector
 from numakube.api.pod import has_ended
 from numakube.api.selectors import selects
+from numakube.kube import ObjectKey, key_of, reference_to
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.resource_types import ObjectKey, key_of
-from numakube_lab.controllers.common.controller_actions import (
+from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
+    Controller,
     Create,
     Delete,
     Plan,
     soonest,
     status_change,
 )
-from numakube_lab.controllers.common.controller_loop import Controller
-from numakube_lab.controllers.common.owner_references import (
-    claim,
-    owner_key,
-    owner_reference,
-)
 from numakube_lab.controllers.common.pod_states import (
+    claim,
     is_available,
     is_ready,
     is_terminating,
+    owner_document,
+    owner_key,
+    owner_reference,
     phase_of,
     seconds_to_available,
 )
-from numakube_lab.controllers.types.cluster_types import Metadata
-from numakube_lab.controllers.types.workload_types import (
+from numakube_lab.controllers.object_types import (
     CONTROLLER_REVISIONS,
     STATEFUL_SETS,
     ControllerRevision,
+    Metadata,
     RollingUpdate,
     StatefulSet,
     StatefulSetStatus,
 )
-from numakube_lab.controllers.workloads.stateful_pods import claims_of, ordinal_of, pod_of
 from numakube_lab.controllers.workloads.template_revisions import (
     HASH_LABEL,
     Latest,
     latest_revision,
+    pod_from_template,
     surplus_revisions,
     template_in,
 )
@@ -63,9 +64,84 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Pod
-    from numakube.kube.event_recorder import EventRecorder
-    from numakube.kube.resource_types import Document
-    from numakube_lab.controllers.common.resource_mirrors import Cluster
+    from numakube.kube import Document, EventRecorder
+    from numakube_lab.controllers.common.controller_loop import Cluster
+
+
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+
+_NAME: Final = re.compile(r"(.*)-(0|[1-9][0-9]*)")
+
+
+def ordinal_of(stateful_set: StatefulSet, pod: Pod) -> int | None:
+    """Return the number of *pod*; None if its name is not one of *stateful_set*."""
+    matched = _NAME.fullmatch(pod.metadata.name)
+    if matched is None or matched[1] != stateful_set.metadata.name:
+        return None
+    return int(matched[2])
+
+
+def pod_name(stateful_set: StatefulSet, ordinal: int) -> str:
+    """Return the name of a pod."""
+    return f"{stateful_set.metadata.name}-{ordinal}"
+
+
+def pod_of(stateful_set: StatefulSet, template: Document, ordinal: int, revision: str) -> Document:
+    """Return the pod with number *ordinal*, made from the template of *revision*."""
+    name = pod_name(stateful_set, ordinal)
+    pod = pod_from_template(
+        template,
+        namespace=stateful_set.metadata.namespace,
+        owner=owner_document(STATEFUL_SETS, stateful_set),
+        name=name,
+        labels={POD_NAME_LABEL: name, POD_INDEX_LABEL: str(ordinal), HASH_LABEL: revision},
+    )
+    spec = pod["spec"]
+    named = {"hostname": name, "volumes": _volumes(stateful_set, spec, ordinal)}
+    if stateful_set.spec.service_name:
+        named["subdomain"] = stateful_set.spec.service_name
+    return {**pod, "spec": {**spec, **{key: value for key, value in named.items() if value}}}
+
+
+def claims_of(stateful_set: StatefulSet, ordinal: int) -> list[Document]:
+    """Return the claims that the pod with number *ordinal* needs."""
+    found: list[Document] = []
+    for template in stateful_set.spec.volume_claim_templates:
+        metadata = template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), **stateful_set.spec.selector.match_labels}
+        found.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": claim_name(stateful_set, template, ordinal),
+                    "namespace": stateful_set.metadata.namespace,
+                    "labels": labels,
+                    "annotations": metadata.get("annotations") or {},
+                },
+                "spec": template.get("spec") or {},
+            }
+        )
+    return found
+
+
+def claim_name(stateful_set: StatefulSet, template: Document, ordinal: int) -> str:
+    """Return the name of a claim."""
+    prefix = (template.get("metadata") or {}).get("name", "")
+    return f"{prefix}-{pod_name(stateful_set, ordinal)}"
+
+
+def _volumes(stateful_set: StatefulSet, spec: Document, ordinal: int) -> list[Document]:
+    """Return the volumes of a pod: those of claims take the place of others of the same name."""
+    claimed: dict[str, Document] = {}
+    for template in stateful_set.spec.volume_claim_templates:
+        name = (template.get("metadata") or {}).get("name", "")
+        source = {"claimName": claim_name(stateful_set, template, ordinal)}
+        claimed[name] = {"name": name, "persistentVolumeClaim": source}
+    others = [each for each in spec.get("volumes") or () if each.get("name") not in claimed]
+    return [*claimed.values(), *others]
+
 
 CLAIMS = PERSISTENT_VOLUME_CLAIMS.decoded_as(Metadata)
 

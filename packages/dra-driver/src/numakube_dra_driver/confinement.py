@@ -1,0 +1,287 @@
+"""Everybody else off the CPUs of claims, and their containers on them, from the first instruction.
+
+The engine is the enforcer's: it decides what every container of the node may run on, writes
+control groups in an order in which no CPU is shared for a moment, and answers the container
+runtime. Here the ledger tells it what pods have for themselves. A container with a claim that the
+ledger does not know is refused, and made again by the kubelet; one without never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.api.checkpoints import CPU_STATE
+from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
+from numakube.dra.pod_claims import named_claims
+from numakube.errors import NumakubeError
+from numakube.kube.catalog import PODS
+from numakube.kube.event_recorder import EventRecorder
+from numakube.kube.reflector import Reflector
+from numakube.node.cgroups.group_files import CgroupFiles, detect
+from numakube.node.cgroups.group_scan import GroupWatch
+from numakube.node.nri.nri_objects import Answer, Cpu
+from numakube.topology.allotments import Allotment, Share
+from numakube.values.cpuset import CpuMask, CpuSet, union
+from numakube_dra_driver.cdi import PREFIX, request_of, variable
+from numakube_placement.enforcer.allowed_cpus import NodeReader, PodState, state_of
+from numakube_placement.enforcer.enforce_loop import Enforcer
+from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
+from numakube_placement.enforcer.group_writing import Executor
+from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
+from numakube_placement.enforcer.nri import NriLink, NriPlugin
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from prometheus_client import CollectorRegistry
+
+    from numakube.api.pod import Container as PodContainer
+    from numakube.apps.host.process_life import Surroundings
+    from numakube.kube.client import Client
+    from numakube.kube.clock import Clock
+    from numakube.node.nri.nri_objects import Container, Sandbox
+    from numakube_dra_driver.ledger import Entry, Ledger
+    from numakube_dra_driver.settings import DraSettings
+
+COMPONENT: Final = "numakube-dra-driver"
+CLAIMED: Final = "claimed"
+"""The answer to a container with a claim, in metrics."""
+NRI_LOCK: Final = "nri.lock"
+_PASS_SECONDS: Final = 10.0
+_KNOWN_SECONDS: Final = 5.0
+_LOCK_SECONDS: Final = 0.5
+_UNLIMITED: Final = -1
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class ClaimNotYours(NumakubeError):
+    """A container names a claim that is not prepared for its pod."""
+
+
+class LedgerPods:
+    """The pods of a node as the enforcer's engine sees them, with what claims give them."""
+
+    def __init__(self, ledger: Ledger, pods: Reflector[Pod]) -> None:
+        self._ledger = ledger
+        self._pods = pods
+
+    def pods(self) -> Sequence[Pod]:
+        """Return the node's pods, and those that have claims before the API tells of them."""
+        known = list(self._pods.store.values())
+        uids = {pod.metadata.uid for pod in known}
+        unseen = {
+            uid: ObjectMeta(name=entry.name, namespace=entry.namespace, uid=uid)
+            for entry in self._ledger.claims.values()
+            for uid in entry.holders
+            if uid not in uids
+        }
+        return [*known, *(Pod(metadata=metadata) for metadata in unseen.values())]
+
+    def node_annotations(self) -> Mapping[str, str]:
+        """Return nothing: what annotations give is the enforcer's business."""
+        return {}
+
+    def state_of(self, pod: Pod, uid: str) -> PodState:
+        """Return what matters of *pod*: of what it has for itself, its claims alone."""
+        entries = {
+            entry.name: entry for entry in self._ledger.claims.values() if uid in entry.holders
+        }
+        total = union(entry.mask for entry in entries.values())
+        allotment = None
+        if total:
+            shares = {
+                container.name: Share(cpus=cpus)
+                for container in (*pod.spec.init_containers, *pod.spec.containers)
+                if (cpus := union(_claimed(pod, container, entries)))
+            }
+            allotment = Allotment(total=Share(cpus=total), containers=shares)
+        return replace(state_of(pod, uid), qos="", allotment=allotment, problems=())
+
+
+def _claimed(pod: Pod, container: PodContainer, entries: Mapping[str, Entry]) -> Iterator[CpuMask]:
+    """Yield the CPUs of the claims that a container uses, or of the requests that it names."""
+    names = {entry.name: name for entry, name in named_claims(pod)}
+    for use in container.resources.claims if container.resources else ():
+        entry = entries.get(names.get(use.name) or "")
+        for one in entry.results if entry is not None else ():
+            if not use.request or use.request == request_of(one):
+                yield one.mask
+
+
+class ClaimNri(NriPlugin):
+    """Answers a container runtime: for claims from memory, for others as the enforcer does."""
+
+    def __init__(
+        self, ledger: Ledger, enforcer: Enforcer, metrics: EnforcerMetrics, clock: Clock
+    ) -> None:
+        super().__init__(enforcer, metrics, clock)
+        self._ledger = ledger
+
+    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+        """Return what a container is to have that is about to be made.
+
+        Others have left the CPUs of claims when these were prepared, so no pass is needed.
+
+        Raises:
+            ClaimNotYours: it names a claim that is not prepared for its pod.
+        """
+        cpus = self._cpus_of(pod, container)
+        if not cpus:
+            return await super().creating(pod, container)
+        self._enforcer.announced.add_pod(pod)
+        self._enforcer.announced.add_container(pod.uid, container)
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(self._most_seconds()):
+                await self._enforcer.declare(container.id, self._wanted(container.cpu))
+        cpu = Cpu(cpus=str(CpuSet(cpus)), quota=_UNLIMITED)
+        self._held[container.id] = cpu
+        self._enforcer.wake()
+        self._metrics.nri_containers.labels(CLAIMED).inc()
+        return Answer(cpu=cpu, others=self._riding(container.id))
+
+    def _cpus_of(self, pod: Sandbox, container: Container) -> CpuMask:
+        """Return the CPUs of the claims that a container's variables name."""
+        names = (one.partition("=")[0] for one in container.env)
+        named = [name for name in names if name.startswith(f"{PREFIX}_")]
+        if not named:
+            return CpuSet().mask
+        self._ledger.load()
+        held = {
+            variable(entry, request_of(one)): one.mask
+            for entry in self._ledger.claims.values()
+            if pod.uid in entry.holders
+            for one in entry.results
+        }
+        if foreign := [name for name in named if name not in held]:
+            raise ClaimNotYours(
+                f"container {container.name}: {foreign[0]} is of no claim that is prepared for pod "
+                f"{pod.namespace}/{pod.name}"
+            )
+        return union(held[name] for name in named)
+
+
+class Confinement:
+    """Keeps containers where claims say, and others elsewhere."""
+
+    def __init__(
+        self,
+        client: Client,
+        ledger: Ledger,
+        settings: DraSettings,
+        around: Surroundings,
+        *,
+        node: str,
+        registry: CollectorRegistry,
+    ) -> None:
+        """Prepare; `run` it.
+
+        Raises:
+            ConfigError: there are no groups to write.
+        """
+        locate = around.locate
+        self._clock = around.clock
+        self._wants_nri = settings.nri != "off"
+        self._lock = locate(settings.state_dir) / NRI_LOCK
+        self._pods: Reflector[Pod] = Reflector(client, PODS, fields=f"spec.nodeName={node}")
+        self._events = EventRecorder(client, component=COMPONENT, instance=node)
+        self._groups = CgroupFiles(detect(locate(settings.cgroup_root)))
+        self._watch = GroupWatch(self._wake)
+        metrics = EnforcerMetrics(registry)
+        known = LedgerPods(ledger, self._pods)
+        kubelet = locate(settings.kubelet_dir)
+        self.enforcer = Enforcer(
+            knowledge=known,
+            state_of=known.state_of,
+            reader=NodeReader(sysfs=locate(settings.sysfs), cpu_state=kubelet / CPU_STATE),
+            executor=Executor(self._groups, OriginalsFile(locate(settings.state_dir))),
+            reporter=Reporter(self._events),
+            metrics=metrics,
+            clock=around.clock,
+            period=_PASS_SECONDS,
+            watched=lambda groups: self._watch.watch([*map(self._groups.path, groups)]),
+            wrote=lambda outcome: self.plugin.wrote(outcome),
+        )
+        self.plugin = ClaimNri(ledger, self.enforcer, metrics, around.clock)
+        self.link = NriLink(
+            self.plugin,
+            metrics,
+            around.clock,
+            socket=locate(settings.nri_socket),
+            name=settings.nri_name,
+            index=settings.nri_index,
+            rng=client.rng,
+        )
+        self._pods.store.subscribe(lambda _: self._wake())
+        self._pods.store.subscribe(lambda _: self.plugin.pods_changed())
+
+    def jobs(self, stop: asyncio.Event) -> list[Coroutine[None, None, None]]:
+        """Return what is to run until it is cancelled."""
+        return [self._pods.run(), self._events.run(), self._enforce(stop), self._answer()]
+
+    def close(self) -> None:
+        """Stop watching groups; they stay as they are, since claims are held on."""
+        self._watch.close()
+
+    async def settle(self) -> str:
+        """Let all groups be as the ledger has it; return why that is not so, if it is not."""
+        try:
+            async with self._clock.timeout(_KNOWN_SECONDS):
+                await self._pods.synced.wait()
+        except TimeoutError:
+            return "the pods of the node are not known yet"
+        outcome = await self.enforcer.step()
+        return outcome.trouble or self.enforcer.unenforced()
+
+    def runs(self, uid: str) -> bool:
+        """Tell whether anything of the pod *uid* runs here."""
+        return uid in self.enforcer.executor.found
+
+    def _wake(self) -> None:
+        self.enforcer.wake()
+
+    async def _enforce(self, stop: asyncio.Event) -> None:
+        await self._pods.synced.wait()
+        self._watch.open()
+        await self.enforcer.run(stop)
+
+    async def _answer(self) -> None:
+        """Answer the runtime, as soon as no other process of this node does.
+
+        Two plugins that set the same of a container make the runtime refuse it. While a DaemonSet
+        is updated there are two: the older one answers until it ends.
+        """
+        if not self._wants_nri:
+            return
+        await self._pods.synced.wait()
+        with _opened(self._lock) as descriptor:
+            while not _is_locked(descriptor):
+                await self._clock.sleep(_LOCK_SECONDS)
+            await self.link.run()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a file; tell whether that worked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

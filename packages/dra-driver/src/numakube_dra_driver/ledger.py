@@ -1,0 +1,283 @@
+"""The ledger of a node: which claim has which CPUs, on disk before any answer.
+
+Two processes may serve one node while a DaemonSet is updated, and the kubelet may call either. So
+every call takes the lock, reads what the other has written, and writes before it answers. A file
+that makes no sense is never taken for an empty one: CPUs would be given twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.codec import BROKEN_JSON, Wire
+from numakube.errors import ConfigError, InvalidValue, NumakubeError
+from numakube.node.bounded_files import read_regular_file
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from numakube.kube.clock import Clock
+
+FILE: Final = "state.json"
+LOCK: Final = "serialize.lock"
+VERSION: Final = 1
+LOCK_SECONDS: Final = 20.0
+"""How long a call waits for another process that serves the node."""
+_LOCK_PAUSE: Final = 0.005
+_UID: Final = re.compile(r"[a-zA-Z0-9-]{1,64}")
+
+
+class StateError(NumakubeError):
+    """The ledger cannot be read or written; nothing was given."""
+
+
+class Given(Wire, frozen=True):
+    """What one result of a claim's allocation has."""
+
+    request: str
+    pool: str
+    device: str
+    share: str = ""
+    cpus: str = ""
+
+    @property
+    def mask(self) -> CpuMask:
+        """Its CPUs as bits."""
+        return CpuSet.parse(self.cpus).mask
+
+
+class Entry(Wire, frozen=True):
+    """A claim that is prepared.
+
+    Attributes:
+        consumers: the uids that may use it.
+        results: in the order of the allocation.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    consumers: tuple[str, ...] = ()
+    results: tuple[Given, ...] = ()
+
+    @property
+    def mask(self) -> CpuMask:
+        """All CPUs of the claim as bits."""
+        return union(one.mask for one in self.results)
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The uids of the pods that have it; its own, if it is not known which do."""
+        return self.consumers or (self.uid,)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class _File(Wire, frozen=True):
+    """The whole file."""
+
+    version: int = VERSION
+    claims: tuple[Entry, ...] = ()
+
+
+def is_uid(text: str) -> bool:
+    """Tell whether *text* can be a uid: names of files and variables are made of it."""
+    return _UID.fullmatch(text) is not None
+
+
+class Disk:
+    """What is done to files; a test stands in for it to fail at each step."""
+
+    def write(self, path: Path, text: str, *, mode: int = 0o600) -> None:
+        """Replace a file as a whole, so that it is on the disk when this returns.
+
+        Raises:
+            OSError: it cannot be written; what was there is there.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        self.fill(temporary, text, mode)
+        self.swap(temporary, path)
+        self.sync(path.parent)
+
+    def fill(self, path: Path, text: str, mode: int) -> None:
+        """Write a file that nobody reads yet."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def swap(self, new: Path, path: Path) -> None:
+        """Let *new* be what is at *path*."""
+        new.replace(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file that may not be there.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        path.unlink(missing_ok=True)
+
+    def sync(self, folder: Path) -> None:
+        """Have the names in *folder* on the disk."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class Ledger:
+    """The claims that are prepared on this node; to be used while its lock is held."""
+
+    def __init__(self, folder: Path, clock: Clock, *, disk: Disk | None = None) -> None:
+        """Use the file in *folder*, which is made if need be.
+
+        Raises:
+            ConfigError: it cannot be.
+        """
+        self._folder = folder
+        self._path = folder / FILE
+        self._clock = clock
+        self._disk = disk or Disk()
+        self._claims: dict[str, Entry] = {}
+        self._seen: tuple[int, int] | None = None
+        self._turns = asyncio.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot keep state in {folder}: {error.strerror}") from None
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Keep other processes out, and know what they wrote.
+
+        Raises:
+            StateError: the lock is not to be had in time, or the file cannot be read.
+        """
+        async with self._turns:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                descriptor = os.open(self._folder / LOCK, flags, 0o600)
+            except OSError as error:
+                raise StateError(f"cannot lock {self._folder}: {error.strerror}") from None
+            try:
+                await self._lock(descriptor)
+                self.load()
+                yield
+            finally:
+                os.close(descriptor)
+
+    @property
+    def claims(self) -> Mapping[str, Entry]:
+        """What is prepared, by uid; as of the last reading."""
+        return self._claims
+
+    @property
+    def held(self) -> CpuMask:
+        """The CPUs of all claims."""
+        return union(entry.mask for entry in self._claims.values()) or NO_CPUS
+
+    def load(self) -> None:
+        """Read the file if another process has written it.
+
+        Raises:
+            StateError: it cannot be read, or makes no sense.
+        """
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            self._claims, self._seen = {}, None
+            return
+        except OSError as error:
+            raise StateError(f"cannot read {self._path}: {error.strerror}") from None
+        identity = found.st_ino, found.st_mtime_ns
+        if identity != self._seen:
+            self._claims = self._read()
+            self._seen = identity
+
+    def put(self, entry: Entry) -> None:
+        """Keep a claim.
+
+        Raises:
+            StateError: it cannot be written; nothing has changed.
+        """
+        self._save({**self._claims, entry.uid: entry})
+
+    def drop(self, uid: str) -> None:
+        """Forget a claim; it may not be there.
+
+        Raises:
+            StateError: it cannot be written; nothing has changed.
+        """
+        if uid in self._claims:
+            self._save({one: entry for one, entry in self._claims.items() if one != uid})
+
+    def forget(self) -> None:
+        """Put a file aside that makes no sense, and begin without claims."""
+        if self._path.exists():
+            self._path.replace(self._path.with_suffix(".forgotten"))
+        self._claims, self._seen = {}, None
+
+    def _save(self, claims: dict[str, Entry]) -> None:
+        text = msgspec.json.encode(_File(claims=tuple(claims.values()))).decode()
+        try:
+            self._disk.write(self._path, text)
+            found = self._path.stat()
+        except OSError as error:
+            # What is on the disk now is not known: the next call reads it.
+            self._seen = None
+            raise StateError(f"cannot write {self._path}: {error.strerror}") from None
+        self._claims, self._seen = claims, (found.st_ino, found.st_mtime_ns)
+
+    def _read(self) -> dict[str, Entry]:
+        try:
+            file = msgspec.json.decode(read_regular_file(self._path), type=_File)
+            _check(file)
+        except OSError as error:
+            raise StateError(f"cannot read {self._path}: {error.strerror}") from None
+        except (*BROKEN_JSON, InvalidValue) as error:
+            raise StateError(
+                f"{self._path} makes no sense ({error}); nothing is prepared with it. Drain the "
+                "node, and start once with --forget-state"
+            ) from None
+        return {entry.uid: entry for entry in file.claims}
+
+    async def _lock(self, descriptor: int) -> None:
+        until = self._clock.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if self._clock.monotonic() >= until:
+                    raise StateError(
+                        f"another process has held {self._folder / LOCK} for {LOCK_SECONDS:g} s"
+                    ) from None
+                await self._clock.sleep(_LOCK_PAUSE)
+            else:
+                return
+
+
+def _check(file: _File) -> None:
+    """Raise `InvalidValue` for uids and sets of CPUs that are none, and for CPUs given twice."""
+    if file.version != VERSION:
+        raise InvalidValue(f"version {file.version} is not known")
+    taken = NO_CPUS
+    for entry in file.claims:
+        if not is_uid(entry.uid):
+            raise InvalidValue(f"{entry.uid!r} is not a uid")
+        if both := taken & entry.mask:
+            raise InvalidValue(f"CPUs {CpuSet(both)} of claim {entry} are another claim's as well")
+        taken |= entry.mask

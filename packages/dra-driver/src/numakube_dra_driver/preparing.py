@@ -1,0 +1,356 @@
+"""Prepare and Unprepare, as a kubelet asks for them, and the sweep for claims that it forgot.
+
+A claim's CPUs are on disk before anything else is done with them, and an answer is given only when
+all of it is done. So a process that dies at any point leaves either nothing or a claim that the
+kubelet's next call finds: it gets the same CPUs. What is held is given back last, so that no CPU is
+given twice; what was left by calls that were cut short is found by the sweep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from numakube.api.resource_claims import ResourceClaim
+from numakube.errors import InvalidValue, NotFound, NumakubeError
+from numakube.kube.catalog import RESOURCE_CLAIMS
+from numakube.node.dra_plugin import ClaimRef, Prepared, PreparedDevice
+from numakube.values.cpuset import CpuSet, union
+from numakube.values.times import format_time
+from numakube_dra_driver.assignment import Refusal, assign, ours
+from numakube_dra_driver.cdi import check_names, full_name, request_of
+from numakube_dra_driver.devices import DRIVER
+from numakube_dra_driver.ledger import Entry, Given, StateError, is_uid
+from numakube_dra_driver.metrics import ERROR, OK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from prometheus_client import Histogram
+
+    from numakube.api.resource_claims import AllocationResult
+    from numakube.kube.client import Client
+    from numakube.node.podresources_client import PodResources
+    from numakube.values.cpuset import CpuMask
+    from numakube_dra_driver.cdi import CdiFiles
+    from numakube_dra_driver.ledger import Ledger
+    from numakube_dra_driver.metrics import DraMetrics
+    from numakube_dra_driver.offer import Offer
+
+OWN_SECONDS: Final = 20.0
+"""How long a call may take; the kubelet waits longer, and asks again."""
+ORPHAN_SECONDS: Final = 120.0
+"""How long nobody must know a claim before it is taken back."""
+_STATUS_SECONDS: Final = 5.0
+_MANAGER: Final = "numakube-dra-driver"
+_CLAIMS: Final = RESOURCE_CLAIMS.decoded_as(ResourceClaim)
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Confining(Protocol):
+    """What keeps everybody else off the CPUs of claims."""
+
+    async def settle(self) -> str:
+        """Let all groups be as the ledger has it; return why that is not so, if it is not."""
+        ...
+
+    def runs(self, uid: str) -> bool:
+        """Tell whether anything of the pod *uid* runs here."""
+        ...
+
+
+class PodLister(Protocol):
+    """Tells which claims the kubelet knows of."""
+
+    async def list_pods(self) -> Sequence[PodResources]:
+        """Return what pods have."""
+        ...
+
+
+class Preparer:
+    """Answers the kubelet for one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        ledger: Ledger,
+        files: CdiFiles,
+        *,
+        pool: str,
+        offer: Callable[[], Offer],
+        metrics: DraMetrics,
+        confining: Confining,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: reads claims.
+            ledger: what is held.
+            files: what runtimes read.
+            pool: the pool of this node.
+            offer: what the node offers.
+            metrics: counts calls.
+            confining: keeps others off what is held.
+        """
+        self._client = client
+        self._ledger = ledger
+        self._files = files
+        self._pool = pool
+        self._offer = offer
+        self._metrics = metrics
+        self._confining = confining
+        self._missing: dict[str, float] = {}
+        self._untold: dict[str, Entry] = {}
+        self._news = asyncio.Event()
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        """Give each of *claims* its CPUs; one that cannot have them does not keep others back."""
+        seconds = self._metrics.prepare_seconds
+        return {ref.uid: await self._within(self._prepare(ref), ref, seconds) for ref in claims}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Take back what each of *claims* has; one that is not known has nothing."""
+        seconds = self._metrics.unprepare_seconds
+        return {
+            ref.uid: (await self._within(self._unprepare(ref), ref, seconds)).error
+            for ref in claims
+        }
+
+    async def _within(
+        self, work: Awaitable[Prepared], ref: ClaimRef, seconds: Histogram
+    ) -> Prepared:
+        """Do *work* in the time that a call may take; tell what went wrong as an answer."""
+        clock = self._client.clock
+        began = clock.monotonic()
+        try:
+            async with clock.timeout(OWN_SECONDS):
+                done = await work
+        except TimeoutError:
+            done = Prepared(error=f"not done within {OWN_SECONDS:g} s; the next call goes on")
+        except (NumakubeError, OSError) as error:
+            done = Prepared(error=str(error))
+        seconds.labels(ERROR if done.error else OK).observe(clock.monotonic() - began)
+        if done.error:
+            _log.warning("claim_refused", claim=str(ref), uid=ref.uid, error=done.error)
+        self.show()
+        return done
+
+    async def _prepare(self, ref: ClaimRef) -> Prepared:
+        claim, allocation = await self._read(ref)
+        async with self._ledger.locked():
+            known = self._ledger.claims.get(ref.uid)
+            entry = self._entry_of(claim, allocation, known)
+            if entry != known:
+                self._ledger.put(entry)
+            try:
+                self._files.write(entry)
+                if trouble := await self._confining.settle():
+                    raise StateError(trouble)
+            except (OSError, NumakubeError):
+                if known is None:
+                    await self._take_back(entry.uid)
+                raise
+        _log.info("claim_prepared", claim=str(ref), uid=ref.uid, cpus=str(CpuSet(entry.mask)))
+        self._untold[entry.uid] = entry
+        self._news.set()
+        return _answer(entry)
+
+    async def _read(self, ref: ClaimRef) -> tuple[ResourceClaim, AllocationResult]:
+        """Return the claim as the API server has it, with what was allocated to it."""
+        claim = await self._client.get(_CLAIMS, ref.name, namespace=ref.namespace)
+        if claim.metadata.uid != ref.uid:
+            raise InvalidValue(f"claim {ref} was replaced by one with uid {claim.metadata.uid}")
+        if claim.status.allocation is None:
+            raise InvalidValue(f"claim {ref} is not allocated")
+        return claim, claim.status.allocation
+
+    def _entry_of(
+        self, claim: ResourceClaim, allocation: AllocationResult, known: Entry | None
+    ) -> Entry:
+        """Return what a claim has from now on: what it has already, or what is chosen for it.
+
+        Raises:
+            InvalidValue: it cannot have it.
+        """
+        results = ours(allocation.devices)
+        if not results:
+            raise InvalidValue("nothing of this driver is allocated to the claim")
+        for one in results:
+            if one.pool != self._pool:
+                raise InvalidValue(f"pool {one.pool} is not this node's, which is {self._pool}")
+        keys = [(one.request, one.pool, one.device, one.share_id or "") for one in results]
+        consumers = tuple(one.uid for one in claim.status.reserved_for)
+        if known is not None:
+            had = [(one.request, one.pool, one.device, one.share) for one in known.results]
+            if had != keys:
+                raise InvalidValue("the claim is prepared with another allocation")
+            return replace(known, consumers=consumers)
+        sets = self._choose(allocation)
+        entry = Entry(
+            uid=claim.metadata.uid,
+            namespace=claim.metadata.namespace,
+            name=claim.metadata.name,
+            consumers=consumers,
+            results=tuple(
+                Given(
+                    request=request, pool=pool, device=device, share=share, cpus=str(CpuSet(cpus))
+                )
+                for (request, pool, device, share), cpus in zip(keys, sets, strict=True)
+            ),
+        )
+        check_names(entry)
+        return entry
+
+    def _choose(self, allocation: AllocationResult) -> tuple[CpuMask, ...]:
+        offer, held = self._offer(), self._ledger.held
+        sets = assign(allocation.devices, offer.groups, held, offer.manager)
+        if isinstance(sets, Refusal):
+            raise InvalidValue(f"{sets.why}{f' ({offer.refused})' if offer.refused else ''}")
+        if not offer.manager.topology.all_cpus & ~(held | union(sets)):
+            raise InvalidValue("no CPUs would be left for pods without claims; reserve some")
+        return sets
+
+    async def _unprepare(self, ref: ClaimRef) -> Prepared:
+        if not is_uid(ref.uid):
+            raise InvalidValue(f"{ref.uid!r} is not a uid")
+        async with self._ledger.locked():
+            await self._take_back(ref.uid)
+        _log.info("claim_unprepared", claim=str(ref), uid=ref.uid)
+        return Prepared()
+
+    async def _take_back(self, uid: str) -> None:
+        """Let a claim have nothing, and others have what it had."""
+        self._files.remove(uid)
+        self._ledger.drop(uid)
+        if trouble := await self._confining.settle():
+            # Nobody is where they must not be; they have less than they could until the next pass.
+            _log.warning("groups_not_settled", uid=uid, error=trouble)
+
+    async def tell(self) -> None:
+        """Write what claims have into their statuses, for people and tools, until cancelled.
+
+        Nobody waits for it: what cannot be written is tried again, and forgotten with the claim.
+        """
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            for uid, entry in list(self._untold.items()):
+                try:
+                    await self._write_status(entry)
+                except NotFound:
+                    pass
+                except NumakubeError as error:
+                    _log.warning("status_not_written", claim=str(entry), error=str(error))
+                    await self._client.clock.sleep(_STATUS_SECONDS)
+                    self._news.set()
+                    continue
+                self._untold.pop(uid, None)
+
+    async def _write_status(self, entry: Entry) -> None:
+        if entry.uid not in self._ledger.claims:
+            return
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Prepared",
+            "message": "",
+            "lastTransitionTime": format_time(self._client.clock.now()),
+        }
+        devices = [
+            {
+                "driver": DRIVER,
+                "pool": one.pool,
+                "device": one.device,
+                **({"shareID": one.share} if one.share else {}),
+                "conditions": [ready],
+                "data": {"cpus": one.cpus},
+            }
+            for one in entry.results
+        ]
+        document = {
+            "apiVersion": RESOURCE_CLAIMS.api_version,
+            "kind": RESOURCE_CLAIMS.kind,
+            # With its uid, so that a claim that has taken its name is left alone.
+            "metadata": {"name": entry.name, "namespace": entry.namespace, "uid": entry.uid},
+            "status": {"devices": devices},
+        }
+        await self._client.apply(
+            RESOURCE_CLAIMS, document, subresource="status", force=True, field_manager=_MANAGER
+        )
+
+    async def restore(self) -> None:
+        """Let everything be as the ledger has it: after a start, and a start of the machine.
+
+        Raises:
+            StateError: the ledger cannot be read.
+        """
+        async with self._ledger.locked():
+            for entry in self._ledger.claims.values():
+                self._files.write(entry)
+        self.show()
+
+    async def sweep(self, kubelet: PodLister) -> None:
+        """Take back claims that nobody has known for a while.
+
+        Raises:
+            NumakubeError: it cannot be told which: the API server or the kubelet does not answer.
+        """
+        listed = {
+            (one.claim_namespace, one.claim_name)
+            for pod in await kubelet.list_pods()
+            for container in pod.containers
+            for one in container.dynamic_resources
+        }
+        now = self._client.clock.monotonic()
+        entries = tuple(self._ledger.claims.values())
+        missing = [
+            entry
+            for entry in entries
+            if (entry.namespace, entry.name) not in listed
+            and not any(self._confining.runs(uid) for uid in entry.holders)
+            and not await self._is_allocated(entry)
+        ]
+        self._missing = {one.uid: self._missing.get(one.uid, now) for one in missing}
+        for entry in missing:
+            if now - self._missing[entry.uid] >= ORPHAN_SECONDS:
+                await self._unprepare(ClaimRef(entry.namespace, entry.name, entry.uid))
+                self._metrics.orphans.inc()
+        async with self._ledger.locked():
+            self._files.remove_others(self._ledger.claims.keys())
+        self.show()
+
+    async def _is_allocated(self, entry: Entry) -> bool:
+        """Tell whether the claim is allocated as it was prepared, and has somebody who uses it."""
+        try:
+            claim = await self._client.get(_CLAIMS, entry.name, namespace=entry.namespace)
+        except NotFound:
+            return False
+        allocation = claim.status.allocation
+        if claim.metadata.uid != entry.uid or allocation is None or not claim.status.reserved_for:
+            return False
+        shares = {(one.device, one.share_id or "") for one in ours(allocation.devices)}
+        return shares == {(one.device, one.share) for one in entry.results}
+
+    def show(self) -> None:
+        """Show what is held."""
+        offer, held = self._offer(), self._ledger.held
+        self._metrics.show(offer.groups.values(), held, len(self._ledger.claims))
+
+
+def _answer(entry: Entry) -> Prepared:
+    return Prepared(
+        devices=tuple(
+            PreparedDevice(
+                requests=(request_of(one),),
+                pool=one.pool,
+                device=one.device,
+                cdi_devices=(full_name(entry, request_of(one)),),
+                share=one.share,
+            )
+            for one in entry.results
+        )
+    )

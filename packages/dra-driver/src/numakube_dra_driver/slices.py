@@ -1,0 +1,184 @@
+"""The ResourceSlices of a node, kept as they should be whoever removes or changes them.
+
+A starting kubelet deletes all slices of its node, and one that has not heard of a driver for 30
+seconds those of the driver; so they are written again as soon as that is seen. Follows the slice
+controller of Kubernetes 1.37 (``dynamic-resource-allocation/resourceslice``): names begin with the
+slice's place, since allocators sort by name; slices of other places are deleted first; the pool's
+generation stays if one slice alone changes, as schedulers allocate nothing from a pool whose slices
+are of several generations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from numakube.api.codec import encode, to_tree
+from numakube.api.resource_slices import ResourceSlice
+from numakube.errors import Conflict, NotFound
+from numakube.kube.catalog import NODES, RESOURCE_SLICES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.api.resource_slices import Device
+    from numakube.kube.client import Client
+    from numakube_dra_driver.metrics import DraMetrics
+
+MOST_DEVICES: Final = 128
+"""Devices of a slice, at most."""
+SLICES: Final = RESOURCE_SLICES.decoded_as(ResourceSlice)
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class SlicePublisher:
+    """Keeps the slices of one pool.
+
+    Attributes:
+        lost: what the server does not keep of devices, as a feature of it is off; empty if nothing.
+    """
+
+    def __init__(
+        self, client: Client, *, driver: str, node: str, pool: str, metrics: DraMetrics
+    ) -> None:
+        self._client = client
+        self._driver = driver
+        self._node = node
+        self._pool = pool
+        self._metrics = metrics
+        # What the server made of what was written: it drops fields whose feature is off.
+        self._kept: dict[bytes, tuple[Device, ...]] = {}
+        self.lost = ""
+
+    @property
+    def fields(self) -> str:
+        """Selects the slices of this driver on this node."""
+        return f"spec.driver={self._driver},spec.nodeName={self._node}"
+
+    async def publish(self, devices: Sequence[Device]) -> None:
+        """Let the slices be those of *devices*; a pool without devices is one empty slice.
+
+        Raises:
+            NumakubeError: the API server does not want them, or does not answer.
+        """
+        with self._metrics.publish_seconds.time():
+            wanted = [
+                tuple(devices[start : start + MOST_DEVICES])
+                for start in range(0, max(len(devices), 1), MOST_DEVICES)
+            ]
+            stored = await self._stored(len(wanted))
+            right = {
+                place: one
+                for place, one in stored.items()
+                if one.spec.pool.resource_slice_count == len(wanted)
+                and one.spec.devices in (wanted[place], self._kept.get(encode(wanted[place])))
+            }
+            generations = {one.spec.pool.generation for one in stored.values()}
+            if len(right) == len(wanted) and len(generations) == 1:
+                return
+            generation = max(generations, default=0)
+            alone = len(stored) == len(wanted) and len(right) == len(wanted) - 1
+            if not alone or len(generations) != 1:
+                generation, right = generation + 1, {}
+            for place, part in enumerate(wanted):
+                if place not in right:
+                    await self._write(place, part, stored.get(place), generation, len(wanted))
+
+    async def remove(self) -> None:
+        """Delete the slices: nothing is offered any more."""
+        for one in (await self._client.list(SLICES, fields=self.fields)).items:
+            await self._delete(one)
+
+    async def _stored(self, count: int) -> dict[int, ResourceSlice]:
+        """Return the stored slices by place; delete what has no place among *count*."""
+        stored: dict[int, ResourceSlice] = {}
+        for one in (await self._client.list(SLICES, fields=self.fields)).items:
+            place = _place(one)
+            if one.spec.pool.name == self._pool and place not in stored and 0 <= place < count:
+                stored[place] = one
+            else:
+                await self._delete(one)
+        return stored
+
+    async def _write(
+        self,
+        place: int,
+        devices: tuple[Device, ...],
+        stored: ResourceSlice | None,
+        generation: int,
+        count: int,
+    ) -> None:
+        pool = {"name": self._pool, "generation": generation, "resourceSliceCount": count}
+        spec: dict[str, Any] = {
+            "driver": self._driver,
+            "nodeName": self._node,
+            "pool": pool,
+            "devices": [to_tree(one) for one in devices],
+        }
+        if stored is None:
+            kept = await self._client.create(
+                SLICES, {"metadata": await self._metadata(place), "spec": spec}
+            )
+        else:
+            metadata = {
+                "name": stored.metadata.name,
+                "resourceVersion": stored.metadata.resource_version,
+                "ownerReferences": [await self._owner()],
+            }
+            kept = await self._client.update(SLICES, {"metadata": metadata, "spec": spec})
+        self._metrics.written.labels("create" if stored is None else "update").inc()
+        self._kept[encode(devices)] = kept.spec.devices
+        self._note_lost(devices, kept.spec.devices)
+        _log.info("slice_written", slice=kept.metadata.name, devices=len(devices))
+
+    def _note_lost(self, sent: Sequence[Device], kept: Sequence[Device]) -> None:
+        lost = any(
+            one.allow_multiple_allocations and not other.allow_multiple_allocations
+            for one, other in zip(sent, kept, strict=False)
+        )
+        self.lost = (
+            "the API server does not keep allowMultipleAllocations: its feature gate "
+            "DRAConsumableCapacity is off (it is on from Kubernetes 1.36)"
+            if lost
+            else ""
+        )
+
+    async def _metadata(self, place: int) -> dict[str, Any]:
+        prefix = f"{place:05x}-{self._driver}-{self._node}-"
+        return {"generateName": prefix, "ownerReferences": [await self._owner()]}
+
+    async def _owner(self) -> dict[str, Any]:
+        """Return the node as an owner, so that slices go when it goes."""
+        node = await self._client.get(NODES, self._node)
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._node,
+            "uid": node.metadata.uid,
+            "controller": True,
+        }
+
+    async def _delete(self, one: ResourceSlice) -> None:
+        metadata = one.metadata
+        try:
+            await self._client.delete(
+                SLICES,
+                metadata.name,
+                uid=metadata.uid,
+                resource_version=metadata.resource_version,
+            )
+        except (NotFound, Conflict):
+            # Somebody else was faster; what is there now is seen the next time.
+            return
+        self._metrics.written.labels("delete").inc()
+
+
+def _place(one: ResourceSlice) -> int:
+    """Return the place that a slice's name begins with; -1 if it begins otherwise."""
+    text = one.metadata.name.partition("-")[0]
+    try:
+        return int(text, 16) if len(text) == 5 else -1
+    except ValueError:
+        return -1

@@ -1,0 +1,186 @@
+"""A node with a driver, an API server and claims, for tests of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from kube_lab_server import ApiServer
+from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.kube.catalog import RESOURCE_CLAIMS
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.kubelet.machine import Machine
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.node.dra_plugin import ClaimRef, Prepared
+from numakube.node.podresources_client import ContainerResources, DynamicResource, PodResources
+from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.cdi import CdiFiles
+from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
+from numakube_dra_driver.ledger import Disk, Ledger
+from numakube_dra_driver.metrics import DraMetrics
+from numakube_dra_driver.offer import Offer, OfferOptions, make_offer
+from numakube_dra_driver.preparing import Confining, Preparer
+from numakube_lab.inprocess_transport import InProcess
+
+SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
+NODE = "n1"
+POOL = "n1/compute"
+
+
+def offer_of(
+    machine: Machine | str = SHAPE, config: KubeletConfiguration | None = None, **options: Any
+) -> Offer:
+    """Return what a node offers."""
+    built = from_shape(machine) if isinstance(machine, str) else machine
+    nowhere = Path("/none")
+    wanted = OfferOptions(sysfs=nowhere, kubelet_config=nowhere, **options)
+    return make_offer(built, config or KubeletConfiguration(), wanted)
+
+
+def result(
+    device: str, amount: str | None = None, *, request: str = "cpus", **more: Any
+) -> dict[str, Any]:
+    """Return a result of an allocation."""
+    found: dict[str, Any] = {"request": request, "driver": DRIVER, "pool": POOL, "device": device}
+    if amount is not None:
+        found |= {"consumedCapacity": {CPU_CAPACITY: amount}}
+        found |= {"shareID": f"{abs(hash((device, amount, request))):032x}"[:32]}
+    return found | more
+
+
+def parameters(*requests: str, source: str = "FromClaim", **fields: Any) -> dict[str, Any]:
+    """Return parameters as an allocation has them."""
+    text = {"apiVersion": "numakube.dev/v1alpha1", "kind": "ClaimParameters", **fields}
+    return {
+        "source": source,
+        "requests": list(requests),
+        "opaque": {"driver": DRIVER, "parameters": text},
+    }
+
+
+class Unconfined:
+    """Leaves everybody where they are."""
+
+    async def settle(self) -> str:
+        """Do nothing."""
+        return ""
+
+    def runs(self, uid: str) -> bool:
+        """Tell of no pod."""
+        del uid
+        return False
+
+
+class Kubelet:
+    """Lists the claims that a kubelet knows."""
+
+    def __init__(self) -> None:
+        self.knows: list[str] = []
+
+    async def list_pods(self) -> Sequence[PodResources]:
+        """Return a pod for each."""
+        return [
+            PodResources(
+                name=one,
+                namespace="default",
+                containers=(
+                    ContainerResources(
+                        name="main", dynamic_resources=(DynamicResource(one, "default"),)
+                    ),
+                ),
+            )
+            for one in self.knows
+        ]
+
+
+@dataclass
+class Bed:
+    """A node with what a driver needs; drivers come and go."""
+
+    folder: Path
+    server: ApiServer
+    client: Client
+    clock: ManualClock
+    offer: Offer = field(default_factory=offer_of)
+    kubelet: Kubelet = field(default_factory=Kubelet)
+
+    @classmethod
+    def on(cls, server: ApiServer, clock: ManualClock, folder: Path) -> Bed:
+        """Return a node beside *server*."""
+        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
+        return cls(folder, server, client, clock)
+
+    @property
+    def state(self) -> Path:
+        """The folder of the ledger."""
+        return self.folder / "state"
+
+    @property
+    def cdi(self) -> Path:
+        """The folder that runtimes read."""
+        return self.folder / "cdi"
+
+    def driver(self, disk: Disk | None = None, confining: Confining | None = None) -> Preparer:
+        """Return a process of the driver that has just been started."""
+        disk = disk or Disk()
+        return Preparer(
+            self.client,
+            self.ledger(disk),
+            CdiFiles(self.cdi, disk),
+            pool=POOL,
+            offer=lambda: self.offer,
+            metrics=DraMetrics(CollectorRegistry()),
+            confining=confining or Unconfined(),
+        )
+
+    def ledger(self, disk: Disk | None = None) -> Ledger:
+        """Return the ledger as a process sees it."""
+        return Ledger(self.state, self.clock, disk=disk)
+
+    def held(self) -> dict[str, str]:
+        """Return what is on disk: CPUs by the names of claims."""
+        ledger = self.ledger()
+        ledger.load()
+        return {one.name: str(CpuSet(one.mask)) for one in ledger.claims.values()}
+
+    async def claim(
+        self,
+        name: str,
+        *results: dict[str, Any],
+        config: Sequence[dict[str, Any]] = (),
+        users: Sequence[str] = (),
+    ) -> ClaimRef:
+        """Create a claim that is allocated and reserved for pods, as a scheduler leaves it."""
+        requests = sorted({one["request"].partition("/")[0] for one in results})
+        wanted = [{"name": one, "exactly": {"deviceClassName": "c"}} for one in requests]
+        document = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": wanted}},
+        }
+        created = await self.client.create(RESOURCE_CLAIMS, document)
+        status = {
+            "allocation": {"devices": {"results": list(results), "config": list(config)}},
+            "reservedFor": [
+                {"resource": "pods", "name": one, "uid": one} for one in users or (f"pod-{name}",)
+            ],
+        }
+        kept = await self.client.update(
+            RESOURCE_CLAIMS, {**created, "status": status}, subresource="status"
+        )
+        return ClaimRef("default", name, str(kept["metadata"]["uid"]))
+
+
+async def prepared(driver: Preparer, ref: ClaimRef) -> Prepared:
+    """Have a claim prepared; return what became of it."""
+    return (await driver.prepare([ref]))[ref.uid]
+
+
+async def unprepared(driver: Preparer, ref: ClaimRef) -> str:
+    """Have a claim unprepared; return what went wrong."""
+    return (await driver.unprepare([ref]))[ref.uid]

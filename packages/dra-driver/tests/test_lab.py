@@ -1,0 +1,212 @@
+"""Pods with claims on a lab: a scheduler chooses the NUMA node, and the driver makes it true."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kube_lab_server.kinds.all_kinds import GATES
+from numakube.apps.deployer.apply_and_remove import Engine
+from numakube.errors import ApiError, NotFound
+from numakube.kube import ObjectKey, request_token
+from numakube.kube.catalog import (
+    DAEMON_SETS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from numakube.kubelet.config_from_words import UNALIGNED
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.manifests.components import Choices
+from numakube.testing import until
+from numakube_dra_driver.manifest import NAME, objects
+from numakube_lab.nodes.node_cgroups import group_of, group_of_container
+from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
+
+NODE = "node-0"
+SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
+pytestmark = pytest.mark.timeout(230)
+
+
+@dataclass
+class World:
+    """A lab with the driver as it is deployed."""
+
+    cluster: LabCluster
+
+    async def deploy(self) -> None:
+        """Deploy the driver; wait until it is ready and its slices are there."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
+        documents = [namespace, *objects(Choices())]
+        engine = Engine(client=self.cluster.client, tell=lambda _: None)
+        await engine.deploy(documents)
+        assert await engine.wait_ready(documents, 120.0, lambda _: None) == ""
+        await until(self.devices)
+
+    async def devices(self) -> list[str]:
+        """Return the names of the devices that are offered."""
+        slices = (await self.cluster.client.list(RESOURCE_SLICES)).items
+        return [device["name"] for one in slices for device in one["spec"].get("devices", ())]
+
+    async def pod(self, name: str, cpus: str) -> None:
+        """Create a pod with a claim of so many CPUs."""
+        exactly: dict[str, Any] = {"deviceClassName": "numa-cpus"}
+        if cpus:
+            exactly["capacity"] = {"requests": {"numakube.dev/cpu": cpus}}
+        requests = [{"name": "cpus", "exactly": exactly}]
+        template = {
+            "metadata": {"name": f"of-{name}", "namespace": "default"},
+            "spec": {"spec": {"devices": {"requests": requests}}},
+        }
+        await self.cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template)
+        pod = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "resourceClaims": [{"name": "mine", "resourceClaimTemplateName": f"of-{name}"}],
+                "containers": [
+                    {"name": "app", "image": "i", "resources": {"claims": [{"name": "mine"}]}}
+                ],
+            },
+        }
+        await self.cluster.client.create(PODS.raw, pod)
+
+    async def plain(self, name: str) -> None:
+        """Create a pod without claims on the node."""
+        container = {"name": "app", "image": "i"}
+        pod = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": NODE, "containers": [container]},
+        }
+        await self.cluster.client.create(PODS.raw, pod)
+
+    async def runs_on(self, name: str, cpus: str) -> None:
+        """Wait until a pod runs, its container on *cpus*."""
+        kubelet = self.cluster.pool.kubelet(NODE)
+        assert kubelet.cgroups is not None
+        tree = kubelet.cgroups.tree
+
+        async def found() -> str:
+            pod = await self.cluster.client.get(PODS, name, namespace="default")
+            if pod.status is None or pod.status.phase != "Running":
+                return ""
+            own = tree.cpus(group_of_container(pod, "app"))
+            return own or tree.cpus(group_of(pod))
+
+        await until(found, lambda seen: seen == cpus)
+
+    async def gone(self, name: str) -> None:
+        """Delete a pod, and wait until it and its claims are gone."""
+        await self.cluster.client.delete(PODS, name, namespace="default")
+
+        async def left() -> int:
+            claims = (await self.cluster.client.list(RESOURCE_CLAIMS)).items
+            try:
+                await self.cluster.client.get(PODS, name, namespace="default")
+            except NotFound:
+                return sum(name in one["metadata"]["name"] for one in claims)
+            return -1
+
+        await until(left, lambda count: count == 0)
+
+
+@asynccontextmanager
+async def dra_lab(gates: frozenset[str] = GATES) -> AsyncIterator[World]:
+    """Run a lab in which rights count, with the driver."""
+    plans = uniform_plans(1, from_shape(SHAPE), UNALIGNED, "1.36")
+    async with lab_cluster(plans=plans, rbac=True, exporters=False, gates=gates) as cluster:
+        world = World(cluster)
+        await world.deploy()
+        yield world
+
+
+async def test_a_pod_with_a_claim_has_its_cpus_and_nobody_else() -> None:
+    async with dra_lab() as world:
+        assert await world.devices() == ["cpu-numa0", "cpu-numa1"]
+        await world.plain("other")
+        await world.pod("a", "4")
+        await world.runs_on("a", "1-2,9-10")
+
+        async def told() -> list[Any]:
+            (claim,) = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
+            return [one["data"] for one in claim["status"].get("devices", ())]
+
+        await until(told, lambda data: data == [{"cpus": "1-2,9-10"}])
+        await world.runs_on("other", "0,3-8,11-15")
+        await world.pod("b", "8")
+        await world.runs_on("b", "4-7,12-15")
+        await world.runs_on("other", "0,3,8,11")
+        await world.gone("a")
+        await world.runs_on("other", "0-3,8-11")
+
+
+async def test_where_claims_cannot_share_devices_cores_are_offered() -> None:
+    """As with API servers 1.34 and 1.35."""
+    async with dra_lab(frozenset()) as world:
+        await until(world.devices, lambda names: "core-0001" in names)
+        await world.pod("a", "")
+        await world.runs_on("a", "1,9")
+
+
+async def test_a_kubelet_that_starts_again_gets_the_slices_back_and_leaves_pods_alone() -> None:
+    async with dra_lab() as world:
+        await world.pod("a", "4")
+        await world.runs_on("a", "1-2,9-10")
+        (before,) = (await world.cluster.client.list(RESOURCE_SLICES)).items
+        await world.cluster.pool.restart(NODE)
+
+        async def again() -> list[str]:
+            slices = (await world.cluster.client.list(RESOURCE_SLICES)).items
+            return [one["metadata"]["uid"] for one in slices]
+
+        await until(again, lambda uids: uids and before["metadata"]["uid"] not in uids)
+        await world.runs_on("a", "1-2,9-10")
+        await world.pod("b", "4")
+        await world.runs_on("b", "4-5,12-13")
+
+
+async def test_claims_keep_their_cpus_while_the_driver_is_away() -> None:
+    """Its pod comes back with the same ledger; a pod that comes meanwhile waits."""
+    async with dra_lab() as world:
+        await world.pod("a", "4")
+        await world.runs_on("a", "1-2,9-10")
+        client = world.cluster.client
+        await client.delete(DAEMON_SETS, NAME, namespace="numakube", propagation="Foreground")
+
+        async def drivers() -> int:
+            return len((await client.list(PODS, namespace="numakube")).items)
+
+        await until(drivers, lambda count: count == 0)
+        await world.pod("b", "4")
+        await world.runs_on("a", "1-2,9-10")
+        await world.deploy()
+        await world.runs_on("b", "4-5,12-13")
+        await world.runs_on("a", "1-2,9-10")
+
+
+async def test_a_driver_may_write_the_slices_of_its_own_node_alone() -> None:
+    """The API server refuses those of others, whatever the account may do."""
+    async with dra_lab() as world:
+        client = world.cluster.client
+        (found,) = (await client.list(RESOURCE_SLICES)).items
+        pods = (await client.list(PODS, namespace="numakube")).items
+        (driver,) = [one for one in pods if one.metadata.name.startswith(NAME)]
+        account = ObjectKey("numakube", NAME)
+        token = await request_token(
+            client, account, pod=ObjectKey("numakube", driver.metadata.name)
+        )
+        async with world.cluster.site.connect(token=token.token) as its:
+            for change, words in (
+                ({"nodeName": "node-9"}, "a driver on node node-0 may not write slices of node"),
+                ({"driver": "gpu.example"}, "only slices of driver numakube.dev may be written"),
+            ):
+                metadata = {"name": "foreign"}
+                with pytest.raises(ApiError, match=words):
+                    await its.create(
+                        RESOURCE_SLICES, {"metadata": metadata, "spec": {**found["spec"], **change}}
+                    )
+            await its.delete(RESOURCE_SLICES, found["metadata"]["name"])

@@ -1,1 +1,0 @@
-"""The lab's API server: Kubernetes REST over HTTP, with an in-memory store."""

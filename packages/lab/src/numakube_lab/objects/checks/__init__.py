@@ -1,1 +1,0 @@
-"""Checks that several kinds share: metadata, numbers, addresses, selectors, taints."""

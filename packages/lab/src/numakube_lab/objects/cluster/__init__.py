@@ -1,1 +1,0 @@
-"""Kinds that describe and configure the cluster as a whole."""

@@ -1,1 +1,0 @@
-"""Dynamic resource allocation: claims, device classes and resource slices."""

@@ -1,1 +1,0 @@
-"""Services, endpoints, ingresses and network policies."""

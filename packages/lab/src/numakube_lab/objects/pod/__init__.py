@@ -1,1 +1,0 @@
-"""Pods and pod templates: defaults, checks, admission and warnings."""

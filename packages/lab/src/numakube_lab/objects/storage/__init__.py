@@ -1,1 +1,0 @@
-"""Persistent volumes, their claims, and storage classes."""

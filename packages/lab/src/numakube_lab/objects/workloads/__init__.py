@@ -1,1 +1,0 @@
-"""Kinds that create, scale or protect pods: deployments, jobs, budgets and the like."""

@@ -1,0 +1,1 @@
+"""Pods and pod templates: the specification with its defaults, checks and warnings."""

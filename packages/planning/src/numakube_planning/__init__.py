@@ -1,0 +1,1 @@
+"""Planning: what would become of pods, and which to move so that others fit."""

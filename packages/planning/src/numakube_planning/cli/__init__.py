@@ -1,0 +1,1 @@
+"""The commands of planning: what was asked, and how it is printed."""

@@ -1,0 +1,97 @@
+"""``kubectl numa audit``: which pods want alignment and do not have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.shared.cluster_options import (
+    all_namespaces_option,
+    cluster_options,
+    facts_for,
+    namespace_for,
+    namespace_option,
+    selector_option,
+    warn_of_refusal,
+)
+from numakube.cli.shared.kubectl_names import names_argument
+from numakube.cli.shared.output_option import Output, output_option, print_document
+from numakube.cli.shared.terminal import column_lines, say
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube_planning.audit import Audit
+
+_MISALIGNED = 1
+
+
+@click.command("audit")
+@names_argument("pod", metavar="[pods] [NAME]...")
+@namespace_option
+@all_namespaces_option
+@selector_option
+@click.option("--node", default="", metavar="NAME", help="Only pods on this node.")
+@click.option(
+    "--moves/--no-moves", default=True, help="Whether to look for nodes that would align them now."
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if a pod is not aligned.")
+@cluster_options
+@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
+def command(
+    *,
+    what: str,
+    names: tuple[str, ...],
+    namespace: str,
+    all_namespaces: bool,
+    selector: str,
+    node: str,
+    moves: bool,
+    exit_zero: bool,
+    cluster: ClusterOptions,
+    output: Output,
+) -> int:
+    """Which pods want alignment and do not have it?
+
+    Covers all namespaces unless one is named. ALIGNED ON lists nodes that would align the pod now
+    if it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if
+    a pod is not aligned.
+    """
+    del what
+    from numakube.apps.gathering import SCHEDULING
+    from numakube.cli.shared.selection import chosen_pods
+    from numakube.insight.collected import SCHEDULER
+    from numakube.insight.unknown_zones import nothing_known
+    from numakube_planning.audit import audit
+
+    facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER})
+    unknown = nothing_known(facts)
+    if unknown:
+        raise ConfigError(f"{unknown}, so no pod can be judged")
+    space = namespace_for(cluster, namespace) if namespace or names else ""
+    chosen = [
+        pod
+        for pod in chosen_pods(facts, "" if all_namespaces else space, selector)
+        if (not names or pod.metadata.name in names) and node in ("", pod.spec.node_name)
+    ]
+    found = audit(facts, chosen, moves=moves)
+    _print(found, output)
+    warn_of_refusal(facts)
+    return _MISALIGNED if found.misaligned and not exit_zero else 0
+
+
+def _print(found: Audit, output: Output) -> None:
+    from numakube.api.codec import to_tree
+    from numakube_planning.audit import MORE, TITLES, row, summary
+
+    if output in (Output.JSON, Output.YAML):
+        print_document(to_tree(found), output)
+        return
+    wide = output is Output.WIDE
+    if found.misaligned:
+        titles = [*TITLES, *(MORE if wide else ())]
+        rows = [row(pod, found.taken_at, wide=wide) for pod in found.misaligned]
+        for line in column_lines(titles, rows):
+            say(line)
+    say(summary(found))

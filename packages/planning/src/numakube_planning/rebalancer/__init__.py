@@ -1,0 +1,1 @@
+"""The rebalancer: moves pods as `numakube_planning.defrag` plans it, one after the other."""

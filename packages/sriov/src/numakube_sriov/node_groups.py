@@ -1,0 +1,81 @@
+"""The SR-IOV device plugin on the nodes of an operator's node group: the field ``sriov``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.apps.operator import GroupAddition
+from numakube.errors import ConfigError
+from numakube.manifests import node_affinity
+from numakube_sriov.manifest import SriovManifest
+from numakube_sriov.read_config import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.api.numaresources import SriovGroup
+    from numakube.apps.operator import Pool, Site
+    from numakube.kube import Document
+
+ACCOUNT: Final = "numaresources-sriov"
+_PREFIX: Final = "intel.com"
+"""What the plugin takes for pools without a prefix; it plays no part in what is checked."""
+
+
+def _mistakes(sriov: SriovGroup) -> list[str]:
+    if not sriov.resources:
+        return ["names no resources"]
+    text = json.dumps({"resourceList": list(sriov.resources)})
+    try:
+        config = read_config(text, "resources", prefix=_PREFIX)
+    except ConfigError as error:
+        return [str(error)]
+    return [f"{remark.where}: {remark.what}" for remark in config.remarks]
+
+
+def _name(pool: Pool) -> str:
+    return f"{ACCOUNT}-{pool.name}"
+
+
+def _objects(asking: Sequence[tuple[Pool, SriovGroup]], site: Site) -> list[Document]:
+    """Return what the plugins take; all share the account."""
+    documents: list[Document] = []
+    for pool, sriov in asking:
+        account, *rest = _manifest(pool, sriov, site).objects()
+        documents += rest if documents else [account, *rest]
+    return documents
+
+
+def _manifest(pool: Pool, sriov: SriovGroup, site: Site) -> SriovManifest:
+    return SriovManifest(
+        namespace=site.namespace,
+        name=_name(pool),
+        account=ACCOUNT,
+        image=site.image,
+        pools=sriov.resources,
+        use_cdi=sriov.cdi,
+        where=_where(pool),
+    )
+
+
+def _where(pool: Pool) -> dict[str, Any]:
+    """Return what keeps the plugin where the pool's exporters are."""
+    expressions: Iterable[dict[str, Any]] = map(
+        msgspec.to_builtins, pool.selector.match_expressions
+    )
+    where: dict[str, Any] = {
+        "tolerations": [msgspec.to_builtins(one) for one in pool.config.tolerations]
+    }
+    if pool.selector.match_labels:
+        where["nodeSelector"] = dict(pool.selector.match_labels)
+    if affinity := node_affinity(list(expressions)):
+        where["affinity"] = affinity
+    return where
+
+
+ADDITION: Final = GroupAddition(
+    account=ACCOUNT, mistakes=_mistakes, daemon_set=_name, objects=_objects
+)

@@ -1,0 +1,1 @@
+"""OpenTelemetry traces of a pod's way: queue, attempt, bind, kubelet."""

@@ -1,7 +1,0 @@
-"""The dashboard: web pages that show a cluster by NUMA zone and explain its pods.
-
-It is a set of routes that a process mounts beside its own (scheduler, extender, lab), or that
-``numakube dashboard`` serves alone. Pages are rendered on the server from a `Source` (what the API
-server says, and what the process knows besides) and are whole without JavaScript; with it they
-follow the cluster by server-sent events and draw all zones at once.
-"""

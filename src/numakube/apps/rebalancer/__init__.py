@@ -1,1 +1,0 @@
-"""The rebalancer: moves pods as `numakube.insight.defrag` plans it, one after the other."""

@@ -1,0 +1,177 @@
+"""What nodes will be like that do not exist yet: those that an autoscaler would add to a group.
+
+The topology of such a node is looked for, in this order, in
+
+1. the annotation `MACHINE` of the node object: a kind of node in one line (`node_setup`),
+2. the label `MACHINE`: the name of a known machine, or of one of the described groups,
+3. the described groups: labels, and the kind of node that has them,
+4. the nodes that are there: one of the same group, with the same instance type and amounts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.codec import Wire
+from numakube.errors import ConfigError
+from numakube.insight.explain.kubelet_steps import new_report
+from numakube.insight.node_setup import nodes_of_kinds
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.manager_settings import settings_of
+from numakube.topology import nrt_names
+from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.model_report import nrt_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.insight.node_setup import NodeSetup
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+
+MACHINE: Final = "numakube.dev/machine"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+GROUPS: Final = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "kops.k8s.io/instancegroup",
+    INSTANCE_TYPE,
+)
+"""Labels that nodes of one group have in common."""
+_VAGUE: Final = ("memory", "ephemeral-storage", "pods")
+_REMEMBERED: Final = 256
+
+
+class NodeGroup(Wire, frozen=True, kw_only=True):
+    """A group of nodes that was described.
+
+    Attributes:
+        name: what the label `MACHINE` of its nodes may say.
+        labels: what its nodes have, unless they are found by the name.
+        node: what they are like, as ``numakube simulate --nodes`` takes it.
+    """
+
+    name: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    node: str
+
+
+class NodeGroupList(Wire, frozen=True):
+    """The file in which groups are described."""
+
+    groups: tuple[NodeGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroups:
+    """Knows the groups that were described."""
+
+    described: tuple[NodeGroup, ...] = ()
+    _reports: dict[str, NodeResourceTopology] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Try every description.
+
+        Raises:
+            ConfigError: one cannot be read; it says which, and why.
+        """
+        for group in self.described:
+            if not group.name and not group.labels:
+                raise ConfigError(f"group {group.node!r}: it has neither a name nor labels")
+            self._described_as(group.node)
+
+    def report_for(self, node: Node, known: Iterable[NodeInfo]) -> NodeResourceTopology | None:
+        """Return what *node* will report when it has just joined; ``None`` if that is not known.
+
+        Raises:
+            ConfigError: the node object describes itself in a way that cannot be read.
+        """
+        text = self.text_for(node)
+        if text:
+            return self._described_as(text)
+        belief = belief_of_its_like(node, known)
+        if belief is None or belief.topology is None:
+            return None
+        return new_report(belief.nrt, belief.topology, node.metadata.name)
+
+    def text_for(self, node: Node) -> str:
+        """Return the line that describes *node*; empty if there is none."""
+        meta = node.metadata
+        named = meta.labels.get(MACHINE, "")
+        by_name = {group.name: group.node for group in self.described if group.name}
+        matching = (
+            group.node
+            for group in self.described
+            if group.labels and group.labels.items() <= meta.labels.items()
+        )
+        return meta.annotations.get(MACHINE) or by_name.get(named, named) or next(matching, "")
+
+    def _described_as(self, text: str) -> NodeResourceTopology:
+        known = self._reports.get(text)
+        if known is None:
+            (first, *_) = nodes_of_kinds([text])
+            known = _idle_report(first)
+            if len(self._reports) >= _REMEMBERED:
+                self._reports.clear()
+            self._reports[text] = known
+        return known
+
+
+def _idle_report(node: NodeSetup) -> NodeResourceTopology:
+    """Return what *node* reports before a pod has come to it."""
+    try:
+        settings = settings_of(node.config, node.machine)
+        kubelet = KubeletNode(node.machine, settings, kubernetes=node.kubernetes)
+    except ConfigError as error:
+        raise ConfigError(f"node {node.name}: {error}") from None
+    return report_written(node.name, kubelet, (), version=1, exact=True)
+
+
+def report_written(
+    name: str, kubelet: KubeletNode, pods: Iterable[PodInfo], *, version: int, exact: bool
+) -> NodeResourceTopology:
+    """Return what the exporter of the node *name* writes when *pods* run there."""
+    told = {nrt_names.FINGERPRINT: fingerprint_of((one.namespace, one.name) for one in pods)}
+    report = nrt_of(name, kubelet, exact=exact, attributes=told)
+    metadata = msgspec.structs.replace(
+        report.metadata, uid=f"report-{name}", resource_version=str(version)
+    )
+    return msgspec.structs.replace(report, metadata=metadata)
+
+
+def belief_of_its_like(node: Node, known: Iterable[NodeInfo]) -> NumaBelief | None:
+    """Return what is believed of a node of the same group and amounts; exact data if possible."""
+    labels = node.metadata.labels
+    group = next((key for key in GROUPS if key in labels), None)
+    if group is None:
+        return None
+    keys = [key for key in (group, INSTANCE_TYPE) if key in labels]
+    alike = [
+        (one.name, one.numa)
+        for one in known
+        if one.numa is not None
+        and one.numa.topology is not None
+        and all(one.labels.get(key) == labels[key] for key in keys)
+        and _amounts(one.node) == _amounts(node)
+    ]
+    alike.sort(key=lambda one: (_has_no_exact_data(one[1]), one[0]))
+    return alike[0][1] if alike else None
+
+
+def _has_no_exact_data(belief: NumaBelief) -> bool:
+    return belief.topology is None or belief.topology.report is None
+
+
+def _amounts(node: Node) -> dict[str, str]:
+    """Return what tells machines apart; memory differs a little from one boot to the next."""
+    amounts = {name: str(amount) for name, amount in node.status.capacity.items()}
+    return {name: text for name, text in amounts.items() if name not in _VAGUE and text != "0"}

@@ -1,1 +1,0 @@
-"""Chooses the devices of a pod or container, and their NUMA nodes."""

@@ -1,1 +1,0 @@
-"""What a node has to offer, before any pod is counted."""

@@ -1,1 +1,0 @@
-"""Searches for NUMA nodes that have what one pod or container must be given."""

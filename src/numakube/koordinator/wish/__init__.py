@@ -1,1 +1,0 @@
-"""What a pod asks for, read from its annotations, labels and requests."""

@@ -1,1 +1,0 @@
-"""The CPU Manager: which exclusive CPUs a container gets."""

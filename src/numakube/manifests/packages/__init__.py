@@ -1,1 +1,0 @@
-"""What a release carries besides an image: chart, kustomize bases, OLM bundle and SBOM."""

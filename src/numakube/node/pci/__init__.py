@@ -1,1 +1,0 @@
-"""PCI functions and what belongs to them, as the kernel tells in sysfs, by netlink and in /dev."""

@@ -1,1 +1,0 @@
-"""Node selectors and taints, matched against one node or all nodes at once."""

@@ -1,1 +1,0 @@
-"""GangScheduling: groups of pods that run together or not at all."""

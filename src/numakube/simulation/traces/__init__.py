@@ -1,1 +1,0 @@
-"""Public traces of GPU clusters: their rows, and the machines and pods that are made from them."""

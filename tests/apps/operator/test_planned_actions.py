@@ -1,0 +1,55 @@
+"""The conditions of the operator's objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from numakube.api.numaresources import Condition
+from numakube.apps.operator.planned_actions import (
+    Extra,
+    State,
+    Verdict,
+    conditions_of,
+    degraded,
+)
+
+
+def held(conditions: tuple[Condition, ...]) -> set[str]:
+    """Return the types of conditions that hold."""
+    return {one.type for one in conditions if one.status == "True"}
+
+
+@pytest.mark.parametrize(
+    ("state", "types"),
+    [
+        (State.AVAILABLE, {"Available", "Upgradeable"}),
+        (State.PROGRESSING, {"Progressing"}),
+        (State.DEGRADED, {"Degraded"}),
+    ],
+)
+def test_exactly_one_state_holds(state: State, types: set[str]) -> None:
+    """Available goes with upgradeable."""
+    found = conditions_of(Verdict(state=state), (), generation=3, now="2026-01-01T00:00:00Z")
+    assert held(found) == types
+    assert {one.observed_generation for one in found} == {3}
+    assert all(one.reason for one in found)
+
+
+def test_the_time_changes_with_the_status_only() -> None:
+    """And a condition that this pass knows nothing of stays."""
+    waiting = Verdict(state=State.PROGRESSING, message="a is updating")
+    first = conditions_of(waiting, (), generation=1, now="1")
+    paused = Extra(type="MachineConfigPoolPaused", holds=True, message="detected paused MCPs: a")
+    still = Verdict(state=State.PROGRESSING, message="b is updating", extras=(paused,))
+    second = {one.type: one for one in conditions_of(still, first, generation=2, now="2")}
+    assert second["Progressing"].last_transition_time == "1"
+    assert second["Progressing"].message == "b is updating"
+    wrong = degraded("InternalError", "no")
+    third = {
+        one.type: one for one in conditions_of(wrong, tuple(second.values()), generation=2, now="3")
+    }
+    assert third["Degraded"].last_transition_time == "3"
+    assert third["Progressing"].last_transition_time == "3"
+    assert third["Available"].last_transition_time == "1"
+    assert third["MachineConfigPoolPaused"] == second["MachineConfigPoolPaused"]
+    assert third["Degraded"].reason == "InternalError"

@@ -1,0 +1,69 @@
+"""What must hold in every world once it is quiet; each oracle yields what does not.
+
+They know the kubelets' own books and the objects of the API server. Where a tool is judged, its
+answer is compared with what schedulers and kubelets have really done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tests.worlds.oracles.books import (
+    audit_says_where_pods_are,
+    caches_equal_a_fresh_list,
+    maps_show_who_holds_what,
+    no_zone_holds_more_than_it_has,
+    tools_show_what_kubelets_hold,
+)
+from tests.worlds.oracles.figures import figures_are_the_same_everywhere
+from tests.worlds.oracles.findings import Finding, Oracle
+from tests.worlds.oracles.notices import (
+    a_quiet_cluster_is_quiet,
+    doctor_is_right,
+    events_are_true,
+    nothing_is_logged_as_an_error,
+)
+from tests.worlds.oracles.placement import (
+    no_kubelet_rejects_a_pod,
+    no_pod_is_bound_twice,
+    no_pod_of_the_stock_scheduler_waits_that_fits,
+    no_pod_waits_that_fits,
+    nobody_is_evicted_in_vain,
+    pods_run_where_their_disks_are,
+    schedulers_say_what_fits,
+    simulation_says_what_fits,
+    the_webhook_refuses_what_cannot_run,
+)
+from tests.worlds.virtual_lab import Lab
+
+__all__ = ["ORACLES", "Finding", "Oracle", "asked"]
+
+ORACLES: Final[tuple[Oracle, ...]] = (
+    no_pod_is_bound_twice,
+    no_kubelet_rejects_a_pod,
+    nothing_is_logged_as_an_error,
+    no_zone_holds_more_than_it_has,
+    caches_equal_a_fresh_list,
+    no_pod_waits_that_fits,
+    no_pod_of_the_stock_scheduler_waits_that_fits,
+    pods_run_where_their_disks_are,
+    nobody_is_evicted_in_vain,
+    schedulers_say_what_fits,
+    simulation_says_what_fits,
+    the_webhook_refuses_what_cannot_run,
+    tools_show_what_kubelets_hold,
+    maps_show_who_holds_what,
+    audit_says_where_pods_are,
+    figures_are_the_same_everywhere,
+    events_are_true,
+    a_quiet_cluster_is_quiet,
+    doctor_is_right,
+)
+
+
+async def asked(lab: Lab) -> AsyncIterator[Finding]:
+    """Ask all oracles."""
+    for oracle in ORACLES:
+        async for text in oracle(lab):
+            yield Finding(oracle.__name__, text)

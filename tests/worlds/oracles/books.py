@@ -1,0 +1,175 @@
+"""Kubelets' books, schedulers' caches and what tools show of zones are the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tests.lab.exporters.truth import true_zones
+from tests.worlds.virtual_lab import EXACT, Lab
+
+from numakube.api.pod import Pod, has_ended
+from numakube.insight.node_map.map_json import picture_document
+from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.kube.catalog import NODES, PODS
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.topology.topology_view import NodeTopology
+from numakube.values.cpuset import CpuSet
+from numakube_planning.audit import audit
+
+PERIOD_SECONDS: Final = 15.0
+"""By then a report tells of a pod."""
+
+
+async def no_zone_holds_more_than_it_has(lab: Lab) -> AsyncIterator[str]:
+    """Neither in a kubelet's books nor in a scheduler's belief."""
+    for name, kubelet in lab.pool.kubelets.items():
+        if kubelet.admission is None:
+            continue
+        for zone, amounts in true_zones(kubelet.admission.model).items():
+            for resource, (allocatable, available) in amounts.items():
+                if not 0 <= available <= allocatable:
+                    yield f"{name}: {zone} has {available} of {allocatable} {resource}"
+    for name, running in lab.schedulers.items():
+        for node in running.process.mirror.cluster.nodes():
+            for free in () if node.numa is None else node.numa.available:
+                if any(amount < 0 for amount in free.values()):
+                    yield f"scheduler {name} believes {free} of {node.name}"
+
+
+async def caches_equal_a_fresh_list(lab: Lab) -> AsyncIterator[str]:
+    """Every scheduler knows what the API server says, and waits for every pod that waits."""
+    nodes = {one.metadata.name for one in (await lab.through(lab.client.list(NODES))).items}
+    pods = (await lab.through(lab.client.list(PODS))).items
+    placed = {
+        one.metadata.uid: one.spec.node_name
+        for one in pods
+        if one.spec.node_name and not has_ended(one)
+    }
+    waiting = {one.metadata.uid: one.metadata.name for one in lab.waiting()}
+    for name, running in lab.schedulers.items():
+        if not running.process.leading or running.task.done():
+            continue
+        mirror = running.process.mirror
+        known = {uid: node.name for node in mirror.cluster.nodes() for uid in node.pods}
+        queued = {entry.uid for entry in running.process.scheduler.queue}
+        if set(mirror.cluster.row_of) != nodes and not running.shard:
+            yield f"scheduler {name} knows the nodes {sorted(mirror.cluster.row_of)}"
+        wrong = {uid for uid in known | placed if known.get(uid) != placed.get(uid)}
+        if wrong and not running.shard:
+            yield f"scheduler {name} is wrong about {sorted(wrong)}"
+        if queued != waiting.keys() and not running.shard:
+            yield f"scheduler {name} has another queue: {sorted(queued ^ waiting.keys())}"
+        if any(map(mirror.is_assumed, known)):
+            yield f"scheduler {name} still assumes a pod"
+    known = lab.extender.knows() if lab.extender is not None else placed
+    if wrong := {uid for uid in known | placed if known.get(uid) != placed.get(uid)}:
+        yield f"the extender is wrong about {sorted(wrong)}"
+
+
+async def tools_show_what_kubelets_hold(lab: Lab) -> AsyncIterator[str]:
+    """What top and map show of zones is what the kubelets' books say."""
+    facts = await lab.facts()
+    for name, kubelet in lab.pool.kubelets.items():
+        if kubelet.admission is None or lab.producers.get(name) == "none":
+            continue
+        view = facts.view(name)
+        if not isinstance(view, NodeTopology):
+            yield f"nothing is known of {name}"
+            continue
+        truth = true_zones(kubelet.admission.model)
+        for zone in view.zones:
+            true = truth[f"node-{zone.id}"]
+            told = {key: amount for key, amount in zone.available.items() if key in true}
+            free = {key: true[key][1] * (1000 if key == "cpu" else 1) for key in told}
+            wrong = {
+                key: (amount, free[key])
+                for key, amount in told.items()
+                if amount > free[key] or (amount < free[key] and lab.producers[name] != "surprises")
+            }
+            if wrong:
+                yield f"{name}: zone {zone.id} is shown with {wrong}"
+
+
+async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
+    """A map names for every pod the CPUs that its kubelet's state has for it."""
+    facts = await lab.facts()
+    for name, kubelet in lab.pool.kubelets.items():
+        if kubelet.admission is None or lab.producers.get(name) not in EXACT:
+            continue
+        shown = {
+            one["name"]: one["cpus"]
+            for one in picture_document(node_picture(facts, name))["pods"]
+            if one["cpus"]
+        }
+        held = {
+            pod.metadata.key: str(cpus)
+            for pod in lab.pods
+            if pod.spec.node_name == name
+            and not _is_allotted(pod)
+            and (cpus := cpus_of(kubelet.admission.model, pod.metadata.uid))
+        }
+        named = {pod.metadata.key for pod in lab.pods if not _is_allotted(pod)}
+        shown = {key: cpus for key, cpus in shown.items() if key in named}
+        if shown != held:
+            wrong = {key: (shown.get(key), held.get(key)) for key in shown.keys() ^ held.keys()}
+            wrong |= {
+                key: (shown[key], held[key])
+                for key in shown.keys() & held.keys()
+                if shown[key] != held[key]
+            }
+            yield f"the map of {name} and its kubelet differ: {wrong}"
+
+
+async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
+    """The zones in an audit are those of the kubelet's state, and no pod is left out."""
+    facts = await lab.facts()
+    told = audit(facts, facts.pods, moves=False)
+    unknown = {(one.namespace, one.name) for one in told.unknown}
+    misaligned = {(one.namespace, one.name): one for one in told.misaligned}
+    for pod in lab.pods:
+        name, place = pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name)
+        kubelet = lab.pool.kubelets.get(name)
+        exact = kubelet is not None and lab.producers.get(name) in EXACT
+        if kubelet is None or kubelet.admission is None or not exact or has_ended(pod):
+            continue
+        model = kubelet.admission.model
+        cpus = cpus_of(model, pod.metadata.uid)
+        if place in unknown and cpus and lab.age(pod) > PERIOD_SECONDS:
+            yield f"audit does not know where {place[1]} is, which has CPUs {cpus} of {name}"
+        if _is_allotted(pod) or not cpus:
+            continue
+        zones = {one.id for one in model.machine.nodes if cpus & _zone(model, one.id)}
+        listed = misaligned.get(place)
+        if listed is not None and not zones <= set(listed.zones):
+            yield f"audit has {place[1]} on {listed.zones}, its CPUs {cpus} are on {zones}"
+        most = max(1, len(pod.spec.containers) + len(pod.spec.init_containers))
+        aligns = model.settings.topology_policy != "none"
+        if aligns and listed is None and place not in unknown and len(zones) > most:
+            smallest = min(
+                len(_zone(model, one.id) & _usable(model)) for one in model.machine.nodes
+            )
+            if len(cpus) <= smallest:
+                yield f"audit has {place[1]} aligned, its CPUs {cpus} are on {zones}"
+
+
+def cpus_of(model: KubeletNode, uid: str) -> CpuSet:
+    """Return the CPUs that the kubelet's state has for a pod."""
+    held = 0
+    for bits in (model.cpus.assignments.get(uid, {}) if model.cpus is not None else {}).values():
+        held |= bits
+    return CpuSet(held)
+
+
+def _zone(model: KubeletNode, zone: int) -> CpuSet:
+    (node,) = (one for one in model.machine.nodes if one.id == zone)
+    return CpuSet.of(cpu for core in node.cores for cpu in core.threads)
+
+
+def _usable(model: KubeletNode) -> CpuSet:
+    return CpuSet(model.cpus.allocatable if model.cpus is not None else 0)
+
+
+def _is_allotted(pod: Pod) -> bool:
+    """Whether a scheduler, not the kubelet, has given a pod its CPUs."""
+    return any("koordinator" in key for key in pod.metadata.annotations)
