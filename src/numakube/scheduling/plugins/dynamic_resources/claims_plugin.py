@@ -18,7 +18,7 @@ from numakube.dra.pools import selects
 from numakube.errors import InvalidValue, NumakubeError
 from numakube.scheduling.arrays import uniform
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.framework.cycle_state import ALLOTS, StateKey, add_claimed
+from numakube.scheduling.framework.cycle_state import ALLOTS, CycleState, StateKey, add_claimed
 from numakube.scheduling.framework.plugins import (
     Booking,
     Confirm,
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from numakube.api.resource_claims import DeviceRequest, ResourceClaim
+    from numakube.dra.allocated_state import AllocatedState
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
-    from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Verdicts
     from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimActions
@@ -146,6 +146,8 @@ NO_ACTIONS: Final = failure("claims cannot be allocated: this process has no way
 _ELSEWHERE: Final = EventKind.POD_ADDED | EventKind.POD_DELETED | EventKind.TOPOLOGY_CHANGED
 """What makes the kubelet choose other NUMA nodes, which may have devices."""
 _SEARCH: Final = StateKey[NodeSearch]("DynamicResources.search")
+_TAKEN: Final = StateKey["AllocatedState"]("DynamicResources.taken")
+"""What claims hold, and what those of pods are to have for which room is kept."""
 
 
 class DynamicResources(
@@ -234,7 +236,17 @@ class DynamicResources(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Find the claims, and what is allocated; skip a pod without claims."""
-        objects = snapshot.objects
+        return self._begin(state, pod, snapshot.objects)
+
+    def _begin(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        objects: ClusterObjects,
+        taken: AllocatedState | None = None,
+        time: AttemptTime | None = None,
+    ) -> PreFilterResult:
+        """Prepare the search for *pod*; what is *taken* may be more than what claims hold."""
         if not self._served:
             return PreFilterResult(NOT_SERVED if pod.pod.spec.resource_claims else SKIP)
         if not pod.pod.spec.resource_claims and not objects.device_classes:
@@ -251,7 +263,8 @@ class DynamicResources(
         state.is_one_of_a_kind = known.has_leftovers(pod.pod)
         if not known.claims:
             return PreFilterResult(SKIP)
-        status = self._check(known)
+        known.time = time
+        status = self._check(known, taken)
         if not status.ok:
             return PreFilterResult(status)
         state.write(CYCLE_CLAIMS, known)
@@ -266,11 +279,30 @@ class DynamicResources(
             verdicts=self._verdicts.of(waiting, kinds, objects.device_classes.version),
             now=self.actions.now() if self.actions is not None else None,
             timeout_seconds=self.args.binding_timeout_seconds,
+            alone=taken is not None,
         )
         state.write(_SEARCH, search)
         return PreFilterResult()
 
-    def _check(self, known: CycleClaims) -> Status:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Let the claims of a pod for which room is kept on *node* have their devices first."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None or known.allocator is None:
+            return
+        theirs, objects = CycleState(), known.objects
+        taken = (state.read(_TAKEN) or self._tracker.state(objects)).copy()
+        prepared = self._begin(theirs, added, objects, taken, known.time)
+        search = theirs.read(_SEARCH) if prepared.status.ok else None
+        if search is None or not search.judge(added, node).ok:
+            # It waits for devices itself.
+            return
+        found = search.found(node)
+        for allocation in found.allocations if found is not None else ():
+            taken.add(allocation, sharing=self.features.consumable_capacity)
+        state.write(_TAKEN, taken)
+        self._begin(state, pod, objects, taken, known.time)
+
+    def _check(self, known: CycleClaims, taken: AllocatedState | None) -> Status:
         """Refuse claims that are being allocated, or whose class is missing; prepare the search."""
         for index, claim in enumerate(known.claims):
             if claim.status.allocation is not None:
@@ -296,15 +328,18 @@ class DynamicResources(
         if any(True for _ in known.to_allocate()):
             limit = self.args.filter_timeout_seconds
             limit = limit if self.features.scheduler_filter_timeout else 0
-            known.time = AttemptTime(self.actions, limit)
-            known.allocator = self._allocator(known.objects, known.time)
+            known.time = known.time or AttemptTime(self.actions, limit)
+            state = self._tracker.state(known.objects) if taken is None else taken
+            known.allocator = self._allocator(known.objects, state, known.time)
         return SUCCESS
 
-    def _allocator(self, objects: ClusterObjects, time: AttemptTime) -> Allocator:
+    def _allocator(
+        self, objects: ClusterObjects, state: AllocatedState, time: AttemptTime
+    ) -> Allocator:
         actions = self.actions
         return Allocator(
             self._tracker.inventory(objects),
-            self._tracker.state(objects),
+            state,
             objects.device_classes,
             new_id=actions.new_id if actions is not None else lambda: "",
             expired=time.search,

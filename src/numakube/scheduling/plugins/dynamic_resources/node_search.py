@@ -257,6 +257,7 @@ class NodeSearch:
     Attributes:
         recalls: whether nodes were refused because they failed the final check before.
         over: the refusal of nodes that are not searched, because the others took all the time.
+        alone: whether what is found on a node says nothing of others of its kind.
     """
 
     def __init__(
@@ -270,6 +271,7 @@ class NodeSearch:
         verdicts: ShapeVerdicts,
         now: datetime | None,
         timeout_seconds: float,
+        alone: bool = False,
     ) -> None:
         self.recalls = False
         self._known = known
@@ -279,10 +281,13 @@ class NodeSearch:
         self._counts = inventory.counts_node_resources
         self._kinds = kinds
         self._verdicts = verdicts
+        self._alone = alone
         # What is found depends on the kind of node alone, unless the node's name is in question.
         allocated = any(claim.status.allocation is not None for claim in known.claims)
         self._by_kind = (
-            known.allocator is not None and known.extended < 0 and not (self._counts or allocated)
+            known.allocator is not None
+            and known.extended < 0
+            and not (self._counts or allocated or alone)
         )
         self._served: dict[tuple[str, ...], Served] = {}
         self._for_served: dict[tuple[int, int], FoundOnKind] = {}
@@ -483,7 +488,7 @@ class NodeSearch:
         self, node: NodeInfo, extended: ResourceClaim | None
     ) -> tuple[NodeAllocation, Status]:
         """Search the node, unless one of its kind has been searched."""
-        kind = self._kinds.of(node.node)
+        kind = OWN if self._alone else self._kinds.of(node.node)
         if self._known.allocator is None or self._counts or kind == OWN:
             allocations, status = self._allocated(node, extended)
             return NodeAllocation(allocations), status
