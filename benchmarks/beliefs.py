@@ -64,9 +64,9 @@ def run() -> Iterator[dict[str, object]]:
 def map_times(act: Callable[[T], object], arguments: Iterable[T]) -> list[float]:
     """Return how long each call took."""
     times = []
-    for one in arguments:
+    for argument in arguments:
         start = time.perf_counter()
-        act(one)
+        act(argument)
         times.append(time.perf_counter() - start)
     return times
 

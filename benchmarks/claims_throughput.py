@@ -199,6 +199,6 @@ async def _check(client: Client, count: int) -> None:
     for claim in claims:
         results = claim["status"]["allocation"]["devices"]["results"]
         assert len(results) == len(KINDS), claim
-        held.update((one["driver"], one["pool"], one["device"]) for one in results)
+        held.update((result["driver"], result["pool"], result["device"]) for result in results)
     assert len(claims) == count, len(claims)
     assert max(held.values()) == 1, held.most_common(3)

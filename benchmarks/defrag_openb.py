@@ -59,9 +59,9 @@ def filled(directory: Path, every: int, scheduler: str, seed: int = 1) -> Cluste
     virtual = run.nodes()
     return ClusterFacts(
         taken_at="2026-01-01T00:00:00Z",
-        nodes={one.name: one.object for one in virtual},
-        topologies={one.name: one.report(1, exact=True) for one in virtual},
-        pods=tuple(_owned(pod) for one in virtual for pod in one.pods.values()),
+        nodes={node.name: node.object for node in virtual},
+        topologies={node.name: node.report(1, exact=True) for node in virtual},
+        pods=tuple(_owned(pod) for node in virtual for pod in node.pods.values()),
     )
 
 
@@ -120,8 +120,8 @@ def fewest_left(engine: Engine, moves: int) -> int:
 def _free(facts: ClusterFacts) -> int:
     return sum(
         int(resource.available)
-        for one in facts.topologies.values()
-        for zone in one.zones
+        for topology in facts.topologies.values()
+        for zone in topology.zones
         for resource in zone.resources
         if resource.name == GPU
     )

@@ -82,7 +82,7 @@ class _State:
     @property
     def key(self) -> object:
         """Equal for states in which the same can be done."""
-        zones = [[zone.available for zone in zones_of(one)] for one in self.kubelets.values()]
+        zones = [[zone.available for zone in zones_of(node)] for node in self.kubelets.values()]
         return repr((zones, sorted((name, node) for name, (node, _) in self.where.items())))
 
     def after(self, one: Pod, to_node: str) -> _State | None:
@@ -107,7 +107,7 @@ def fewest_moves(world: World, wanted: Pod, most: int = MOST_MOVES) -> int | Non
     where = {one.metadata.name: (one.spec.node_name, one.metadata.uid) for one in world.pods}
     level, known = [_State(dict(world.kubelets), where)], set[object]()
     for moves in range(most + 1):
-        if any(admitted(one, wanted) for state in level for one in state.kubelets.values()):
+        if any(admitted(node, wanted) for state in level for node in state.kubelets.values()):
             return moves
         if moves == most:
             break

@@ -215,7 +215,7 @@ class KubeletWorld:
         assert isinstance(outcome, Admitted), outcome
         self._report(decision.node)
         groups = [
-            tuple(one.pci for one in kubelet.devices.devices_of(name) if one.id in ids)
+            tuple(device.pci for device in kubelet.devices.devices_of(name) if device.id in ids)
             for name, ids in outcome.containers["main"].devices.items()
         ]
         return decision.node, pairing(kubelet.machine.tree, groups)
@@ -274,9 +274,9 @@ class ChosenWorld:
                 machine = self._machines[name]
                 groups = [
                     tuple(
-                        machine.devices[resource][one.minor].pci
-                        for one in given
-                        if one.type == kind
+                        machine.devices[resource][device.minor].pci
+                        for device in given
+                        if device.type == kind
                     )
                     for resource, kind in ((_GPU, JOINT_GPU), (_NIC, RDMA))
                 ]
@@ -288,7 +288,7 @@ class ChosenWorld:
         self._ledgers[node] = self._ledgers[node].without([_uid(arrival)])
 
     def _free(self, name: str) -> int:
-        return sum(not one.in_use for one in self._ledgers[name].free_devices)
+        return sum(not device.in_use for device in self._ledgers[name].free_devices)
 
 
 def _uid(arrival: Arrival) -> str:

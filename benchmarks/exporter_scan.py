@@ -146,7 +146,7 @@ async def _kubelet(folder: Path, pipe: Connection) -> None:
     while True:
         number = await asyncio.to_thread(pipe.recv)
         node.replace_pod(number)
-        names = {(one.metadata.namespace, one.metadata.name): one.metadata.uid for one in node.pods}
+        names = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in node.pods}
         pipe.send((save(node.model), names))
 
 

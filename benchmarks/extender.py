@@ -89,7 +89,7 @@ async def answers() -> list[dict[str, object]]:
             scores = process.verbs.prioritize(requests.read(body))
             write(scores)
             times["prioritize"].append(time.thread_time() - started)
-            best = max(scores, key=lambda one: one.score)
+            best = max(scores, key=lambda score: score.score)
             assert best.host in kept["NodeNames"]
             await bind(process, pod, best.host)
         both = [sum(pair) for pair in zip(times["filter"], times["prioritize"], strict=True)]
@@ -210,8 +210,8 @@ async def drive(session: aiohttp.ClientSession, pods: list[Pod], names: list[str
             kept = (await call("filter", body))["NodeNames"]
             body = write(ExtenderArgs(pod=pod, node_names=tuple(kept)))
             scores = await call("prioritize", body)
-            top = max(one["Score"] for one in scores)
-            best = dice.choice([one["Host"] for one in scores if one["Score"] == top])
+            top = max(score["Score"] for score in scores)
+            best = dice.choice([score["Host"] for score in scores if score["Score"] == top])
             bindings.create_task(finish(pod, best))
 
 

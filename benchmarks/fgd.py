@@ -58,7 +58,7 @@ def measure(directory: Path, seeds: int) -> Iterator[dict[str, object]]:
         results = list(pool.map(partial(_one, directory=directory), runs))
     for position, (policy, published) in enumerate(PUBLISHED.items()):
         own = results[position * seeds : (position + 1) * seeds]
-        allocated = [100 * one.allocated for one in own]
+        allocated = [100 * packed.allocated for packed in own]
         yield {
             "metric": policy,
             "value": round(mean(allocated), 2),
@@ -66,7 +66,7 @@ def measure(directory: Path, seeds: int) -> Iterator[dict[str, object]]:
             "sd": round(stdev(allocated), 2) if seeds > 1 else None,
             "published": published,
             "difference": round(mean(allocated) - published, 2),
-            "fragmented": round(100 * mean(one.fragmented for one in own), 1),
+            "fragmented": round(100 * mean(packed.fragmented for packed in own), 1),
             "seeds": seeds,
         }
 

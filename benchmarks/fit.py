@@ -41,8 +41,8 @@ def engine_of_nodes() -> Engine:
     """Return an engine that knows empty nodes and their reports."""
     engine = assemble(default_configuration(), all_plugins(BindsNothing.make))
     factory = NodeFactory({})
-    for one in nodes_of_kinds([NODES]):
-        node = factory.make(one)
+    for kind in nodes_of_kinds([NODES]):
+        node = factory.make(kind)
         engine.cluster.set_node(node.object)
         report = node.report(1, exact=True)
         engine.cluster.take(engine.cache.set_report(report), engine.cache)

@@ -168,7 +168,9 @@ def a_pod(name: str, containers: int, amounts: dict[str, str]) -> Pod:
     names = (f"c{number}" for number in range(containers))
     return Pod(
         metadata=ObjectMeta(name=name, namespace="default", uid=name),
-        spec=PodSpec(containers=tuple(Container(name=one, resources=resources) for one in names)),
+        spec=PodSpec(
+            containers=tuple(Container(name=other, resources=resources) for other in names)
+        ),
     )
 
 

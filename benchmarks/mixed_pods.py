@@ -184,7 +184,7 @@ class Campaign:
                 annotations[keys.NUMA_TOPOLOGY_SPEC] = json.dumps(spec)
         claims = self._claims(name)
         containers = tuple(self._containers(claims, own=own))
-        named = tuple(PodResourceClaim(name=one, resource_claim_name=one) for one in claims)
+        named = tuple(PodResourceClaim(name=claim, resource_claim_name=claim) for claim in claims)
         return pod(
             name,
             annotations=annotations,

@@ -187,7 +187,9 @@ async def measure(
         server = _Server(session, tuple(pids), size, rate)
         await server.fill(REPORTS, crd(), before)
         patches = difference(before, after), difference(after, before)
-        whole = await server.load(REPORTS, [_Patch(msgspec.json.encode(one)) for one in patches])
+        whole = await server.load(
+            REPORTS, [_Patch(msgspec.json.encode(patch)) for patch in patches]
+        )
         one, other = updates(before, after)
         versions = await server.fill(UPDATES, crd(UPDATE_CRD), one)
         return whole, await server.load(

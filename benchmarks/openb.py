@@ -82,7 +82,7 @@ class Made(NamedTuple):
         summaries = summaries_of(self.results)
         pods = round(summaries[0].answers["pods"].mean)
         head = f"{self.nodes} nodes, {pods} pods, {100 * part.demand:g} % of the GPUs asked for, "
-        seeds = len({one.seed for one in self.results})
+        seeds = len({result.seed for result in self.results})
         tables = (_table(title, summaries, *how) for title, how in _ANSWERS.items())
         return "\n\n".join((f"{head}{seeds} seeds.", *tables))
 
@@ -109,16 +109,16 @@ def make(directory: Path, name: str, seeds: int, *, every: int = 16) -> Made:
 
 def _cpu_seconds() -> float:
     parts = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in parts)
+    return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
 def _table(
     title: str, summaries: Sequence[Summary], of: Callable[[Summary], Estimate], digits: int
 ) -> str:
     cells: dict[tuple[str, str], dict[str, str]] = {}
-    for one in summaries:
-        scheduler, policy, scope = _words(one.arm)
-        told = _text(of(one), digits)
+    for summary in summaries:
+        scheduler, policy, scope = _words(summary.arm)
+        told = _text(of(summary), digits)
         cells.setdefault((policy, "" if policy == "none" else scope), {})[scheduler] = told
     names = list(dict.fromkeys(name for row in cells.values() for name in row))
     lines = [f"| policy | scope | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]

@@ -103,7 +103,7 @@ def beside_stock(binaries: Path) -> Iterator[dict[str, object]]:
         yield {
             "metric": "pods bound per second, ours to kube-scheduler's, real server",
             "value": round(median(ratios), 3),
-            "turns": [round(one, 3) for one in ratios],
+            "turns": [round(ratio, 3) for ratio in ratios],
         }
 
 

@@ -141,7 +141,7 @@ async def _agreed(client: Client, names: list[str]) -> None:
     """Wait until every shard has announced the whole group."""
     while True:
         leases = (await client.list(LEASES, labels=GROUP_LABEL)).items
-        announced = [one.metadata.annotations.get(MEMBERS) for one in leases]
+        announced = [lease.metadata.annotations.get(MEMBERS) for lease in leases]
         if announced == [",".join(names)] * len(names):
             return
         await asyncio.sleep(0.2)

@@ -211,12 +211,12 @@ def _steady_after(plan: Plan) -> float:
 
 def growth(samples: list[Sample], plan: Plan) -> Iterator[dict[str, object]]:
     """Yield how the last quarter of the steady time compares with the first."""
-    steady = [one for one in samples if one.seconds > _steady_after(plan)]
+    steady = [sample for sample in samples if sample.seconds > _steady_after(plan)]
     quarter = max(1, len(steady) // 4)
     at = f"{plan.nodes} nodes, {plan.rate:.0f} pods/s, {plan.minutes:g} minutes"
     for name, most in GROWTH.items():
         first, last = (
-            mean(getattr(one, name) for one in part)
+            mean(getattr(sample, name) for sample in part)
             for part in (steady[:quarter], steady[-quarter:])
         )
         yield {
@@ -226,7 +226,7 @@ def growth(samples: list[Sample], plan: Plan) -> Iterator[dict[str, object]]:
             "last": round(last, 4),
             "budget": most,
         }
-    bound = sum(one.pods for one in steady)
+    bound = sum(sample.pods for sample in steady)
     used = steady[-1].scheduler_cpu - steady[0].scheduler_cpu
     seconds = steady[-1].seconds - steady[0].seconds
     yield {"metric": f"pods bound per second, {at}", "value": round(bound / max(seconds, 1), 1)}

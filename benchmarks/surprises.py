@@ -73,8 +73,8 @@ async def measure(silence: float, name: str) -> list[dict[str, object]]:
             used = time.process_time() - begun
             wrong = await settled(cluster, scheduler)
     cpu = 1000 * used / PODS_IN_ALL
-    samples = (one for some in scheduler.process.registry.collect() for one in some.samples)
-    mispredicted = sum(one.value for one in samples if one.name == MISPREDICTIONS)
+    samples = (sample for some in scheduler.process.registry.collect() for sample in some.samples)
+    mispredicted = sum(sample.value for sample in samples if sample.name == MISPREDICTIONS)
     budget = {"budget": BUDGET} if silence else {}
     return [
         {"metric": f"{name}: writes a pod", "value": round(writes / PODS_IN_ALL, 3), **budget},

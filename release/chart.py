@@ -120,7 +120,7 @@ def _about() -> dict[str, Any]:
 
 def _priority() -> str:
     documents = flow_control(_CHOICES.namespace)
-    return "---\n".join(_with_expressions(dump_yaml(one)) for one in documents)
+    return "---\n".join(_with_expressions(dump_yaml(document)) for document in documents)
 
 
 def _template(component: str) -> str:
@@ -208,7 +208,9 @@ def _open_choices(component: str, document: dict[str, Any]) -> None:
 
 
 def _monitoring() -> str:
-    monitors = "".join("---\n" + dump_yaml(one) for one in service_monitors(_CHOICES.namespace))
+    monitors = "".join(
+        "---\n" + dump_yaml(monitor) for monitor in service_monitors(_CHOICES.namespace)
+    )
     rule = dump_yaml(prometheus_rule(_CHOICES.namespace))
     # Prometheus has expressions of the same form in its texts; Helm must print them as they are.
     rule = rule.replace("{{", "{{`{{`}}")
@@ -297,7 +299,7 @@ _OPEN: Final = ("affinity", "configuration", "nodeSelector", "resources")
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 _NO_NAMES: Final = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 _COMMENTS: Final[Mapping[str, str]] = {
-    **{one.name: one.summary for annex in annexes() for one in annex.manifests},
+    **{manifest.name: manifest.summary for annex in annexes() for manifest in annex.manifests},
     "image": "The image that every component runs.",
     "image.repository": "Where it is, without the tag. Name your own registry here.",
     "image.tag": "The chart's version; `TAG@sha256:...` pins the content as well.",

@@ -92,7 +92,7 @@ def settings() -> dict[str, Any]:
 
 def image(wheels: Path, base: Layout, *, python: str) -> Layout:
     """Return an index of the image on *base*, for all architectures of ours that *base* has."""
-    found = [one for one in _manifests(base) if _architecture(base, one) in MACHINES]
+    found = [manifest for manifest in _manifests(base) if _architecture(base, manifest) in MACHINES]
     if not found:
         raise LookupError(f"the base image has none of {', '.join(MACHINES)}")
     images = [
@@ -126,5 +126,5 @@ def read_layout(path: Path) -> Layout:
         files = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
         return layout_of(files)
     with tarfile.open(path) as packed:
-        members = ((one.name.removeprefix("./"), packed.extractfile(one)) for one in packed)
+        members = ((info.name.removeprefix("./"), packed.extractfile(info)) for info in packed)
         return layout_of({name: file.read() for name, file in members if file is not None})

@@ -129,7 +129,10 @@ def _entry(pin: str, wheels: dict[str, str]) -> str:
 
 def main() -> None:
     """Write the file."""
-    FILE.write_text(text((one, resolved(one)) for one in ARCHITECTURES), encoding="utf-8")
+    FILE.write_text(
+        text((architecture, resolved(architecture)) for architecture in ARCHITECTURES),
+        encoding="utf-8",
+    )
     print(FILE.relative_to(ROOT))
 
 

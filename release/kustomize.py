@@ -24,10 +24,12 @@ def bases() -> dict[str, str]:
     files: dict[str, str] = {}
     for folder, components in folders.items():
         documents = objects_of(components, Choices())
-        generated = [one for one in documents if _is_configuration(one)]
-        rest = [_without_hash(one) for one in documents if one not in generated]
+        generated = [document for document in documents if _is_configuration(document)]
+        rest = [_without_hash(document) for document in documents if document not in generated]
         files[f"{folder}/objects.yaml"] = _text(rest)
-        files |= {f"{folder}/{key}": text for one in generated for key, text in one["data"].items()}
+        files |= {
+            f"{folder}/{key}": text for entry in generated for key, text in entry["data"].items()
+        }
         kustomization = {
             **_HEADER,
             "resources": ["objects.yaml"],
@@ -53,4 +55,4 @@ def _without_hash(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(documents: Iterable[dict[str, Any]]) -> str:
-    return "---\n".join(dump_yaml(one) for one in documents)
+    return "---\n".join(dump_yaml(document) for document in documents)

@@ -103,7 +103,7 @@ def with_layer(
     """Return the image *manifest* of *base* with a layer and a *config* more."""
     image = base.read(manifest)
     document = _configured(base.read(image["config"]), sha256(contents), config)
-    layout = Layout({one["digest"]: base.blobs[one["digest"]] for one in image["layers"]})
+    layout = Layout({layer["digest"]: base.blobs[layer["digest"]] for layer in image["layers"]})
     layer = layout.add(gzip.compress(contents, mtime=0), LAYER)
     body = {
         "schemaVersion": 2,

@@ -148,7 +148,7 @@ def _sample(kind: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 - fields 
 
 
 def _text(documents: list[dict[str, Any]]) -> str:
-    return "---\n".join(dump_yaml(one) for one in documents)
+    return "---\n".join(dump_yaml(document) for document in documents)
 
 
 def _labels() -> str:

@@ -62,7 +62,7 @@ class Ran:
 def without_extras(*extras: str) -> list[str]:
     """Return the modules that an installation with these extras, and no others, does not have."""
     installed = sbom("numakube", frozenset(extras))
-    allowed = {one["name"].lower() for one in installed["components"]} | {"numakube"}
+    allowed = {component["name"].lower() for component in installed["components"]} | {"numakube"}
     # What is installed editable has no list of its modules.
     ours = {annex.package: [f"numakube-{annex.name}"] for annex in annexes()}
     found = {**packages_distributions(), **ours, "kube_lab_server": ["kube-lab-server"]}

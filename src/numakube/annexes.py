@@ -154,12 +154,15 @@ class Annex:
 
     def called(self) -> tuple[str, ...]:
         """Return the names of its programs and commands."""
-        return (*(one.name for one in self.programs), *(one.name for one in self.commands))
+        return (
+            *(program.name for program in self.programs),
+            *(command.name for command in self.commands),
+        )
 
     def extra_of(self, name: str) -> str:
         """Return the extra that has all that one of its programs or commands needs."""
         things: tuple[Added | ProgramEntry, ...] = (*self.programs, *self.commands)
-        return next((one.extra for one in things if one.name == name), "") or self.extra
+        return next((thing.extra for thing in things if thing.name == name), "") or self.extra
 
     def added(self, group: Group) -> tuple[Added | ProgramEntry, ...]:
         """Return what it adds to *group*."""

@@ -21,9 +21,9 @@ def imported_by(file: Path, *, or_named: bool = False) -> frozenset[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
-                found |= {one.name for one in names}
+                found |= {name.name for name in names}
             case ast.ImportFrom(module=str(module), names=names):
-                found |= {module, *(f"{module}.{one.name}" for one in names)}
+                found |= {module, *(f"{module}.{name.name}" for name in names)}
             case ast.Constant(value=str(text)) if or_named and _MODULE.fullmatch(text):
                 found.add(text)
     return frozenset(found)

@@ -72,13 +72,16 @@ def test_commands_work_and_those_of_the_annex_name_its_extra(
     ran = run_lines_without(python, [*working, *missing], tmp_path)
 
     assert [
-        one for one in ran[: len(working)] if one.code not in (0, 1) or "error" in one.err
+        other for other in ran[: len(working)] if other.code not in (0, 1) or "error" in other.err
     ] == []
-    named = [*(one.extra for one in annex.programs), *(one.extra for one in annex.commands)]
+    named = [
+        *(program.extra for program in annex.programs),
+        *(command.extra for command in annex.commands),
+    ]
     extras = {annex.extra, *filter(None, named)}
     told = [f"pip install 'numakube[{extra}]'" for extra in extras]
     assert [
-        one
-        for one in ran[len(working) :]
-        if one.code == 0 or not any(words in one.err for words in told)
+        other
+        for other in ran[len(working) :]
+        if other.code == 0 or not any(words in other.err for words in told)
     ] == []

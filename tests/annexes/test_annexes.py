@@ -108,7 +108,7 @@ def test_commands_stand_in_a_section_of_the_help(name: str) -> None:
 
 def test_examples_are_of_commands_of_its_own(name: str) -> None:
     manifest = manifest_of(name)
-    replays = {f"replay {one.name}" for one in manifest.replays}
+    replays = {f"replay {replay.name}" for replay in manifest.replays}
     first = {path if path in replays else path.split()[0] for path in manifest.examples}
     assert first == {*manifest.called(), *replays}
 
@@ -116,13 +116,15 @@ def test_examples_are_of_commands_of_its_own(name: str) -> None:
 def test_no_two_add_the_same(name: str) -> None:
     """To have one name twice would make it a matter of order which is meant."""
     manifest = manifest_of(name)
-    others = [one for one in annexes() if one.name != name]
+    others = [annex for annex in annexes() if annex.name != name]
     taken = (
-        {called for one in others for called in one.called()} | COMMANDS.keys() | EXAMPLES.keys()
+        {called for other in others for called in other.called()}
+        | COMMANDS.keys()
+        | EXAMPLES.keys()
     )
     assert not {*manifest.called()} & taken
     for group in ADDING:
-        theirs = {added.name for one in others for added in one.added(group)}
+        theirs = {added.name for other in others for added in other.added(group)}
         assert not {added.name for added in manifest.added(group)} & theirs
 
 

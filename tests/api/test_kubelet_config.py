@@ -224,7 +224,10 @@ def test_reserved_memory_of_several_numa_nodes_adds_up() -> None:
         ]
     )
 
-    assert [(one.numa_node, one.limits) for one in configuration([], flags).reserved_memory] == [
+    assert [
+        (reservation.numa_node, reservation.limits)
+        for reservation in configuration([], flags).reserved_memory
+    ] == [
         (0, {"memory": "1Gi", "hugepages-1Gi": "2Gi"}),
         (1, {"memory": "2Gi"}),
         (2, {"memory": "1Gi"}),

@@ -33,7 +33,10 @@ def essence(explanation: Explanation) -> object:
         len(explanation.fitting),
         [(group.plugin, group.eviction_helps, len(group.nodes)) for group in explanation.groups],
         [(change.kind, change.resource, len(change.pods)) for change in explanation.changes],
-        [(one.fits, one.data, one.policy, one.scope, one.steps) for one in explanation.candidates],
+        [
+            (candidate.fits, candidate.data, candidate.policy, candidate.scope, candidate.steps)
+            for candidate in explanation.candidates
+        ],
     )
 
 
@@ -50,7 +53,7 @@ def with_subject(facts: ClusterFacts, subject: Subject) -> Collected:
     return Collected(before.taken_at, {**before.files, "pods.json": content})
 
 
-@pytest.mark.parametrize("name", [one for one in CASES if not one.startswith("manifest")])
+@pytest.mark.parametrize("name", [case for case in CASES if not case.startswith("manifest")])
 def test_verdicts_stay_the_same_offline_and_without_names(name: str) -> None:
     """Of every way in which a pod can be refused."""
     case = CASES[name]()

@@ -171,7 +171,7 @@ async def test_whoever_waits_is_told_of_a_pod_that_was_resized_while_it_was_bein
     await world.client.patch(PODS, "p", smaller, namespace="default", subresource="resize")
     await bind_pod(world.client, ObjectKey("default", "p"), node="node-0", uid=pod.uid)
     await world.until(lambda: EventKind.POD_UPDATED in told.kinds())
-    (event,) = [one for one in told.events if one.kind is EventKind.POD_UPDATED]
+    (event,) = [event for event in told.events if event.kind is EventKind.POD_UPDATED]
     assert event.pod is not None
     assert event.pod.requests["cpu"] == 1000
 
@@ -186,7 +186,7 @@ async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(
     await patch_node(world, {"status": {"conditions": [now]}}, subresource="status")
     await patch_node(world, {"metadata": {"labels": {"zone": "a"}}})
     await world.until(lambda: EventKind.NODE_UPDATED in told.kinds())
-    updates = [one for one in told.events if one.kind is EventKind.NODE_UPDATED]
+    updates = [event for event in told.events if event.kind is EventKind.NODE_UPDATED]
     assert len(updates) == 1
 
 
@@ -280,8 +280,8 @@ async def test_devices_may_be_published_later_or_never(
     await world.client.delete(DEVICES, "node-0")
     await world.until(lambda: "node-0" not in mirror.cluster.objects.devices)
     assert node.generation > before
-    about = [one for one in told.events if one.kind is EventKind.TOPOLOGY_CHANGED]
-    assert "node-0" in {one.node for one in about}
+    about = [event for event in told.events if event.kind is EventKind.TOPOLOGY_CHANGED]
+    assert "node-0" in {event.node for event in about}
 
 
 async def test_devices_that_we_may_not_read_are_done_without(world: LabCluster) -> None:
@@ -322,7 +322,7 @@ async def test_whoever_waits_is_told_when_a_pod_gives_back_what_it_was_given(
     await annotate_pod(world, "p", {"example.org/anything": "1"})
     await annotate_pod(world, "p", {keys.RESOURCE_STATUS: '{"cpuset":"0"}'})
     await world.until(lambda: EventKind.POD_UPDATED in told.kinds())
-    assert [one.kind for one in told.events].count(EventKind.POD_UPDATED) == 1
+    assert [event.kind for event in told.events].count(EventKind.POD_UPDATED) == 1
     assert mirror.cluster.room_generation > before
 
 

@@ -60,7 +60,7 @@ async def test_what_may_not_be_read_is_noted_with_the_reason() -> None:
         connect(server.config) as client,
     ):
         facts = facts_of(await gather(client, what={"leases", *SCHEDULING}))
-    reasons = {one.what: one.why for one in facts.unreadable}
+    reasons = {fact.what: fact.why for fact in facts.unreadable}
     assert reasons == {
         "leases": "not allowed (403): list leases.coordination.k8s.io",
         "noderesourcetopologies": "the server does not have it",
@@ -85,7 +85,7 @@ async def test_only_what_is_wanted_is_read() -> None:
         connect(server.config) as client,
     ):
         await gather(client, what=ZONES)
-    asked = {one.path.rpartition("/")[2] for one in server.received}
+    asked = {received.path.rpartition("/")[2] for received in server.received}
     # This server serves no version of NodeResourceTopology.
     served = {"v1alpha2", "v1alpha1"}
     claims = {"resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"}
@@ -114,7 +114,7 @@ async def test_lists_come_in_pages_and_as_the_server_wrote_them() -> None:
         "metadata": {"resourceVersion": "7"},
         "items": [{"x": 1.5}, {"y": None}],
     }
-    assert [one.query for one in server.received] == [
+    assert [received.query for received in server.received] == [
         {"limit": "1"},
         {"limit": "1", "continue": "more"},
     ]

@@ -79,7 +79,7 @@ async def test_only_what_exporters_left_that_are_gone_is_taken_off(client: Clien
     left = await client.get(NRTS, "gone")
     assert left.metadata.annotations == {"example.com/team": "a"}
     assert left.attributes[0].name == nrt_names.EXPORTER
-    updates = {one.metadata.name for one in (await client.list(UPDATES)).items}
+    updates = {update.metadata.name for update in (await client.list(UPDATES)).items}
     assert updates == {"here", "elsewhere", "host"}
     assert await clear_reports(client, SYSTEM) == Cleared((), ("here",))
 

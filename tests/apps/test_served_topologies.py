@@ -111,8 +111,8 @@ async def test_c21_attributes_are_read_from_objects_that_have_not_changed(client
     new = report("new", free="3", attributes=attributes, apiVersion="topology.node.k8s.io/v1alpha2")
     await client.create(NODE_RESOURCE_TOPOLOGIES.raw, new)
     hidden = current()
-    for one in hidden["spec"]["versions"]:
-        one["served"] = one["name"] == "v1alpha1"
+    for version in hidden["spec"]["versions"]:
+        version["served"] = version["name"] == "v1alpha1"
     await upgrade(client, hidden)
     reflector = topology_reflector(client, timing=QUICK)
     async with reflecting(reflector):
@@ -182,8 +182,8 @@ async def test_c21_a_server_that_denies_the_kind_for_a_moment_loses_us_nothing(
         await known(reflector, "n")
         removed: list[object] = []
         hidden = current()
-        for one in hidden["spec"]["versions"]:
-            one["served"] = False
+        for version in hidden["spec"]["versions"]:
+            version["served"] = False
         reflector.store.subscribe(
             lambda change: removed.append(change) if isinstance(change, Removed) else None
         )

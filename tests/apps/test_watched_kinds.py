@@ -56,7 +56,7 @@ class Groups:
             return web.json_response(status_document(403, "Forbidden"), status=403)
         plurals = self.plurals.get(parts[2], ())
         if len(parts) == 3 and plurals:
-            kinds = [{"name": one, "namespaced": True} for one in plurals]
+            kinds = [{"name": plural, "namespaced": True} for plural in plurals]
             return web.json_response({"kind": "APIResourceList", "resources": kinds})
         if parts[3:] != ["podgroups"] or "podgroups" not in plurals:
             return web.json_response(status_document(404, "NotFound"), status=404)
@@ -134,7 +134,9 @@ async def test_groups_of_a_server_that_has_only_the_stable_version_are_seen() ->
             gang = SchedulingPolicy(gang=GangPolicy(min_count=1))
             spec = PodGroupSpec(scheduling_policy=gang)
             store.put(replace(group, metadata=newer(group, "9"), spec=spec))
-            assert [one.pod_group for one in happened] == [("scheduling.k8s.io", "default", "team")]
+            assert [event.pod_group for event in happened] == [
+                ("scheduling.k8s.io", "default", "team")
+            ]
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

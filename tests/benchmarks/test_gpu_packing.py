@@ -206,5 +206,5 @@ def test_the_experiment_repeats_itself_and_ranks_fgd_first() -> None:
         name: run_policy(machines, coming, name, seed=5) for name in ("Random", "FGD", "BestFit")
     }
     assert run_policy(machines, coming, "Random", seed=5) == results["Random"]
-    assert results["FGD"].allocated >= max(one.allocated for one in results.values())
+    assert results["FGD"].allocated >= max(result.allocated for result in results.values())
     assert results["FGD"].placed < results["FGD"].pods

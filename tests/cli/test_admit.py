@@ -97,7 +97,7 @@ def test_a_pod_that_does_not_fit_leaves_nothing_behind(admit: Callable[..., Ende
         admit("-o", "json", pods=documents(pod("a", cpu=12), pod("b", cpu=4, memory="1Gi"))).out
     )
 
-    assert [one["admit"] for one in document["pods"]] == [True, False]
+    assert [entry["admit"] for entry in document["pods"]] == [True, False]
     assert document["zones"][0]["exclusiveCPUs"] == {}
     assert document["sharedCPUs"] == "0-15"
 

@@ -32,7 +32,7 @@ async def test_a_bundle_remembers_what_the_scheduler_knew(
     assert set(scheduler.documents) == {"cache", "queue", "reservations", "attempts", "configz"}
     config = configuration_in(facts)
     assert config is not None
-    assert [one.scheduler_name for one in config.profiles] == ["numakube-scheduler"]
+    assert [profile.scheduler_name for profile in config.profiles] == ["numakube-scheduler"]
     assert callable(numakube)
     told = numakube("trace", "pod", "late", "--from", file)
     assert "cannot align container (cpu: best zone has 3 of 4)" in told.out

@@ -32,10 +32,10 @@ def test_a_bundle_shows_the_same(
 
     drawn = json.loads(numakube("map", node, "--from", path, "-o", "json").out)
     held = {
-        one["position"]: (one["zones"], len(one.get("pods", (one.get("pod"),))))
+        device["position"]: (device["zones"], len(device.get("pods", (device.get("pod"),))))
         for zone in [*drawn["zones"], {"devices": drawn["devicesWithoutZone"]}]
-        for one in zone["devices"]
-        if one["resource"] == DRIVER and "pod" in one
+        for device in zone["devices"]
+        if device["resource"] == DRIVER and "pod" in device
     }
     assert held == {0: ([0], 2), 3: ([1], 1), 4: ([], 1)}
     assert "gpu.example 2/5" in numakube("top", "--from", path).out

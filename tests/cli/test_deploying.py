@@ -96,8 +96,8 @@ def run(numakube: Callable[..., Ended], site: LabSite) -> Numakube:
 
 async def install(site: LabSite, *documents: dict[str, Any]) -> None:
     """Create what others have."""
-    for one in documents:
-        await site.client.create(resource_of(one), one, namespace="default")
+    for document in documents:
+        await site.client.create(resource_of(document), document, namespace="default")
 
 
 async def is_at_work(site: LabSite) -> bool:
@@ -120,14 +120,14 @@ async def test_all_profiles_are_taken_over_with_their_arguments(
     assert again.code == 0, again.err
     told = await site.client.get(CONFIG_MAPS, "numakube-scheduler-config", namespace="numakube")
     configuration: Any = load_yaml(told["data"]["config.yaml"], "config.yaml")
-    names = [one["schedulerName"] for one in configuration["profiles"]]
+    names = [entry["schedulerName"] for entry in configuration["profiles"]]
     assert names == ["topo-a", "topo-b", "numakube-scheduler"]
-    assert all(one["pluginConfig"][0]["args"] == ARGS for one in configuration["profiles"])
+    assert all(entry["pluginConfig"][0]["args"] == ARGS for entry in configuration["profiles"])
     for name in names:
         await site.client.create(PODS.raw, _pod(name, name), namespace="default")
     await _until_bound(site, names)
     detected = yaml.safe_load((await run("detect", "-o", "yaml")).out)["installations"]
-    states = {(one["name"], one["resting"]): one["schedulerNames"] for one in detected}
+    states = {(entry["name"], entry["resting"]): entry["schedulerNames"] for entry in detected}
     assert states[("tas", True)] == ["topo-a", "topo-b"]
     assert states[("numakube-scheduler", False)] == names
     gone = await run("remove", "--wait")
@@ -188,7 +188,7 @@ async def test_what_is_printed_for_kubectl_is_objects_alone(site: LabSite, run: 
     """The report goes elsewhere."""
     await install(site, *scheduler(profile("topo-a")), EXPORTER)
     printed = await run("deploy", "--adopt", "--dry-run=client")
-    kinds = [one["kind"] for one in yaml.safe_load_all(printed.out)]
+    kinds = [item["kind"] for item in yaml.safe_load_all(printed.out)]
     assert "Deployment" in kinds
     assert "ConfigMap" in kinds
     assert "schedulerName topo-a is served by numakube" in printed.err
@@ -246,7 +246,7 @@ async def test_the_configuration_is_chosen_by_options_and_a_change_replaces_the_
     told = await site.client.get(CONFIG_MAPS, "numakube-scheduler-config", namespace="numakube")
     tree: Any = load_yaml(told["data"]["config.yaml"], "config.yaml")
     args = {"cacheResyncPeriodSeconds": 7}
-    assert [one["pluginConfig"][0]["args"] for one in tree["profiles"]] == [args, args]
+    assert [entry["pluginConfig"][0]["args"] for entry in tree["profiles"]] == [args, args]
 
 
 async def test_a_configuration_of_the_users_has_to_serve_what_is_taken_over(
@@ -266,7 +266,7 @@ async def test_a_configuration_of_the_users_has_to_serve_what_is_taken_over(
     own.write_text(dump_yaml(tree), encoding="utf-8")
     printed = await run(*words)
     assert printed.code == 0, printed.err
-    (config,) = (one for one in yaml.safe_load_all(printed.out) if one["kind"] == "ConfigMap")
+    (config,) = (item for item in yaml.safe_load_all(printed.out) if item["kind"] == "ConfigMap")
     assert load_yaml(config["data"]["config.yaml"], "config.yaml") == tree
 
 
@@ -323,7 +323,7 @@ def test_a_kubeconfig_that_pods_do_not_have_is_left_out_with_a_warning(
 
 async def _scheduler_pods(site: LabSite) -> set[str]:
     found = await site.client.list(PODS, namespace="numakube")
-    return {one.metadata.name for one in found.items}
+    return {pod.metadata.name for pod in found.items}
 
 
 def _pod(name: str, scheduler_name: str) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def _pod(name: str, scheduler_name: str) -> dict[str, Any]:
 async def _until_bound(site: LabSite, names: list[str]) -> None:
     async def bound() -> set[str]:
         found = await site.client.list(PODS, namespace="default")
-        return {one.metadata.name for one in found.items if one.spec.node_name}
+        return {pod.metadata.name for pod in found.items if pod.spec.node_name}
 
     await until(bound, lambda found: found >= set(names))
 
@@ -370,15 +370,15 @@ def test_exporters_get_a_configuration_of_the_users_and_start_again_when_it_chan
     def deployed(*words: str) -> tuple[str, str, str]:
         ended = numakube("render", "exporter", *words)
         assert ended.code == 0, ended.err
-        found = {one["kind"]: one for one in yaml.safe_load_all(ended.out)}
+        found = {item["kind"]: item for item in yaml.safe_load_all(ended.out)}
         template = found["DaemonSet"]["spec"]["template"]
-        volumes = {one["name"]: one for one in template["spec"]["volumes"]}
+        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
         config = found["ConfigMap"]
         assert volumes["rte-config-volume"]["configMap"]["name"] == config["metadata"]["name"]
         (mount,) = (
-            one
-            for one in template["spec"]["containers"][0]["volumeMounts"]
-            if one["name"] == "rte-config-volume"
+            mount
+            for mount in template["spec"]["containers"][0]["volumeMounts"]
+            if mount["name"] == "rte-config-volume"
         )
         (name,) = config["data"]
         assert f"{mount['mountPath']}/{name}" == "/etc/resource-topology-exporter/config.yaml"

@@ -96,7 +96,7 @@ def test_json_and_yaml(doctor: Doctor) -> None:
     document = json.loads(text)
     assert code == 1
     assert (document["kind"], document["takenAt"]) == ("Diagnosis", "2026-06-01T12:00:00Z")
-    assert [one["id"] for one in document["findings"]] == ["NUMA-NRT-FROZEN"]
+    assert [finding["id"] for finding in document["findings"]] == ["NUMA-NRT-FROZEN"]
     assert "kind: Diagnosis" in doctor(broken(), "-o", "yaml")[1]
 
 
@@ -138,7 +138,7 @@ async def test_a_live_cluster_with_exporters_and_our_scheduler_is_well(sites: Op
         code, document = await ask_live(world.site.kubeconfig)
         assert (code, document["clean"], document["nodes"]) == (0, True, 3)
         # Behind a real API server there are no kubelets that it could ask. The scheduler is no pod.
-        told = {one["id"] for one in document["findings"]}
+        told = {finding["id"] for finding in document["findings"]}
         assert "NUMA-ACCESS-SCHEDULER" in told
         assert told <= {"NUMA-ACCESS-KUBELET", "NUMA-ACCESS-SCHEDULER"}
 

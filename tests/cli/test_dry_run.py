@@ -61,7 +61,7 @@ def test_a_dry_run_without_a_value_says_which_it_is(numakube: Callable[..., Ende
 
     assert ended.code == 0
     assert ended.err == "warning: --dry-run without a value is --dry-run=client\n"
-    kinds = {one["kind"] for one in yaml.safe_load_all(ended.out)}
+    kinds = {item["kind"] for item in yaml.safe_load_all(ended.out)}
     assert "DaemonSet" in kinds
     assert "Deployment" not in kinds
 

@@ -201,7 +201,7 @@ def test_live_and_offline_answers_are_the_same(live: str, tmp_path: Path, numaku
     assert (online.code, offline.code) == (1, 1)
     first, second = json.loads(online.out), json.loads(offline.out)
     assert first | {"takenAt": ""} == second | {"takenAt": ""}
-    assert next(one["kind"] for one in first["changes"]) == "fewer-cpus"
+    assert next(change["kind"] for change in first["changes"]) == "fewer-cpus"
 
 
 def test_other_tools_say_the_same_offline(live: str, tmp_path: Path, numakube: Run) -> None:

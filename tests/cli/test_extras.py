@@ -86,11 +86,11 @@ def lines(tmp_path: Path) -> list[list[str]]:
 def complaints(ran: list[Ran], extra_of: dict[str, str]) -> list[Ran]:
     """Return what ended other than well, or with another word than which extra is missing."""
     return [
-        one
-        for one in ran
-        if one.code not in ENDS
-        or "bug" in one.err
-        or ("not installed" in one.err and extra_of.get(one.line[0], "-") not in one.err)
+        other
+        for other in ran
+        if other.code not in ENDS
+        or "bug" in other.err
+        or ("not installed" in other.err and extra_of.get(other.line[0], "-") not in other.err)
     ]
 
 
@@ -102,7 +102,7 @@ def test_every_installation_has_what_its_commands_need(
 
     named = {name: f"numakube[{extra}]" for name, extra in EXTRAS.items()}
     assert complaints(ran, named) == []
-    stopped = {one.line[0] for one in ran if "not installed" in one.err}
+    stopped = {other.line[0] for other in ran if "not installed" in other.err}
     assert stopped == {*IN_EXTRAS} & {line[0] for line in lines}
 
 

@@ -19,7 +19,7 @@ MISSING = {
     f"numakube {path}"
     for annex in annexes()
     if not annex.is_installed
-    for path in (*annex.called(), *(f"replay {one.name}" for one in annex.replays))
+    for path in (*annex.called(), *(f"replay {replay.name}" for replay in annex.replays))
 }
 """Commands of annexes that are not installed; `tests.annexes` tests what they say."""
 

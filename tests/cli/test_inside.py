@@ -110,7 +110,7 @@ async def test_queue_cache_and_reservations_are_shown(world: LabCluster, ask: Nu
     await world.until(lambda: "held" in world.by_phase("Running"))
     held = await ask("reservations", "-o", "json")
     (item,) = [
-        one for one in msgspec.json.decode(held.out)["items"] if one["pod"] == "default/held"
+        entry for entry in msgspec.json.decode(held.out)["items"] if entry["pod"] == "default/held"
     ]
     assert item["node"] == "node-0"
     assert item["held"]["zones"][0]["amounts"]["cpu"] == "1"

@@ -48,7 +48,9 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[LabCluster]:
 
         async def is_ready() -> bool:
             found = await world.client.list(DEPLOYMENTS)
-            return [(one.get("status") or {}).get("readyReplicas") for one in found.items] == [2]
+            return [(entry.get("status") or {}).get("readyReplicas") for entry in found.items] == [
+                2
+            ]
 
         await world.until(is_ready)
         await world.create(pod_document("late", "20", schedulerName=NAME))
@@ -96,9 +98,9 @@ async def test_what_could_not_be_asked_is_said(
     world: LabCluster, ask: Numakube, tmp_path: Path
 ) -> None:
     """By doctor, bundle and explain; equal reasons are told once."""
-    for one in (await world.client.list(DEPLOYMENTS)).items:
-        meta = one["metadata"]
-        account = one["spec"]["template"]["spec"]["serviceAccountName"]
+    for deployment in (await world.client.list(DEPLOYMENTS)).items:
+        meta = deployment["metadata"]
+        account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
         await world.client.delete(
             SERVICE_ACCOUNTS.raw, f"{account}-debug", namespace=meta["namespace"]
         )

@@ -48,7 +48,7 @@ def test_map_draws_no_pods_that_are_gone(numakube: Run, world: Path) -> None:
     drawn = numakube("map", "n1", "--from", world).out
     assert f"may be old: its exporter, pod default/{EXPORTER}, is gone" in drawn
     document = json.loads(numakube("map", "n1", "--from", world, "-o", "json").out)
-    assert sorted(one["name"] for one in document["pods"]) == ["default/p0", "default/p1"]
+    assert sorted(entry["name"] for entry in document["pods"]) == ["default/p0", "default/p1"]
 
 
 def test_fits_and_explain_go_by_the_pods_that_are_there(numakube: Run, world: Path) -> None:

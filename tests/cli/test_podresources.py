@@ -61,7 +61,7 @@ async def test_the_answers_of_a_kubelet_are_shown(
     assert "(allocatable)" in shown.out
 
     document = json.loads((await ask("node/node-0", "-o", "json")).out)
-    (pod,) = (one for one in document["pods"] if one["name"] == "four")
+    (pod,) = (pod for pod in document["pods"] if pod["name"] == "four")
     assert pod["containers"][0]["cpus"] == "1-2,9-10"
 
     missing = await ask("node-9")

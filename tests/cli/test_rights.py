@@ -168,7 +168,7 @@ async def test_a_tenant_has_its_pod_explained_without_names_of_others(
     document = msgspec.json.decode(shown.out)
     assert (document["verdict"], document["nodes"]) == ("refused", 2)
     assert "node-" not in shown.out
-    assert {one["resource"] for one in document["changes"]} == {"cpu"}
+    assert {change["resource"] for change in document["changes"]} == {"cpu"}
     other = await as_user("tenant", "explain", "pod", "kube-system/any")
     assert other.code == 1
     assert "you need the right to create serviceaccounts/token" in other.err

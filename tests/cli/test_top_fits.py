@@ -115,7 +115,7 @@ def test_pods_that_need_several_zones_count_where_the_policy_takes_them(
     file = bundle(tmp_path / "hgx.tar.gz", made.facts())
     shape = f"cpu=170,memory=1410Gi,{GPU}=8"
     document = json.loads(numakube("top", "--from", file, "--shape", shape, "-o", "json").out)
-    assert {one["node"]: one["fits"] for one in document["items"]} == {
+    assert {entry["node"]: entry["fits"] for entry in document["items"]} == {
         "restricted": 1, "single-numa-node": 0,
     }  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_nodes_are_added_up_by_a_label(numakube: Run, world: Path) -> None:
     ]
     document = json.loads(numakube(*arguments, "-o", "json").out)
     assert document["kind"] == "NodeGroupUsageList"
-    assert {one["group"]: one["fits"] for one in document["items"]} == {
+    assert {entry["group"]: entry["fits"] for entry in document["items"]} == {
         "<none>": 0, "new": 3, "old": 3,
     }  # fmt: skip
     assert numakube(*arguments, "-o", "name").out.split()[1] == "pool=new"
@@ -189,5 +189,7 @@ def test_the_dashboard_answers_the_same(numakube: Run, world: Path, shape: str) 
     document = json.loads(ended.out)
     source = source_of_facts(facts_of(unpack(world.read_bytes(), name="world")), SystemClock())
     room = asyncio.run(Explainer(source).room_for(shape))
-    assert room.nodes == {one["node"]: one["fits"] for one in document["items"] if one["fits"]}
+    assert room.nodes == {
+        entry["node"]: entry["fits"] for entry in document["items"] if entry["fits"]
+    }
     assert room.total == document["total"]["fits"]

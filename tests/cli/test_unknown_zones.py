@@ -60,7 +60,7 @@ def test_top_says_that_it_does_not_know_how_many_fit(numakube: Run, blind: Path)
     """For each node and for all of them."""
     ended = numakube("top", "--from", blind, "--shape", "cpu=2,memory=1Gi", "-o", "json")
     document = json.loads(ended.out)
-    counts = [one["fits"] for one in (*document["items"], document["total"])]
+    counts = [entry["fits"] for entry in (*document["items"], document["total"])]
     assert counts == [None, None, None]
 
 

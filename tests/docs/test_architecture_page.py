@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 PAGE = ROOT / "docs" / "contribute" / "architecture.md"
 PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*(?=<!-- /packages -->)", re.DOTALL)
 PROJECTS = (ROOT, *sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml")))
-SOURCES = tuple(one for project in PROJECTS for one in project.glob("src/*/"))
+SOURCES = tuple(path for project in PROJECTS for path in project.glob("src/*/"))
 CONTRACTS = {
     "numakube": "layers",
     "numakube_dra_driver": "dra-driver-layers",
@@ -49,9 +49,9 @@ def first_line(package: Path) -> str:
 def packages_of(source: Path) -> list[str]:
     """Return a row for every package below *source*, in the order of the layers."""
     layers = layers_of(source.name)
-    found = [one.parent.relative_to(source) for one in source.rglob("*/__init__.py")]
+    found = [path.parent.relative_to(source) for path in source.rglob("*/__init__.py")]
     found.sort(key=lambda one: (layers.index(one.parts[0]), one.parts))
-    return [f"| `{'.'.join(one.parts)}` | {first_line(source / one)} |" for one in found]
+    return [f"| `{'.'.join(path.parts)}` | {first_line(source / path)} |" for path in found]
 
 
 def generated() -> str:
@@ -98,8 +98,8 @@ def test_the_page_has_every_package_with_its_first_line() -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.parents[1].name)
 def test_every_package_describes_itself_in_a_sentence(source: Path) -> None:
     """A first line that ends in the middle of a sentence would look broken in the table."""
-    for one in source.rglob("__init__.py"):
-        assert first_line(one.parent).endswith("."), one
+    for path in source.rglob("__init__.py"):
+        assert first_line(path.parent).endswith("."), path
 
 
 def test_every_file_that_the_page_names_exists() -> None:

@@ -17,7 +17,7 @@ def generated() -> str:
     areas = {title: area.RULES for title, area in AREAS.items()} | {"The doctor itself": (BROKEN,)}
     parts = []
     for title, rules in areas.items():
-        rows = [f"| `{one.id}` | {one.severity} | {one.title} | {one.why} |" for one in rules]
+        rows = [f"| `{rule.id}` | {rule.severity} | {rule.title} | {rule.why} |" for rule in rules]
         head = "| id | severity | what | why it matters |\n|---|---|---|---|\n"
         parts.append(f"\n## {title}\n\n{head}" + "\n".join(rows) + "\n")
     return "".join(parts)

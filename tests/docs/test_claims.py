@@ -75,7 +75,7 @@ def _options(words: list[str]) -> set[str] | None:
     if isinstance(command, click.Group) and command is not cli:  # its first command is meant
         context = click.Context(command)
         first = command.get_command(context, command.list_commands(context)[0])
-        taken |= {option for one in (first.params if first else ()) for option in one.opts}
+        taken |= {option for param in (first.params if first else ()) for option in param.opts}
     return taken | {"--help", "--version"}
 
 

@@ -55,8 +55,8 @@ def prose_of(page: Path) -> str:
 def anchors_of(page: Path) -> set[str]:
     """Return where links into a page can lead: its headings, as the site names them."""
     texts = (
-        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one["text"])
-        for one in HEADING.finditer(prose_of(page))
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", match["text"])
+        for match in HEADING.finditer(prose_of(page))
     )
     plain = (re.sub(r"[^\w\s-]", "", text).strip().lower() for text in texts)
     return {re.sub(r"[-\s]+", "-", text) for text in plain}

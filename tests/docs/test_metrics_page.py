@@ -63,7 +63,7 @@ def row_of(metric: Exported) -> str:
 def table_of(component: str, metrics: list[Exported]) -> str:
     """Return the table between the marks of *component*."""
     head = "| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n"
-    rows = [row_of(one) for one in metrics if one.component == component]
+    rows = [row_of(metric) for metric in metrics if metric.component == component]
     return f"## {TITLES[component]}\n\n{head}" + "\n".join(rows) + "\n"
 
 

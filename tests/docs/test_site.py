@@ -19,7 +19,7 @@ KNOWN = re.compile(r"[a-z]*( (title|linenums|hl_lines)=\"[^\"]*\")*")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_site_knows_what_stands_behind_a_fence(page: Path) -> None:
     """Otherwise prose becomes code and code becomes prose, to the end of the page."""
-    infos = [one["info"] for one in FENCE.finditer(page.read_text(encoding="utf-8"))]
+    infos = [match["info"] for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
     assert [info for info in infos if not KNOWN.fullmatch(info)] == []
     assert not len(infos) % 2, "a fence is not closed"
 

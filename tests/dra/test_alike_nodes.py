@@ -54,7 +54,7 @@ def test_nodes_whose_devices_were_taken_are_of_another_kind_and_are_named() -> N
     state = AllocatedState()
     kinds = NodeKinds(DeviceInventory(map(slice_of, NAMES), Features()), state)
     nodes = {name: node_of(name) for name in NAMES}
-    before = [kinds.of(one) for one in nodes.values()]
+    before = [kinds.of(node) for node in nodes.values()]
     assert len(set(before)) == 1
     taken(state, "n2", "a")
     # Until it is told of the change, it knows what it knew.

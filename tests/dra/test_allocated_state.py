@@ -285,7 +285,7 @@ def allocated(slices: list[ResourceSlice], count: int = 1, *taken: str) -> list[
     classes = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {}})}
     allocator = Allocator(DeviceInventory(slices, Features()), state, classes, new_id=str)
     found = allocator.allocate(NODE, [convert(ResourceClaim, tree)])
-    return None if found is None else [one.device for one in found[0].devices.results]
+    return None if found is None else [device.device for device in found[0].devices.results]
 
 
 def test_devices_take_from_the_counters_that_they_name() -> None:

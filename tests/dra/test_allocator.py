@@ -68,7 +68,7 @@ def _allocate(
 
 
 def _names(allocations: list[AllocationResult] | None) -> list[list[str]]:
-    return [[one.device for one in each.devices.results] for each in allocations or ()]
+    return [[device.device for device in each.devices.results] for each in allocations or ()]
 
 
 def test_devices_are_taken_in_the_order_of_the_slice() -> None:
@@ -246,7 +246,9 @@ def test_fractions_of_a_range_are_whole_steps(
     }
     claim = _claim(_request(capacity={"requests": asked}))
     found = _allocate([_slice([device])], claim, features=Features(fractional_capacity_range=True))
-    amounts = [one.consumed_capacity["x"] for each in found or () for one in each.devices.results]
+    amounts = [
+        device.consumed_capacity["x"] for each in found or () for device in each.devices.results
+    ]
     assert amounts == ([] if consumed is None else [consumed])
 
 
@@ -293,13 +295,13 @@ def test_state_is_what_the_claims_hold(counts: list[int], devices: int) -> None:
     for wanted in counts:
         found = _allocate(slices, _claim(_request(count=wanted)), state=state)
         if found is None:
-            assert sum(len(one.devices.results) for one in held) + wanted > devices
+            assert sum(len(result.devices.results) for result in held) + wanted > devices
             continue
         state.add(found[0], sharing=True)
         held.append(found[0])
     assert state == state_of(held, sharing=True)
-    for one in held:
-        state.remove(one, sharing=True)
+    for result in held:
+        state.remove(result, sharing=True)
     assert state == AllocatedState()
 
 
@@ -452,7 +454,7 @@ def test_configuration_of_class_and_claim_comes_with_the_requests_that_it_is_for
     ]
     slices = [slice_of(name, {}, nodeName="n1") for name in ("a", "b")]
     found = allocation(*slices, config=config).devices.config
-    told = [(one.source, tuple(one.requests)) for one in found]
+    told = [(configuration.source, tuple(configuration.requests)) for configuration in found]
     assert ("FromClaim", ("none",)) not in told
     assert told.count(("FromClaim", ())) == 1
     assert told.count(("FromClaim", ("r0",))) == 1

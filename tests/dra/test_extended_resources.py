@@ -75,7 +75,7 @@ def pod(*containers: tuple[str, int], init: tuple[tuple[str, int], ...] = ()) ->
         return {"name": name, "resources": wanted, **sidecar}
 
     spec = {
-        "containers": [made(*one) for one in containers],
+        "containers": [made(*container) for container in containers],
         "initContainers": [made(*one) for one in init],
     }
     meta = {"name": "p", "namespace": "ns", "uid": "u"}

@@ -41,7 +41,7 @@ SHAPE = f"2 sockets, 14 cores, smt 2, 48Gi, hugepages-2Mi 512, hugepages-1Gi 8, 
 TARGET = "node-0"
 OTHERS = ("node-1", "node-2")
 ALL = (TARGET, *OTHERS)
-WORKLOADS = {one.kind: one for one in (DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS)}
+WORKLOADS = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS)}
 
 Report = Mapping[str, tuple[Mapping[str, int], ...]]
 """What the zones of every node have left."""
@@ -80,7 +80,7 @@ class Field:
     async def topologies(self) -> dict[str, NodeTopology]:
         """Return what the nodes report."""
         found = (await self.world.client.list(NODE_RESOURCE_TOPOLOGIES)).items
-        return {one.metadata.name: _view(one) for one in found}
+        return {report.metadata.name: _view(report) for report in found}
 
     async def reported(self) -> Report:
         """Return what every zone has left."""
@@ -96,7 +96,7 @@ class Field:
         pads = [self._pad(node, zone, report[node][zone], free) for node, zone, free in places]
         await self.placed(*pads)
         await self.world.until(lambda: self._is_left(left, report))
-        return [one["metadata"]["name"] for one in pads]
+        return [pad["metadata"]["name"] for pad in pads]
 
     def _pad(
         self, node: str, zone: int, available: Mapping[str, int], free: Amounts
@@ -149,12 +149,12 @@ class Field:
         marks = [pod(f"mark-{node}", [amounts("cell0=1")], node=node) for node in ALL]
         await self.placed(*marks)
         await self.until_taken(before, dict.fromkeys(ALL, (amounts("cell0=1"),)))
-        await self.remove(*(one["metadata"]["name"] for one in marks))
+        await self.remove(*(mark["metadata"]["name"] for mark in marks))
         await self.until_taken(before, {})
 
     async def placed(self, *documents: dict[str, Any]) -> None:
         """Create pods and wait until all of them run."""
-        names = {one["metadata"]["name"] for one in documents}
+        names = {document["metadata"]["name"] for document in documents}
         await self.world.create(*documents)
         await self.world.runs(*names)
 
@@ -189,7 +189,9 @@ class Field:
         uid = self.world.pod(name).metadata.uid
         events = (await self.world.client.list(CORE_EVENTS)).items
         return [
-            one.message for one in events if (one.reason, one.involved_object.uid) == (reason, uid)
+            event.message
+            for event in events
+            if (event.reason, event.involved_object.uid) == (reason, uid)
         ]
 
     async def is_on_target(self, *names: str) -> None:
@@ -251,9 +253,9 @@ class Field:
     async def clear(self) -> None:
         """Delete all that was made and wait until the nodes report that everything is free."""
         for kind, resource in WORKLOADS.items():
-            for one in (await self.world.client.list(resource, namespace="default")).items:
+            for item in (await self.world.client.list(resource, namespace="default")).items:
                 with contextlib.suppress(NotFound):  # Its owner may have taken it along.
-                    await self.drop(kind, one["metadata"]["name"])
+                    await self.drop(kind, item["metadata"]["name"])
         for left in (await self.world.client.list(PODS, namespace="default")).items:
             with contextlib.suppress(NotFound):
                 await self.world.delete(left.metadata.name)
@@ -285,7 +287,7 @@ def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str
 
 def _sorted(amounts_of_zones: Iterable[Mapping[str, int]]) -> list[list[tuple[str, int]]]:
     """Return what zones gave, in an order that does not depend on which ones they are."""
-    return sorted(sorted(one.items()) for one in amounts_of_zones if one)
+    return sorted(sorted(zone.items()) for zone in amounts_of_zones if zone)
 
 
 def _asks(one: Pod) -> list[dict[str, int]]:

@@ -69,7 +69,7 @@ async def settled(client: Client, name: str) -> Document:
     async def ask() -> Document | None:
         found = await client.get(resource.raw, name)
         told = found.get("status", {}).get("conditions", [])
-        seen = {one["observedGeneration"] for one in told} == {found["metadata"]["generation"]}
+        seen = {entry["observedGeneration"] for entry in told} == {found["metadata"]["generation"]}
         return found if seen and conditions(found).get("Available") == "True" else None
 
     found: Document = await until(ask)
@@ -80,9 +80,9 @@ async def exporters(client: Client) -> dict[str, str]:
     """Return the exporters that run and stay: the uids of their pods, by node."""
     found = await client.list(PODS, namespace=NAMESPACE, labels="name=resource-topology")
     return {
-        one.spec.node_name: one.metadata.uid
-        for one in found.items
-        if one.status and one.status.phase == "Running" and one.metadata.deletion_timestamp is None
+        pod.spec.node_name: pod.metadata.uid
+        for pod in found.items
+        if pod.status and pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
     }
 
 

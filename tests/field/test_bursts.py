@@ -44,7 +44,7 @@ def burst(count: int, asked: Amounts = SMALL, **spec: Any) -> list[dict[str, Any
 async def all_run(cluster: Field, documents: list[dict[str, Any]]) -> None:
     """All of them run, placed by our scheduler."""
     await cluster.placed(*documents)
-    names = [one["metadata"]["name"] for one in documents]
+    names = [document["metadata"]["name"] for document in documents]
     assert await cluster.scheduled_by(*names) == {SCHEDULER_NAME}
     assert cluster.world.by_phase("Failed") == set()
 
@@ -60,7 +60,7 @@ async def test_a_burst_on_one_node_runs(
     selector = {"kubernetes.io/hostname": TARGET}
     pods = burst(ON_ONE_NODE, asked, requests_only=requests_only, nodeSelector=selector)
     await all_run(cluster, pods)
-    on = {cluster.world.pod(one["metadata"]["name"]).spec.node_name for one in pods}
+    on = {cluster.world.pod(item["metadata"]["name"]).spec.node_name for item in pods}
     assert on == {TARGET}, id_
 
 
@@ -157,7 +157,7 @@ async def test_pods_that_end_in_part_stall_nothing(
         for node in ALL
         for number in range(2)
     ]
-    names = {one["metadata"]["name"] for one in noise}
+    names = {item["metadata"]["name"] for item in noise}
     await cluster.world.create(*noise)
     await cluster.world.until(
         lambda: {phase(cluster.world.pod(name)) for name in names} <= {"Running", "Succeeded"}
@@ -189,7 +189,10 @@ async def done(cluster: Field, name: str, asked: Amounts, *, requests_only: bool
     async def is_complete() -> bool:
         found = await cluster.world.client.get(JOBS, name, namespace="default")
         conditions = found.get("status", {}).get("conditions", [])
-        return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
+        return any(
+            condition["type"] == "Complete" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     await cluster.world.until(is_complete)
 

@@ -55,17 +55,17 @@ async def running(client: Client, names: set[str]) -> bool:
     """Tell whether these pods run."""
     found = await client.list(PODS, namespace="default")
     return names <= {
-        one.metadata.name for one in found.items if one.status and one.status.phase == "Running"
+        pod.metadata.name for pod in found.items if pod.status and pod.status.phase == "Running"
     }
 
 
 async def free_cpus(client: Client) -> dict[str, list[int]]:
     """Return how many CPUs the zones of every node have left."""
     found: dict[str, list[int]] = {}
-    for one in (await client.list(NODE_RESOURCE_TOPOLOGIES)).items:
-        view = view_of(one)
+    for topology in (await client.list(NODE_RESOURCE_TOPOLOGIES)).items:
+        view = view_of(topology)
         assert isinstance(view, NodeTopology)
-        found[one.metadata.name] = [zone.available["cpu"] // 1000 for zone in view.zones]
+        found[topology.metadata.name] = [zone.available["cpu"] // 1000 for zone in view.zones]
     return found
 
 
@@ -79,7 +79,7 @@ def small_pod(name: str, resources: Document) -> Document:
 async def scheduler_pods(client: Client) -> list[Pod]:
     """Return the pods of the scheduler that are there to stay."""
     found = await client.list(PODS, namespace=NAMESPACE, labels="app=secondary-scheduler")
-    return [one for one in found.items if one.metadata.deletion_timestamp is None]
+    return [pod for pod in found.items if pod.metadata.deletion_timestamp is None]
 
 
 async def schedulers_run(client: Client, count: int) -> list[Pod]:
@@ -87,7 +87,7 @@ async def schedulers_run(client: Client, count: int) -> list[Pod]:
 
     async def ask() -> bool:
         pods = await scheduler_pods(client)
-        running = [one for one in pods if one.status and one.status.phase == "Running"]
+        running = [pod for pod in pods if pod.status and pod.status.phase == "Running"]
         return len(running) == len(pods) == count
 
     await until(ask)
@@ -104,9 +104,9 @@ async def test_84315_nodes_are_reported_with_the_kubelets_policy_and_their_pods(
 ) -> None:
     """Should have the desired topology manager configuration, and the pod set fingerprint."""
     nodes = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
-    assert {one.metadata.name for one in nodes} == set(ALL)
-    for one in nodes:
-        attributes = {each.name: each.value for each in one.attributes}
+    assert {node.metadata.name for node in nodes} == set(ALL)
+    for node in nodes:
+        attributes = {each.name: each.value for each in node.attributes}
         assert attributes["topologyManagerPolicy"] == "single-numa-node"
         assert attributes["topologyManagerScope"] == "container"
         assert attributes["nodeTopologyPodsFingerprint"].startswith("pfp0")
@@ -130,13 +130,13 @@ async def test_48598_the_scheduler_is_available_with_healthy_conditions(client: 
         "labelSelector": document["spec"]["selector"],
     }
     pods = await schedulers_run(client, len(ALL))
-    assert {one.spec.node_name for one in pods} == set(ALL)
+    assert {pod.spec.node_name for pod in pods} == set(ALL)
 
 
 async def metrics_of(client: Client, prefix: str, port: int) -> str:
     """Return what a pod whose name begins with *prefix* tells who counts, once it serves that."""
     pods = (await client.list(PODS, namespace=NAMESPACE)).items
-    name = next(one.metadata.name for one in pods if one.metadata.name.startswith(prefix))
+    name = next(pod.metadata.name for pod in pods if pod.metadata.name.startswith(prefix))
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}:{port}/proxy/metrics"
 
     async def ask() -> str:
@@ -167,8 +167,8 @@ async def test_every_container_ends_with_its_last_words(client: Client) -> None:
     pods = (await client.list(PODS.raw, namespace=NAMESPACE)).items
     policies = {
         container["terminationMessagePolicy"]
-        for one in pods
-        for container in one["spec"]["containers"]
+        for pod in pods
+        for container in pod["spec"]["containers"]
     }
     assert policies == {"FallbackToLogsOnError"}
 
@@ -275,17 +275,17 @@ async def test_a_scheduler_whose_host_is_closed_waits_for_it(client: Client) -> 
     await client.patch(NODES, host, merge_patch({"spec": {"unschedulable": True}}))
     try:
         await client.delete(PODS, pods[0].metadata.name, namespace=NAMESPACE)
-        known = {one.metadata.name for one in pods}
+        known = {pod.metadata.name for pod in pods}
 
         async def refused() -> str:
-            found = [one for one in await scheduler_pods(client) if one.metadata.name not in known]
+            found = [pod for pod in await scheduler_pods(client) if pod.metadata.name not in known]
             return refusal_of(found[0]) if found else ""
 
         text = await until(refused)
         assert "2 node(s) didn't match pod topology spread constraints" in text
     finally:
         await client.patch(NODES, host, merge_patch({"spec": {"unschedulable": None}}))
-    assert {one.spec.node_name for one in await schedulers_run(client, len(ALL))} == set(ALL)
+    assert {pod.spec.node_name for pod in await schedulers_run(client, len(ALL))} == set(ALL)
 
 
 async def test_another_image_of_the_scheduler_is_rolled_out(client: Client) -> None:
@@ -295,7 +295,7 @@ async def test_another_image_of_the_scheduler_is_rolled_out(client: Client) -> N
 
     async def is_other() -> bool:
         pods = await schedulers_run(client, len(ALL))
-        return {one.spec.containers[0].image for one in pods} == {OTHER_IMAGE}
+        return {pod.spec.containers[0].image for pod in pods} == {OTHER_IMAGE}
 
     await until(is_other)
     after = await settled(client, SCHEDULER)
@@ -363,13 +363,13 @@ async def test_47674_a_group_without_nodes_and_another_log_level_are_served(
 
     async def told() -> list[Document] | None:
         sets = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
-        specs = [one["spec"]["template"]["spec"] for one in sets]
-        verbose = all("--log-level=debug" in one["containers"][0]["args"] for one in specs)
+        specs = [entry["spec"]["template"]["spec"] for entry in sets]
+        verbose = all("--log-level=debug" in spec["containers"][0]["args"] for spec in specs)
         return specs if verbose and len(sets) == len(groups) else None
 
     specs = await until(told)
     assert len(found["status"]["daemonsets"]) == len(groups)
-    assert labels in [one.get("nodeSelector") for one in specs]
+    assert labels in [spec.get("nodeSelector") for spec in specs]
     await change(client, EXPORTERS, {"nodeGroups": groups[:1], "logLevel": "Normal"})
     await until_on(client, *ALL)
     assert len((await settled(client, EXPORTERS))["status"]["daemonsets"]) == 1

@@ -198,7 +198,7 @@ async def overhead(cluster: Field) -> AsyncIterator[str]:
     """The name of a RuntimeClass whose pods cost half a CPU and half a gigabyte more."""
     client = cluster.world.client
     node = await client.get(NODES.raw, TARGET)
-    assert "runc" in {one["name"] for one in node["status"]["runtimeHandlers"]}
+    assert "runc" in {handler["name"] for handler in node["status"]["runtimeHandlers"]}
     document = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

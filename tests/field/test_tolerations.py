@@ -131,7 +131,7 @@ async def test_72859_an_exporter_that_is_gone_does_not_come_back_to_a_taint(
     async with tainted(client, NODE, NO_SCHEDULE):
         await until_on(client, *ALL, left=1)
         pods = await client.list(PODS, namespace=NAMESPACE, labels="name=resource-topology")
-        (name,) = (one.metadata.name for one in pods.items if one.spec.node_name == NODE)
+        (name,) = (pod.metadata.name for pod in pods.items if pod.spec.node_name == NODE)
         await client.delete(PODS, name, namespace=NAMESPACE)
         await until_on(client, *REST)
 

@@ -93,7 +93,7 @@ class Site:
             case "node":
                 self.put(mirror.nodes.store, self._spoiled(node_tree(name)), Node)
             case "device":
-                store = next(one.store for one in mirror._others if "devices" in str(one))
+                store = next(other.store for other in mirror._others if "devices" in str(other))
                 self.put(store, self._spoiled(device_tree(name)), DeviceCr)
             case "removal":
                 store = rng.choice((mirror.pods, mirror.nodes, mirror.topologies)).store

@@ -60,7 +60,7 @@ def test_a_plan_keeps_them() -> None:
     plan = planned(facts, "n1", arriving=[nodes.named("new", cpu="1", memory="1Gi")])
 
     assert isinstance(plan, Plan)
-    assert [(one.name, str(one.cpus)) for one in plan.picture.pods] == [("team/a", "8-11")]
+    assert [(pod.name, str(pod.cpus)) for pod in plan.picture.pods] == [("team/a", "8-11")]
     assert plan.picture.sharing_pods == 1
 
 
@@ -71,7 +71,7 @@ def test_pods_are_told_to_be_aligned_or_spread() -> None:
     pods = [given("a", STATUS), given("near", near), given("both", both), given("none", {})]
 
     found = list(pod_usages(cluster(*pods), pods))
-    assert [(one.alignment, one.zones) for one in found] == [
+    assert [(usage.alignment, usage.zones) for usage in found] == [
         (Alignment.ALIGNED, (1,)),
         (Alignment.ALIGNED, (0,)),
         (Alignment.SPREAD, (0, 1)),

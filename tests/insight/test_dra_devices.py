@@ -64,7 +64,7 @@ def test_the_map_says_who_shares_a_device_by_which_claim() -> None:
         "gpu.example gpu-0: of default/one, default/two by claim default/shared, near zone 0"
     )
     documents = picture_document(picture)["zones"][0]["devices"]
-    document = next(one for one in documents if one.get("id") == "gpu-0")
+    document = next(document for document in documents if document.get("id") == "gpu-0")
     assert document["pods"] == ["default/one", "default/two"]
     assert document["claims"] == ["default/shared"]
 
@@ -81,7 +81,7 @@ def test_a_plan_gives_back_the_devices_of_pods_that_go() -> None:
 def test_top_counts_devices_by_driver_zone_and_node() -> None:
     """Those without a NUMA node count on the node alone."""
     node, zones = node_usage(mixed().facts(), "node-a")
-    assert [(one.free[DRIVER], one.allocatable[DRIVER]) for one in zones] == [(1, 2), (1, 2)]
+    assert [(zone.free[DRIVER], zone.allocatable[DRIVER]) for zone in zones] == [(1, 2), (1, 2)]
     assert (node.free[DRIVER], node.allocatable[DRIVER]) == (2, 5)
 
 
@@ -193,7 +193,7 @@ def test_devices_of_claims_are_paired_with_those_of_plugins() -> None:
     node, (zone,) = node_usage(world.facts(), "node-a")
 
     pair = DRIVER, "vendor.example/gpu"
-    (found,) = [one for one in node.pairs if one.resources == pair]
+    (found,) = [other for other in node.pairs if other.resources == pair]
     assert found in zone.pairs
     assert (found.total, found.free, found.best) == (2, 0, Closeness.NODE)
     (train,) = pod_usages(world.facts(), world.facts().pods)
@@ -235,9 +235,9 @@ def test_a_device_of_several_zones_is_drawn_in_each_and_counted_once() -> None:
     """By node; by zone it is there for both."""
     facts = _with_card([0, 1]).facts()
     node, zones = node_usage(facts, "node-a")
-    assert [(one.free[DRIVER], one.allocatable[DRIVER]) for one in zones] == [(1, 2), (2, 3)]
+    assert [(zone.free[DRIVER], zone.allocatable[DRIVER]) for zone in zones] == [(1, 2), (2, 3)]
     assert (node.free[DRIVER], node.allocatable[DRIVER]) == (2, 3)
-    drawn = [one.get("id") for zone in _document(facts)["zones"] for one in zone["devices"]]
+    drawn = [entry.get("id") for zone in _document(facts)["zones"] for entry in zone["devices"]]
     assert drawn.count("card") == 2
 
 

@@ -85,7 +85,7 @@ def test_a_broken_file_is_told_and_everything_else_is_used() -> None:
     base = with_file(base, list_file("leases"), b"{")
     facts = facts_of(base)
     assert set(facts.nodes) == {"n1"}
-    assert {one.what for one in facts.unreadable} == {"leases", "configz/n1.json"}
+    assert {fact.what for fact in facts.unreadable} == {"leases", "configz/n1.json"}
 
 
 def test_what_the_server_refused_is_passed_on() -> None:

@@ -122,8 +122,8 @@ def tried(scene: Scene, most: int = 400) -> Counter[str]:
     cycle = Cycle(engine.cluster, engine.nominations, _Last())
     models = {name: model.clone() for name, model in scene.models.items()}
     found: Counter[str] = Counter()
-    for one in copies(scene.pod, most):
-        info = PodInfo(one)
+    for copy in copies(scene.pod, most):
+        info = PodInfo(copy)
         runtime = engine.runtime_for(info.scheduler_name)
         decision = cycle.decide(info, runtime)
         if not isinstance(decision, Chosen):
@@ -134,7 +134,7 @@ def tried(scene: Scene, most: int = 400) -> Counter[str]:
         assert booking.ok
         engine.cluster.take(booking.changes, engine.cache)
         engine.cluster.place(info, decision.node)
-        assert not scene.exact or not isinstance(models[decision.node].admit(one), Rejected)
+        assert not scene.exact or not isinstance(models[decision.node].admit(copy), Rejected)
         found[decision.node] += 1
     raise AssertionError("there is no end to what fits")
 

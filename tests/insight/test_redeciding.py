@@ -42,7 +42,7 @@ def world() -> World:
 def decisions() -> dict[str, Redecision]:
     """Decide about the pods of the world."""
     facts = world().facts()
-    return {one.pod: one for one in redecide(facts, engine_of(facts))}
+    return {redecision.pod: redecision for redecision in redecide(facts, engine_of(facts))}
 
 
 def test_only_pods_that_wait_for_us_are_decided() -> None:

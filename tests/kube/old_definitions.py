@@ -20,7 +20,9 @@ NAME: Final = f"{PLURAL}.{GROUP}"
 def v1alpha1_of_the_cluster() -> dict[str, Any]:
     """Return what v0.0.11 to v0.0.13 of the API defined: v1alpha1 only, no namespaces."""
     definition = deepcopy(crd())
-    (old,) = (one for one in definition["spec"]["versions"] if one["name"] == "v1alpha1")
+    (old,) = (
+        version for version in definition["spec"]["versions"] if version["name"] == "v1alpha1"
+    )
     definition["spec"]["versions"] = [{**old, "served": True, "storage": True}]
     return definition
 
@@ -58,7 +60,7 @@ async def upgrade(client: Client, definition: dict[str, Any]) -> None:
 
 
 async def _until_served(client: Client, definition: dict[str, Any]) -> None:
-    wanted = {one["name"] for one in definition["spec"]["versions"] if one["served"]}
+    wanted = {version["name"] for version in definition["spec"]["versions"] if version["served"]}
     await until(lambda: _versions(client), lambda found: found == wanted)
 
 

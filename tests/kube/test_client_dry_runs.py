@@ -97,8 +97,8 @@ async def _state(client: Client) -> dict[str, Any]:
     """Return everything that the verbs are tried on."""
     found = {"namespace": await client.get(NAMESPACES, NS)}
     for resource in (MAPS, PODS_RAW, DEPLOYMENTS):
-        for one in (await client.list(resource, namespace=NS)).items:
-            found[f"{resource.plural}/{one['metadata']['name']}"] = one
+        for item in (await client.list(resource, namespace=NS)).items:
+            found[f"{resource.plural}/{item['metadata']['name']}"] = item
     return found
 
 

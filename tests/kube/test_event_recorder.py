@@ -356,7 +356,7 @@ async def test_recording_never_waits_and_what_is_too_much_is_dropped(client: Cli
             recorder.normal(POD, "A", str(number))
 
     assert recorder.dropped == 5
-    assert [one["event"] for one in logs] == ["event_dropped"] * 2, "of the first, then every third"
+    assert [log["event"] for log in logs] == ["event_dropped"] * 2, "of the first, then every third"
 
 
 async def test_a_server_that_is_away_is_waited_for(

@@ -195,7 +195,7 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
     peer = Peer(LENGTH)
     async with talking(peer) as client:
         answers = await asyncio.gather(*(client.request(WRITE) for _ in range(8)))
-        assert [one.body for one in answers] == [BODY] * 8
+        assert [answer.body for answer in answers] == [BODY] * 8
         assert 1 < len(peer.writers) <= 8
 
 

@@ -435,7 +435,7 @@ async def test_being_second_is_no_warning(api: tuple[LeaseServer, Client], time:
             await time.passes(1)
         for each in candidates:
             await each.stop()
-    assert [one for one in logs if one["log_level"] not in ("info", "debug")] == []
+    assert [log for log in logs if log["log_level"] not in ("info", "debug")] == []
 
 
 async def test_somebody_elses_lease_is_not_released(

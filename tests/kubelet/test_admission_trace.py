@@ -24,7 +24,10 @@ def test_a_good_placement_says_what_fits_where() -> None:
     (step,) = trace.alignments
     assert step.container == "c"
     assert step.why == "vendor.example/gpu, cpu fit together on NUMA node 0"
-    assert [(one.resource, one.wanted, dict(one.free_by_node)) for one in step.resources] == [
+    assert [
+        (resource.resource, resource.wanted, dict(resource.free_by_node))
+        for resource in step.resources
+    ] == [
         (GPU, 1, {0: 1, 1: 1}),
         ("cpu", 2, {0: 5, 1: 6}),
     ]
@@ -126,10 +129,10 @@ def test_memory_is_asked_for_by_container_or_by_pod(scope: str, wanted: list[int
     whole = pod(guaranteed("a", "1", "1Gi"), guaranteed("b", "1", "2Gi"))
     admit(start(dual_socket_ht(), settings), whole, trace)
     asked = [
-        one.wanted // GIB
+        resource.wanted // GIB
         for step in trace.alignments
-        for one in step.resources
-        if one.resource == "memory"
+        for resource in step.resources
+        if resource.resource == "memory"
     ]
     assert asked == wanted
 
@@ -143,5 +146,5 @@ def test_a_pod_asks_for_the_devices_of_the_containers_that_have_some() -> None:
     )
     trace = AdmissionTrace()
     admit(node, pod(guaranteed("a", gpu="2"), guaranteed("b"), guaranteed("c")), trace)
-    wanted = {one.resource: one.wanted for one in trace.alignments[0].resources}
+    wanted = {resource.resource: resource.wanted for resource in trace.alignments[0].resources}
     assert wanted == {GPU: 2, "cpu": 3}

@@ -27,8 +27,8 @@ def server(
     node = start(machine, static_settings(policy), devices=machine.devices)
     if tells:
         members = machine.devices[NIC]
-        numa_nodes = {one.id: one.numa_nodes for one in members}
-        chooser = chooser_of(Preference.MOST_FREE, [[one.id] for one in members], numa_nodes)
+        numa_nodes = {member.id: member.numa_nodes for member in members}
+        chooser = chooser_of(Preference.MOST_FREE, [[member.id] for member in members], numa_nodes)
         node.register_devices(NIC, members, preferred=chooser)
     return node
 
@@ -87,7 +87,9 @@ def test_what_is_not_connected_to_anything_known_is_unknown() -> None:
     """Neither good nor bad."""
     machine = gpu_server()
     node = server(machine)
-    node.register_devices(NIC, [type(one)(one.id, one.numa_nodes) for one in machine.devices[NIC]])
+    node.register_devices(
+        NIC, [type(device)(device.id, device.numa_nodes) for device in machine.devices[NIC]]
+    )
     (found,) = seen(node, asks(1, 1))
     assert found.best is None
     assert found.unknown == (NIC,)
@@ -158,7 +160,11 @@ def test_chances_are_those_of_all_choices(switches: list[str], gpus: int, nics: 
         return
     placed = outcome.containers["main"]
     near = {
-        name: [one.pci for one in machine.devices[name] if _near(one.numa_nodes, placed.hint.mask)]
+        name: [
+            device.pci
+            for device in machine.devices[name]
+            if _near(device.numa_nodes, placed.hint.mask)
+        ]
         for name in (GPU, NIC)
     }
     if len(near[GPU]) < gpus or len(near[NIC]) < nics:
@@ -182,8 +188,8 @@ def test_a_card_alone_is_taken_from_beside_a_free_gpu() -> None:
     plain = {"vendor.example/fpga": (Device("f0", (0,)),)}
     node = start(machine, static_settings(), devices={**machine.devices, **plain})
     cards = machine.devices[NIC]
-    places = {one.id: one.numa_nodes for one in cards}
-    near = chooser_of(Preference.MOST_FREE, [[one.id] for one in cards], places, near=True)
+    places = {card.id: card.numa_nodes for card in cards}
+    near = chooser_of(Preference.MOST_FREE, [[card.id] for card in cards], places, near=True)
     node.register_devices(NIC, cards, preferred=near)
     assert admit(node, pod(asks(1, 0), uid="gpu")).containers["main"].devices[GPU] == ("g0",)
     assert admit(node, pod(asks(0, 1), uid="card")).containers["main"].devices[NIC] == ("n1",)
@@ -199,8 +205,8 @@ def test_a_resource_with_a_device_of_an_unknown_function_is_left_out(*, known: b
     demand = node.demand_of(pod(asks(2, 2)))
     outcome = node.clone().admit(demand)
     assert isinstance(outcome, Admitted)
-    cards = tuple(one.pci for one in machine.devices[NIC])
-    both = tuple(one.pci for one in gpus)
+    cards = tuple(device.pci for device in machine.devices[NIC])
+    both = tuple(device.pci for device in gpus)
     assert set(certain_functions(node, demand, outcome)) == ({both, cards} if known else {cards})
 
 
@@ -209,8 +215,8 @@ def test_a_card_for_a_gpu_is_taken_from_beside_it() -> None:
     machine = gpu_server()
     node = start(machine, static_settings(), devices=machine.devices)
     cards = machine.devices[NIC]
-    places = {one.id: one.numa_nodes for one in cards}
-    near = chooser_of(Preference.MOST_FREE, [[one.id] for one in cards], places, near=True)
+    places = {card.id: card.numa_nodes for card in cards}
+    near = chooser_of(Preference.MOST_FREE, [[card.id] for card in cards], places, near=True)
     node.register_devices(NIC, cards, preferred=near)
     given = admit(node, pod(asks(1, 1))).containers["main"].devices
     assert (given[GPU], given[NIC]) == (("g0",), ("n0",))
@@ -286,7 +292,9 @@ def test_luck_counts_each_device_once(
 ) -> None:
     """Without alignment every free device of the machine is as likely as any other."""
     found = seen(server(gpu_server(switches), "none"), *containers)
-    assert [dict(one.chances) for one in found] == [pytest.approx(one) for one in chances]
+    assert [dict(prospect.chances) for prospect in found] == [
+        pytest.approx(chance) for chance in chances
+    ]
 
 
 def test_devices_of_other_pods_are_not_left_to_luck() -> None:
@@ -304,7 +312,7 @@ def test_only_devices_that_no_luck_decides_are_certain() -> None:
     demand = node.demand_of(pod(asks(1, 2)))
     outcome = node.clone().admit(demand)
     assert isinstance(outcome, Admitted)
-    cards = tuple(one.pci for one in machine.devices[NIC][:2])
+    cards = tuple(device.pci for device in machine.devices[NIC][:2])
     assert certain_functions(node, demand, outcome) == (cards,)
 
 
@@ -399,8 +407,8 @@ def near_server(switches: tuple[str, ...]) -> KubeletNode:
     machine = gpu_server(switches)
     node = start(machine, static_settings(), devices=machine.devices)
     cards = machine.devices[NIC]
-    places = {one.id: one.numa_nodes for one in cards}
-    near = chooser_of(Preference.MOST_FREE, [[one.id] for one in cards], places, near=True)
+    places = {card.id: card.numa_nodes for card in cards}
+    near = chooser_of(Preference.MOST_FREE, [[card.id] for card in cards], places, near=True)
     node.register_devices(NIC, cards, preferred=near)
     return node
 

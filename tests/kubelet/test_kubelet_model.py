@@ -174,7 +174,7 @@ def test_tracing_and_copying_change_nothing(
 
 def _is_mixed(node: KubeletNode, resource: str) -> bool:
     """Tell whether some devices of *resource* have NUMA nodes, and others have none."""
-    return len({bool(one.numa_nodes) for one in node.devices.devices_of(resource)}) > 1
+    return len({bool(device.numa_nodes) for device in node.devices.devices_of(resource)}) > 1
 
 
 @given(nodes(), pods())

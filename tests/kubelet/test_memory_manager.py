@@ -214,7 +214,7 @@ def test_hugepages_that_a_bubble_has_not_wrap_around_in_its_shared_pool() -> Non
     level: ResourceList = {"cpu": "2", "memory": "3Gi"}
     asking = guaranteed("app", "500m", "1Gi", huge="1Gi")
     outcome = admit(node, pod(asking, container("shared"), level=level))
-    blocks = {one.type: one.size_bytes for one in outcome.containers["shared"].memory}
+    blocks = {block.type: block.size_bytes for block in outcome.containers["shared"].memory}
     assert blocks == {"hugepages-1Gi": (1 << 64) - GIB, "memory": 2 * GIB}
 
 
@@ -247,7 +247,7 @@ def test_static_pods_need_quantities_that_an_api_server_would_have_written(
         )
     else:
         assert isinstance(outcome, Admitted)
-        assert [one.size_bytes for one in outcome.containers["app"].memory] == [bytes_]
+        assert [block.size_bytes for block in outcome.containers["app"].memory] == [bytes_]
 
 
 def test_a_node_without_a_page_size_has_nothing_of_it() -> None:
@@ -318,9 +318,9 @@ def test_a_copy_between_two_containers_knows_what_the_first_left() -> None:
     manager = manager_of(node)
     manager.allocate(demand, demand.containers[0], Hint(1, True))
     copy = manager.clone()
-    for one in (manager, copy):
-        one.allocate(demand, demand.containers[1], Hint(1, True))
-        assert one.books[0].tables["memory"].reserved == 2 * GIB
+    for other in (manager, copy):
+        other.allocate(demand, demand.containers[1], Hint(1, True))
+        assert other.books[0].tables["memory"].reserved == 2 * GIB
 
 
 def test_a_bubble_without_memory_for_its_shared_containers_fits_nowhere() -> None:

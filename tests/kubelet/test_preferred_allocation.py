@@ -118,10 +118,10 @@ def test_the_answer_has_the_size_and_no_more_numa_nodes_than_needed(
 
     assert answer[: len(must)] == must
     assert len(answer) == len(set(answer)) == max(len(must), min(size, len(among)))
-    if not must and all(one.numa_nodes for one in among.values()):
+    if not must and all(ranked.numa_nodes for ranked in among.values()):
         counts: dict[int, int] = {}
-        for one in among.values():
-            counts[one.numa_nodes[0]] = counts.get(one.numa_nodes[0], 0) + 1
+        for ranked in among.values():
+            counts[ranked.numa_nodes[0]] = counts.get(ranked.numa_nodes[0], 0) + 1
         needed, left = 0, min(size, len(among))
         for count in sorted(counts.values(), reverse=True):
             needed += left > 0
@@ -145,7 +145,9 @@ def test_groups_of_devices_are_all_that_the_choice_depends_on(
     """Whatever functions and devices are called, who knows their groups chooses the same."""
     among = {f"d{number}": member(f"d{number}", *one) for number, one in enumerate(places)}
     plugin = Chooser(how, among)
-    told = chooser_of(how, plugin.groups(), {one.id: one.numa_nodes for one in among.values()})
+    told = chooser_of(
+        how, plugin.groups(), {ranked.id: ranked.numa_nodes for ranked in among.values()}
+    )
     free = data.draw(st.lists(st.sampled_from(sorted(among)), unique=True))
     must = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
 
@@ -167,15 +169,18 @@ def test_no_other_choice_pairs_devices_better(name: str, data: st.DataObject) ->
     """Of all that the kubelet would accept: those available on the container's NUMA node."""
     machine = from_shape(name)
     gpus, cards = (
-        [one for one in machine.devices[key] if one.numa_nodes == (0,)] for key in MACHINES[name]
+        [device for device in machine.devices[key] if device.numa_nodes == (0,)]
+        for key in MACHINES[name]
     )
     held = data.draw(st.lists(st.sampled_from(gpus[:4]), min_size=1, max_size=3, unique=True))
     free = data.draw(st.lists(st.sampled_from(cards[:5]), min_size=1, unique=True))
     size = data.draw(st.integers(1, len(free)))
     how = data.draw(st.sampled_from([Preference.MOST_FREE, Preference.PACKED, Preference.SPREAD]))
-    functions = {one.id: one.pci for one in free}
-    chooser = Chooser(how, {one.id: member(one.id, 0, one.pci) for one in free}, near=True)
-    wanted = tuple(one.pci for one in held)
+    functions = {device.id: device.pci for device in free}
+    chooser = Chooser(
+        how, {device.id: member(device.id, 0, device.pci) for device in free}, near=True
+    )
+    wanted = tuple(device.pci for device in held)
 
     found = chooser.among(
         Wish(list(functions), (), size), Surroundings(machine.tree, functions, wanted)
@@ -192,7 +197,7 @@ def test_no_other_choice_pairs_devices_better(name: str, data: st.DataObject) ->
 def test_one_of_which_nothing_is_known_is_given_what_is_beside_a_free_device() -> None:
     """Of GPUs, three of which are taken already."""
     machine = from_shape("dgx-h100")
-    cards = {one.id: one.pci for one in machine.devices["nvidia.com/hostdev"][:4]}
+    cards = {device.id: device.pci for device in machine.devices["nvidia.com/hostdev"][:4]}
     free = frozenset({machine.devices["nvidia.com/gpu"][2].pci})
     chooser = Chooser(
         Preference.MOST_FREE, {id_: member(id_, 0, pci) for id_, pci in cards.items()}, near=True
@@ -208,7 +213,7 @@ def test_beside_one_of_several_free_devices_is_near_enough() -> None:
     machine = from_shape("dgx-h100")
     gpus, cards = machine.devices["nvidia.com/gpu"], machine.devices["nvidia.com/hostdev"]
     free = frozenset({gpus[2].pci, gpus[3].pci})
-    functions = {one.id: one.pci for one in cards}
+    functions = {card.id: card.pci for card in cards}
     around = Surroundings(machine.tree, functions, free=free)
-    near = [one.id for one in cards if around.rank(member(one.id, 0, one.pci), ()) == 0]
+    near = [card.id for card in cards if around.rank(member(card.id, 0, card.pci), ()) == 0]
     assert near == ["hostdev-2", "hostdev-3"]

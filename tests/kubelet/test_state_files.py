@@ -96,11 +96,11 @@ def _forgets_a_group(files: StateFiles) -> bool:
         return False
     state = peek_memory_manager_state(files.memory)
     containers = [blocks for each in state.entries.values() for blocks in each.values()]
-    pods = [one.memory_blocks for one in state.pod_entries.values()]
+    pods = [entry.memory_blocks for entry in state.pod_entries.values()]
     groups = {block.numa_affinity for blocks in (*containers, *pods) for block in blocks}
     return any(
-        one.number_of_assignments and one.cells not in groups
-        for one in state.machine_state.values()
+        other.number_of_assignments and other.cells not in groups
+        for other in state.machine_state.values()
     )
 
 
@@ -426,7 +426,7 @@ def restarted(node: KubeletNode, *, plugin: bool = True) -> KubeletNode:
 def booked(node: KubeletNode) -> int:
     """Return the memory in MiB that is booked on all NUMA nodes."""
     assert node.memory is not None
-    return sum(one.tables["memory"].reserved for one in node.memory.books.values()) // MIB
+    return sum(book.tables["memory"].reserved for book in node.memory.books.values()) // MIB
 
 
 def with_init(init: str = "200Mi", app: str = "192Mi", **more: str) -> Pod:

@@ -173,7 +173,7 @@ def test_a_mask_below_the_wanted_size_beats_one_above(merge: Callable[..., Hint]
     """One resource wants two nodes, which the other does not have: one is nearer than three."""
     axes = [hints("0/F", "0,1,2/F"), hints("4,5/F", "0,1,2/F")]
     assert [merge(axes, numa_of(*range(6)))] == hints("0/F")
-    assert [merge([one[::-1] for one in axes], numa_of(*range(6)))] == hints("0/F")
+    assert [merge([axis[::-1] for axis in axes], numa_of(*range(6)))] == hints("0/F")
 
 
 def test_all_sets_of_sixteen_nodes_are_merged_at_once() -> None:

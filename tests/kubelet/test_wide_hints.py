@@ -104,14 +104,14 @@ def test_described_hints_merge_as_listed_ones(random: Random) -> None:
     for _ in range(random.randint(1, 3)):
         nodes = sorted(random.sample(numa.nodes, random.randint(1, len(numa.nodes))))
         axes.append(some_hints(random, tuple(nodes)))
-    axes = [one for one in axes if one]
+    axes = [axis for axis in axes if axis]
     others = [[Hint(None, preferred=True)], [Hint(None, preferred=False)]]
     some = random.choices(masks_over(numa.nodes), k=random.randint(1, 4))
     others.append([Hint(mask, preferred=random.random() < 0.5) for mask in some])
     listed = random.sample(others, random.randint(0, 1))
-    plain = [*(one.listing() for one in axes), *listed]
+    plain = [*(axis.listing() for axis in axes), *listed]
     assert merge_wide([*axes, *listed], numa) == reference_hint_merge.merge(plain, numa)
-    described: list[ProviderHints] = [{"r": one} for one in axes]
+    described: list[ProviderHints] = [{"r": axis} for axis in axes]
     described += [{"r": one} for one in listed]
     expected = decide(TopologyPolicy.SINGLE_NUMA_NODE, [{"r": one} for one in plain], numa)
     assert decide(TopologyPolicy.SINGLE_NUMA_NODE, described, numa) == expected
@@ -142,7 +142,7 @@ def test_two_resources_on_a_wide_machine_agree_on_what_both_prefer(random: Rando
         cover = Cover(amounts, max(1, sum(amounts.values()) - random.randint(0, 2)))
         smallest, listed = random.choice((1, 2, 7, 8)), random.sample(some, random.randint(0, 30))
         axes.append(WideHints(numa.nodes, (cover,), smallest, listed=frozenset(listed)))
-    plain = [one.listing() for one in axes]
+    plain = [axis.listing() for axis in axes]
     assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
 
 
@@ -152,8 +152,10 @@ def test_two_resources_on_a_wide_machine_are_listed(random: Random) -> None:
     """Nine common nodes are too many for a table, and few enough for a list."""
     numa = numa_of(*range(9))
     amounts = [{1 << node: random.randint(1, 2) for node in numa.nodes} for _ in range(2)]
-    axes = [WideHints(numa.nodes, (Cover(one, sum(one.values()) - 2),), 8) for one in amounts]
-    plain = [one.listing() for one in axes]
+    axes = [
+        WideHints(numa.nodes, (Cover(amount, sum(amount.values()) - 2),), 8) for amount in amounts
+    ]
+    plain = [axis.listing() for axis in axes]
     assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
 
 
@@ -345,7 +347,7 @@ def test_wide_and_listed_hints_merge_on_eight_to_ten_nodes_as_lists_do(seed: int
         wide = [one for nodes in (ids, apart) if (one := wide_axis(random, nodes))]
         axes = wide[: random.randint(1, 2)] + [listed_axis(random, numa)] * random.randint(0, 1)
         random.shuffle(axes)
-        plain = [one.listing() if isinstance(one, WideHints) else one for one in axes]
+        plain = [axis.listing() if isinstance(axis, WideHints) else axis for axis in axes]
         assert merge_wide(axes, numa) == hint_merge.merge(plain, numa), axes
 
 

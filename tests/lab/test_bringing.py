@@ -62,7 +62,7 @@ def dump(came: list[dict[str, Any]], gone: tuple[str, ...], *more: dict[str, Any
         model.remove(f"uid-{name}")
     assert isinstance(model.admit(convert(Pod, last)), Admitted)
     topology = msgspec.to_builtins(nrt_of("n", model))
-    there = [one for one in came if one["metadata"]["name"] not in gone]
+    there = [item for item in came if item["metadata"]["name"] not in gone]
     return dump_of([NODE, topology, *there, *more], "dump")
 
 
@@ -120,7 +120,7 @@ async def test_all_kinds_of_pods_come_along() -> None:
         ended,
     )
     async with lab_from(found) as lab:
-        pods = {one.metadata.name: one for one in (await lab.client.list(PODS)).items}
+        pods = {pod.metadata.name: pod for pod in (await lab.client.list(PODS)).items}
         assert set(pods) == {"a", "own", "waits", "large"}
         assert pods["a"].spec.priority == 7
         assert not pods["waits"].spec.node_name

@@ -149,7 +149,7 @@ async def test_a_less_important_pod_makes_room(lab: Lab) -> None:
 async def test_claims_are_allocated_from_the_slices_of_lab_nodes(tmp_path: Path) -> None:
     """Each pod gets a device of its own; one too many waits until a claim is given back."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
-    plans = [one.with_claimable(GPU) for one in uniform_plans(1, machine, "", "1.35")]
+    plans = [plan.with_claimable(GPU) for plan in uniform_plans(1, machine, "", "1.35")]
     async with (
         lab_cluster(plans=tuple(plans)) as cluster,
         stock_scheduler(tmp_path, cluster.site.kubeconfig),
@@ -182,7 +182,10 @@ async def test_extended_resources_are_served_from_the_slices_of_lab_nodes(tmp_pa
         await cluster.create(*pods)
         await cluster.until(lambda: len(cluster.by_phase("Running")) == 4)
         claims = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
-        assert sorted(device for one in claims for device in _devices(one)) == ["gpu-0", "gpu-1"]
+        assert sorted(device for claim in claims for device in _devices(claim)) == [
+            "gpu-0",
+            "gpu-1",
+        ]
         (waiting,) = cluster.by_phase("Pending")
         await cluster.delete(claims[0]["metadata"]["ownerReferences"][0]["name"])
         await cluster.runs(waiting)
@@ -202,7 +205,7 @@ def _claiming(name: str) -> Json:
 
 def _devices(claim: Json) -> list[str]:
     allocation = claim.get("status", {}).get("allocation", {})
-    return [one["device"] for one in allocation.get("devices", {}).get("results", [])]
+    return [result["device"] for result in allocation.get("devices", {}).get("results", [])]
 
 
 def _is_unschedulable(pod: Json, name: str) -> bool:

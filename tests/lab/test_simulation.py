@@ -119,6 +119,6 @@ async def test_the_simulation_ends_as_the_lab_does() -> None:
         for index in range(max(len(case.pods) for case in cases)):
             await lab.create(*(case.pods[index] for case in cases if index < len(case.pods)))
             await lab.settled()
-        found = {one.metadata.name: _fate(one) for one in lab.pods.store}
+        found = {pod.metadata.name: _fate(pod) for pod in lab.pods.store}
     assert found == expected
     assert {"Pending", "TopologyAffinityError"} <= {*expected.values()}

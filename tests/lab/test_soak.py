@@ -97,7 +97,7 @@ async def test_mirrors_equal_a_fresh_list_after_a_storm() -> None:
         async with Lab(LabOptions(plans=plans), folder) as lab:
             config = load_config(kubeconfig=folder.kubeconfig, env={})
             async with connect(config, rng=Random(SEED), rate=0) as client:
-                mirrors = [Reflector(client, one, timing=TIMING) for one in resources]
+                mirrors = [Reflector(client, resource, timing=TIMING) for resource in resources]
                 async with reflecting(*mirrors):
                     for rule in faults():
                         lab.faults.add(rule)

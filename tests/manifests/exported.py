@@ -63,7 +63,7 @@ def exported() -> list[Exported]:
     }.items():
         registry = new_registry(component)
         make(registry)
-        found += [one for one in _metrics(component, registry) if one.name not in common]
+        found += [metric for metric in _metrics(component, registry) if metric.name not in common]
     return found
 
 

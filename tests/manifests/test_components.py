@@ -30,23 +30,29 @@ def test_what_changes_running_pods_or_requests_has_to_be_named() -> None:
 def test_components_deployed_later_let_agents_of_nodes_run_on(component: str) -> None:
     """All say the same of the namespace that they share, or one would undo what another needs."""
     objects = objects_of([component], Choices())
-    (home,) = (one for one in objects if one["kind"] == "Namespace")
+    (home,) = (item for item in objects if item["kind"] == "Namespace")
     assert home["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
 def test_the_enforcer_has_no_right_and_no_capability_that_it_does_not_use() -> None:
     """It reads pods and nodes, writes events, and writes two folders of its host."""
     objects = objects_of(["enforcer"], Choices())
-    by_kind = {one["kind"]: one for one in objects}
-    allowed = [(one["resources"], one["verbs"]) for one in by_kind["ClusterRole"]["rules"]]
+    by_kind = {item["kind"]: item for item in objects}
+    allowed = [(rule["resources"], rule["verbs"]) for rule in by_kind["ClusterRole"]["rules"]]
     assert allowed == [(["pods", "nodes"], ["list", "watch"]), (["events"], ["create", "patch"])]
     pod = by_kind["DaemonSet"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "privileged" not in container["securityContext"]
     assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
-    paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
-    writable = {paths[one["name"]] for one in container["volumeMounts"] if not one.get("readOnly")}
+    paths = {
+        volume["name"]: volume["hostPath"]["path"]
+        for volume in pod["volumes"]
+        if "hostPath" in volume
+    }
+    writable = {
+        paths[mount["name"]] for mount in container["volumeMounts"] if not mount.get("readOnly")
+    }
     assert writable == {"/sys/fs/cgroup", "/var/lib/numakube-enforcer"}
 
 
@@ -54,7 +60,7 @@ def test_exporters_tell_what_koordlet_tells_only_if_asked() -> None:
     """As an option of deployments."""
     for asked in (False, True):
         objects = objects_of(["exporter"], Choices(koordinator=asked))
-        (exporters,) = (one for one in objects if one["kind"] == "DaemonSet")
+        (exporters,) = (item for item in objects if item["kind"] == "DaemonSet")
         (container,) = exporters["spec"]["template"]["spec"]["containers"]
         assert ("--koordinator" in container["args"]) is asked
 
@@ -63,7 +69,7 @@ def test_exporters_tell_what_koordlet_tells_only_if_asked() -> None:
 def test_exporters_report_only_surprises_only_if_asked(asked: str, found: list[str]) -> None:
     """Others may read their reports."""
     objects = objects_of(["exporter"], Choices(max_silence=asked))
-    (exporters,) = (one for one in objects if one["kind"] == "DaemonSet")
+    (exporters,) = (item for item in objects if item["kind"] == "DaemonSet")
     (container,) = exporters["spec"]["template"]["spec"]["containers"]
     assert [one for one in container["args"] if "silence" in one] == found
 
@@ -71,19 +77,24 @@ def test_exporters_report_only_surprises_only_if_asked(asked: str, found: list[s
 def test_the_proposed_version_is_served_only_if_asked_for() -> None:
     """D27: with the webhook that converts it, which then may change that one definition."""
     plain = objects_of(["api", "webhook"], Choices())
-    definition = next(one for one in plain if one["kind"] == "CustomResourceDefinition")
-    assert [one["name"] for one in definition["spec"]["versions"]] == ["v1alpha1", "v1alpha2"]
+    definition = next(item for item in plain if item["kind"] == "CustomResourceDefinition")
+    assert [version["name"] for version in definition["spec"]["versions"]] == [
+        "v1alpha1",
+        "v1alpha2",
+    ]
     assert "customresourcedefinitions" not in str(plain)
     proposed = objects_of(["api", "webhook"], Choices(namespace="numa", nrt_v1beta1=True))
-    definition = next(one for one in proposed if one["kind"] == "CustomResourceDefinition")
-    stored = {one["name"]: one["storage"] for one in definition["spec"]["versions"]}
+    definition = next(item for item in proposed if item["kind"] == "CustomResourceDefinition")
+    stored = {version["name"]: version["storage"] for version in definition["spec"]["versions"]}
     assert stored == {"v1alpha1": False, "v1alpha2": True, "v1beta1": False}
     service = definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
     assert (service["namespace"], service["path"]) == ("numa", "/convert")
-    rules = next(one for one in proposed if one["kind"] == "ClusterRole" and "webhook" in str(one))
-    (right,) = [one for one in rules["rules"] if "customresourcedefinitions" in one["resources"]]
+    rules = next(
+        item for item in proposed if item["kind"] == "ClusterRole" and "webhook" in str(item)
+    )
+    (right,) = [rule for rule in rules["rules"] if "customresourcedefinitions" in rule["resources"]]
     assert right["resourceNames"] == [definition["metadata"]["name"]]
-    deployment = next(one for one in proposed if one["kind"] == "Deployment")
+    deployment = next(item for item in proposed if item["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert f"--definition={definition['metadata']['name']}" in container["args"]
 
@@ -98,9 +109,9 @@ def test_the_proposed_version_needs_what_converts_it() -> None:
 def test_requests_of_our_accounts_have_a_priority_level_of_their_own() -> None:
     """Every account of the namespace, each a flow; leases go where other leases go."""
     objects = objects_of(["api"], Choices(namespace="numa"))
-    (level,) = (one for one in objects if one["kind"] == "PriorityLevelConfiguration")
+    (level,) = (item for item in objects if item["kind"] == "PriorityLevelConfiguration")
     schemas = {
-        one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "FlowSchema"
+        item["metadata"]["name"]: item["spec"] for item in objects if item["kind"] == "FlowSchema"
     }
     leases, requests = schemas["numakube-leases-numa"], schemas["numakube-requests-numa"]
     assert leases["priorityLevelConfiguration"]["name"] == "leader-election"
@@ -118,5 +129,5 @@ def test_exporters_on_openshift_are_not_started_before_their_certificate_is_ther
     pools = (PoolExporter(name="p"),)
     manifest = PoolExporters(namespace="n", image="i", openshift=True, pools=pools)
     pod = manifest.daemon_set(pools[0])["spec"]["template"]["spec"]
-    (secret,) = (one["secret"] for one in pod["volumes"] if "secret" in one)
+    (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
     assert secret == {"secretName": "rte-metrics-service-cert"}

@@ -59,7 +59,9 @@ FLAVOURS = dict(_flavours())
 def pods(documents: Documents) -> list[dict[str, Any]]:
     """Return the specification of the pods of every workload."""
     return [
-        one["spec"]["template"]["spec"] for one in documents if "template" in one.get("spec", {})
+        document["spec"]["template"]["spec"]
+        for document in documents
+        if "template" in document.get("spec", {})
     ]
 
 
@@ -90,32 +92,32 @@ def test_of_the_kubelets_folder_only_state_files_are_seen(flavour: str) -> None:
     """Where the whole folder is mounted, what belongs to pods and the kubelet itself is hidden."""
     for pod in pods(FLAVOURS[flavour]):
         whole = {
-            one["name"]
-            for one in pod.get("volumes", ())
-            if one.get("hostPath", {}).get("path", "").rstrip("/") == "/var/lib/kubelet"
+            volume["name"]
+            for volume in pod.get("volumes", ())
+            if volume.get("hostPath", {}).get("path", "").rstrip("/") == "/var/lib/kubelet"
         }
         above = [
-            one["name"]
-            for one in pod.get("volumes", ())
-            if one.get("hostPath", {}).get("path") in ("/", "/var", "/var/lib")
+            volume["name"]
+            for volume in pod.get("volumes", ())
+            if volume.get("hostPath", {}).get("path") in ("/", "/var", "/var/lib")
         ]
         assert not above
         for container in pod["containers"]:
-            mounts = {one["mountPath"]: one for one in container.get("volumeMounts", ())}
-            for mount in [one for one in mounts.values() if one["name"] in whole]:
+            mounts = {mount["mountPath"]: mount for mount in container.get("volumeMounts", ())}
+            for mount in [entry for entry in mounts.values() if entry["name"] in whole]:
                 assert mount["readOnly"] is True
                 for hidden in ("pods", "plugins", "plugins_registry", "pki"):
                     cover = mounts[f"{mount['mountPath']}/{hidden}"]["name"]
-                    (volume,) = [one for one in pod["volumes"] if one["name"] == cover]
+                    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == cover]
                     assert "emptyDir" in volume
 
 
-@pytest.mark.parametrize("flavour", [one for one in FLAVOURS if one not in ("api", "nfd")])
+@pytest.mark.parametrize("flavour", [other for other in FLAVOURS if other not in ("api", "nfd")])
 def test_everything_that_serves_has_a_network_policy_and_a_budget(flavour: str) -> None:
     """DaemonSets need no budget: a drain passes them over. NFD's agent serves nothing here."""
     documents = FLAVOURS[flavour]
     selected = {
-        kind: [one["spec"] for one in documents if one["kind"] == kind]
+        kind: [document["spec"] for document in documents if document["kind"] == kind]
         for kind in ("NetworkPolicy", "PodDisruptionBudget")
     }
     for workload in documents:
@@ -123,11 +125,14 @@ def test_everything_that_serves_has_a_network_policy_and_a_budget(flavour: str) 
             continue
         labels = workload["spec"]["template"]["metadata"]["labels"]
         policies = [
-            one
-            for one in selected["NetworkPolicy"]
-            if one["podSelector"]["matchLabels"].items() <= labels.items()
+            entry
+            for entry in selected["NetworkPolicy"]
+            if entry["podSelector"]["matchLabels"].items() <= labels.items()
         ]
-        assert {kind for one in policies for kind in one["policyTypes"]} == {"Ingress", "Egress"}
+        assert {kind for policy in policies for kind in policy["policyTypes"]} == {
+            "Ingress",
+            "Egress",
+        }
         served = {
             port["containerPort"]
             for container in workload["spec"]["template"]["spec"]["containers"]
@@ -135,15 +140,15 @@ def test_everything_that_serves_has_a_network_policy_and_a_budget(flavour: str) 
         }
         opened = {
             port["port"]
-            for one in policies
-            for rule in one.get("ingress", ())
+            for policy in policies
+            for rule in policy.get("ingress", ())
             for port in rule["ports"]
         }
         assert served <= opened
         if workload["kind"] == "Deployment":
             budgets = [
-                one
-                for one in selected["PodDisruptionBudget"]
-                if one["selector"]["matchLabels"].items() <= labels.items()
+                entry
+                for entry in selected["PodDisruptionBudget"]
+                if entry["selector"]["matchLabels"].items() <= labels.items()
             ]
-            assert [one["maxUnavailable"] for one in budgets] == [1]
+            assert [budget["maxUnavailable"] for budget in budgets] == [1]

@@ -33,7 +33,7 @@ def namespace(name: str) -> dict[str, Any]:
 
 def is_up_to_date(name: str, documents: list[dict[str, Any]], remark: str = "") -> bool:
     """Tell whether a file has just these objects, ready for ``kubectl apply -f``."""
-    built = HEAD + remark + "---\n".join(dump_yaml(one) for one in documents)
+    built = HEAD + remark + "---\n".join(dump_yaml(document) for document in documents)
     path = FOLDER / name
     if os.environ.get("UPDATE_MANIFESTS"):
         path.write_text(built, encoding="utf-8")

@@ -57,14 +57,14 @@ def words(instruction: str) -> list[list[str]]:
 
 def default_of(name: str) -> str:
     """Return the default of a build argument."""
-    found = [one[0].partition("=")[2] for one in words("ARG") if one[0].startswith(f"{name}=")]
+    found = [word[0].partition("=")[2] for word in words("ARG") if word[0].startswith(f"{name}=")]
     assert len(found) == 1
     return found[0]
 
 
 def test_everything_that_is_copied_exists() -> None:
     """And the project's description names no file that is not copied."""
-    copied = [name for one in words("COPY") if "--from=build" not in one for name in one[:-1]]
+    copied = [name for word in words("COPY") if "--from=build" not in word for name in word[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
     sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert [name for name in copied if f"!{name}" not in sent] == []
@@ -81,7 +81,7 @@ def test_every_extra_is_one_of_the_project() -> None:
     """Those of every component that is deployed among them."""
     extras = set(default_of("EXTRAS").split(","))
     assert extras <= PROJECT["optional-dependencies"].keys()
-    assert {one for one in EXTRAS.values() if one} <= extras
+    assert {extra for extra in EXTRAS.values() if extra} <= extras
     comments = [line for line in LINES if line.startswith("#")]
     named = {one for line in comments for one in re.findall(r"EXTRAS=(\S+)", line)}
     assert named == {"exporter,sriov,enforcer"}

@@ -8,8 +8,11 @@ from numakube.manifests.scheduler import NAME, SchedulerManifest
 def test_each_shard_has_a_deployment_that_no_other_selects() -> None:
     """Its pods know their shard, and stand by for each other."""
     objects = SchedulerManifest(shards=2, replicas=3).objects()
-    deployments = [one for one in objects if one["kind"] == "Deployment"]
-    assert [one["metadata"]["name"] for one in deployments] == [f"{NAME}-0", f"{NAME}-1"]
+    deployments = [item for item in objects if item["kind"] == "Deployment"]
+    assert [deployment["metadata"]["name"] for deployment in deployments] == [
+        f"{NAME}-0",
+        f"{NAME}-1",
+    ]
     for number, one in enumerate(deployments):
         spec = one["spec"]
         (container,) = spec["template"]["spec"]["containers"]
@@ -26,11 +29,13 @@ def test_shards_may_write_their_leases_and_list_those_of_others() -> None:
     """Without shards nothing may be listed."""
 
     def lease_rights(shards: int) -> set[tuple[str, str]]:
-        roles = [one for one in SchedulerManifest(shards=shards).objects() if one["kind"] == "Role"]
+        roles = [
+            item for item in SchedulerManifest(shards=shards).objects() if item["kind"] == "Role"
+        ]
         return {
             (verb, name)
-            for one in roles
-            for rule in one["rules"]
+            for role in roles
+            for rule in role["rules"]
             if "leases" in rule["resources"]
             for verb in rule["verbs"]
             for name in rule.get("resourceNames", [""])

@@ -61,7 +61,7 @@ def test_the_files_are_up_to_date(main: str) -> None:
 def test_ours_replaces_kube_scheduler_under_its_lease() -> None:
     """B16, C25: it serves default-scheduler, with a configuration that it takes."""
     config = tried(tree("scheduler", CONFIG), CONFIG)
-    names = [one.scheduler_name for one in config.profiles]
+    names = [profile.scheduler_name for profile in config.profiles]
     assert names == ["default-scheduler", "numakube-scheduler"]
     election = config.leader_election
     lease = (election.resource_namespace, election.resource_name)
@@ -70,7 +70,7 @@ def test_ours_replaces_kube_scheduler_under_its_lease() -> None:
     assert pod["metadata"]["name"] == "kube-scheduler"
     (container,) = pod["spec"]["containers"]
     assert f"--config=/{CONFIG}" in container["args"]
-    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted == {"/etc/kubernetes/scheduler.conf", "/etc/kubernetes/numakube"}
 
 
@@ -78,7 +78,7 @@ def test_the_patch_makes_of_kubeadms_pod_what_the_file_has() -> None:
     """C25, C26: kubeadm keeps it when the cluster is upgraded."""
     patched: Any = json_patch(STOCK, tree("extender", PATCH))
     (container,), (ours,) = (
-        one["spec"]["containers"] for one in (patched, tree("extender", MANIFEST))
+        entry["spec"]["containers"] for entry in (patched, tree("extender", MANIFEST))
     )
     assert container["command"][-1] == ours["command"][-1] == f"--config=/{CONFIG}"
     assert container["volumeMounts"][1:] == ours["volumeMounts"][1:]

@@ -72,10 +72,11 @@ def understood(line: str) -> bool:
     for word in line.split()[1:]:
         if word.startswith("-"):
             takes = line.endswith(" WORD")
-            options = (one for one in command.params if isinstance(one, click.Option))
+            options = (param for param in command.params if isinstance(param, click.Option))
             return any(
-                word in (*one.opts, *one.secondary_opts) and (one.is_flag or one.count) != takes
-                for one in options
+                word in (*option.opts, *option.secondary_opts)
+                and (option.is_flag or option.count) != takes
+                for option in options
             )
         if not isinstance(command, click.Group):
             return False
@@ -134,7 +135,9 @@ def test_a_command_line_is_looked_up_as_click_does(line: str, there: bool) -> No
 
 def test_no_metric_vanishes_or_changes_its_labels() -> None:
     """By the component that exports it."""
-    lines = ((one.component, one.name, one.type, ",".join(one.labels)) for one in exported())
+    lines = (
+        (other.component, other.name, other.type, ",".join(other.labels)) for other in exported()
+    )
     check("metrics", (" ".join(line).rstrip() for line in lines))
 
 
@@ -152,7 +155,8 @@ def test_no_field_of_a_kind_vanishes() -> None:
 def test_no_public_name_of_the_python_api_vanishes() -> None:
     """Of the modules that the page about it names."""
     check(
-        "python-api", (f"{one}.{name}" for one in PACKAGES for name in import_module(one).__all__)
+        "python-api",
+        (f"{package}.{name}" for package in PACKAGES for name in import_module(package).__all__),
     )
 
 

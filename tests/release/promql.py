@@ -65,7 +65,7 @@ def _take(tokens: list[str], place: int, use: Use) -> int:
     following = tokens[place + 1] if place + 1 < len(tokens) else ""
     if token in GROUPING:
         end = tokens.index(")", place)
-        use.grouping |= {one for one in tokens[place + 2 : end] if one != ","}
+        use.grouping |= {token for token in tokens[place + 2 : end] if token != ","}
         return end + 1
     if token == "label_values":
         use.metrics.append((tokens[place + 2], frozenset({tokens[place + 4]})))

@@ -101,7 +101,7 @@ def test_a_new_version_is_written_wherever_one_stands(tmp_path: Path) -> None:
     assert page.read_text("utf-8") == "x/numakube:7.8.9@sha256:1 x/numakube-b:7.8.9 y:0.0.1"
     assert 'VERSION = "7.8.9"\n' in copy.read_text("utf-8")
     ours = {project.name for project in projects()}
-    assert {one for p in projects(tmp_path) for one in pins(p, ours).values()} == {"7.8.9"}
+    assert {pin for p in projects(tmp_path) for pin in pins(p, ours).values()} == {"7.8.9"}
     set_version(VERSION, tmp_path)
     for project in projects():
         path = (project.folder / "pyproject.toml").relative_to(ROOT)

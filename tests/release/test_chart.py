@@ -29,14 +29,18 @@ TEMPLATES = [path for path in FILES if path.startswith("templates/") and path.en
 def rendered(values: dict[str, Any], namespace: str = "numakube") -> list[dict[str, Any]]:
     """Return the objects of all templates."""
     texts = [render(FILES[path], values, namespace=namespace) for path in TEMPLATES]
-    return [one for text in texts for one in load_manifests(text, "template")]
+    return [manifest for text in texts for manifest in load_manifests(text, "template")]
 
 
 def by_key(documents: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Return objects by kind, namespace and name."""
     return {
-        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
-        for one in documents
+        (
+            document["kind"],
+            document["metadata"].get("namespace", ""),
+            document["metadata"]["name"],
+        ): document
+        for document in documents
     }
 
 
@@ -51,7 +55,7 @@ def values_with(**switches: bool) -> dict[str, Any]:
 def without_kinds(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out what Helm makes in its own way, and the leases, which programs make."""
     left_out = ("Namespace", "CustomResourceDefinition", "Lease")
-    return [one for one in documents if one["kind"] not in left_out]
+    return [document for document in documents if document["kind"] not in left_out]
 
 
 def test_the_files_are_up_to_date() -> None:
@@ -71,8 +75,8 @@ def test_the_files_are_up_to_date() -> None:
 
 def unhashed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out the digest of the configuration, which Helm makes in its own way."""
-    for one in documents:
-        metadata = one.get("spec", {}).get("template", {}).get("metadata", {})
+    for document in documents:
+        metadata = document.get("spec", {}).get("template", {}).get("metadata", {})
         if metadata.get("annotations", {}).keys() == {HASH}:
             del metadata["annotations"]
     return documents
@@ -89,10 +93,10 @@ def test_the_operators_kinds_come_with_the_operator_alone_and_stay() -> None:
     """Helm would delete all objects of a kind together with it."""
     names = {path for path in FILES if path.startswith("crds/")}
     assert names == {f"crds/{NRT_CRD}", f"crds/{UPDATE_CRD}"}
-    assert not any(one["kind"] == KIND for one in rendered(default_values()))
-    found = [one for one in rendered(values_with(operator=True)) if one["kind"] == KIND]
-    for one in found:
-        assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert not any(item["kind"] == KIND for item in rendered(default_values()))
+    found = [item for item in rendered(values_with(operator=True)) if item["kind"] == KIND]
+    for item in found:
+        assert item["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     assert found == [crd(OPERATOR_CRD), crd(SCHEDULER_CRD)]
 
 
@@ -103,9 +107,9 @@ def test_every_lease_is_part_of_the_release() -> None:
     found = rendered(values, "elsewhere")
     held = {
         name
-        for one in found
-        if one["kind"] == "Role"
-        for rule in one["rules"]
+        for item in found
+        if item["kind"] == "Role"
+        for rule in item["rules"]
         if rule["resources"] == ["leases"]
         for name in rule.get("resourceNames", ())
     }
@@ -114,7 +118,7 @@ def test_every_lease_is_part_of_the_release() -> None:
     names = held - {of_the_operators_scheduler}
     assert leases.keys() == {("Lease", "elsewhere", name) for name in names}
     assert "mine" in names
-    assert all("spec" not in one for one in leases.values())
+    assert all("spec" not in lease for lease in leases.values())
 
 
 def scheduler_with(**chosen: Any) -> tuple[dict[str, Any], str]:
@@ -139,7 +143,7 @@ def test_profiles_and_their_arguments_can_be_chosen_and_a_change_rolls_the_pods(
     usual, before = scheduler_with()
     tree, after = scheduler_with(pluginConfig=[{"name": plugin, "args": args}], profiles=[more])
 
-    assert [one["schedulerName"] for one in tree["profiles"]] == ["numakube-scheduler", "b"]
+    assert [profile["schedulerName"] for profile in tree["profiles"]] == ["numakube-scheduler", "b"]
     assert tree["profiles"][0]["pluginConfig"] == [{"name": plugin, "args": args}]
     assert tree["profiles"][1] == more
     assert "pluginConfig" not in usual["profiles"][0]
@@ -212,9 +216,9 @@ def test_where_and_how_pods_run_can_be_chosen(component: str) -> None:
     }
     pod, plain = (
         next(
-            one["spec"]["template"]["spec"]
-            for one in rendered(some)
-            if one["kind"] in ("DaemonSet", "Deployment")
+            item["spec"]["template"]["spec"]
+            for item in rendered(some)
+            if item["kind"] in ("DaemonSet", "Deployment")
         )
         for some in (values, values_with(**{name: name == component for name in CHART_COMPONENTS}))
     )
@@ -269,7 +273,7 @@ def test_policies_and_budgets_can_be_left_out() -> None:
     """Of all components."""
     everything = {name: True for name in COMPONENTS if name != "api"}
     values = values_with(**everything, networkPolicy=False, podDisruptionBudget=False)
-    kinds = {one["kind"] for one in rendered(values)}
+    kinds = {item["kind"] for item in rendered(values)}
     assert not kinds & {"NetworkPolicy", "PodDisruptionBudget"}
 
 

@@ -197,9 +197,9 @@ def test_the_chart_is_the_one_in_the_tree(dist: Path) -> None:
     """As ``helm install`` takes it: in a folder of the chart's name."""
     with tarfile.open(dist / f"numakube-{VERSION}.tgz") as archive:
         packed = {
-            one.name: file.read()
-            for one in archive
-            if (file := archive.extractfile(one)) is not None
+            info.name: file.read()
+            for info in archive
+            if (file := archive.extractfile(info)) is not None
         }
     folder = ROOT / "deploy" / "chart"
     assert packed == {
@@ -219,7 +219,9 @@ def test_the_list_of_software_is_about_this_version(dist: Path) -> None:
     """With everything that any component needs."""
     software = json.loads((dist / f"numakube-{VERSION}.cdx.json").read_text("utf-8"))
     assert software["metadata"]["component"]["version"] == VERSION
-    assert {"numpy", "grpcio", "jinja2"} <= {one["name"].lower() for one in software["components"]}
+    assert {"numpy", "grpcio", "jinja2"} <= {
+        component["name"].lower() for component in software["components"]
+    }
 
 
 def test_krew_gets_a_plug_in_that_runs_this_version(dist: Path, tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def test_versions_are_those_that_are_tested() -> None:
     """Those of the constraints, under which developers install."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     tested: dict[str, str] = {
-        canonicalize_name(one.name): str(one.specifier)
-        for one in map(Requirement, lines)
-        if applies(one, ARCHITECTURES[0])
+        canonicalize_name(requirement.name): str(requirement.specifier)
+        for requirement in map(Requirement, lines)
+        if applies(requirement, ARCHITECTURES[0])
     }
     assert [n for n, (version, *_) in pins().items() if tested[n] != f"=={version}"] == []
 
@@ -103,7 +103,9 @@ def test_only_wheels_that_fit_the_image_are_listed() -> None:
         sdist = {"url": "https://x/a-1.tar.gz", "hashes": {"sha256": "s"}}
         return architecture, [{"name": "a", "version": "1", "wheels": wheels, "sdist": sdist}]
 
-    fits, arm = (f"a-1-cp313-cp313-manylinux_2_17_{one}.whl" for one in ARCHITECTURES)
+    fits, arm = (
+        f"a-1-cp313-cp313-manylinux_2_17_{architecture}.whl" for architecture in ARCHITECTURES
+    )
     stable = "a-1-cp310-abi3-manylinux2014_x86_64.whl"
     unfit = ("a-1-cp312-cp312-manylinux_2_17_x86_64.whl", "a-1-cp313-cp313-win_amd64.whl")
     written = text([lock("x86_64", fits, stable, *unfit), lock("aarch64", arm)])

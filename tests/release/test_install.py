@@ -40,11 +40,11 @@ def stand_ins(folder: Path) -> Path:
     """
     folder.mkdir()
     ours = {project.name for project in projects()}
-    for one in distributions():
-        stem = one.name.lower().replace("-", "_").replace(".", "_")
+    for distribution in distributions():
+        stem = distribution.name.lower().replace("-", "_").replace(".", "_")
         if stem.replace("_", "-") not in ours:
-            name = f"{stem}-{one.version}-py3-none-any.whl"
-            empty_wheel(folder / name, *(one.requires or ()))
+            name = f"{stem}-{distribution.version}-py3-none-any.whl"
+            empty_wheel(folder / name, *(distribution.requires or ()))
     return folder
 
 
@@ -82,7 +82,10 @@ def test_pip_installs_everything_from_the_folder(dist: Path, tmp_path: Path) -> 
     run(*pip, *quiet, "--no-index", *links, f"numakube[all]=={VERSION}")
 
     (library,) = place.glob("lib/python*/site-packages")
-    installed = {one.metadata["Name"]: one.version for one in distributions(path=[str(library)])}
+    installed = {
+        distribution.metadata["Name"]: distribution.version
+        for distribution in distributions(path=[str(library)])
+    }
     assert {p.name: installed[p.name] for p in projects()} == dict.fromkeys(
         (project.name for project in projects()), VERSION
     )
@@ -148,7 +151,7 @@ def test_helm_pulls_the_chart_from_a_registry(dist: Path, tmp_path: Path) -> Non
 def test_the_commands_that_publish_name_every_file(dist: Path) -> None:
     """Every distribution is uploaded, and nothing has a name that is not there."""
     text = commands(dist, "3.13")
-    (line,) = [one for one in text.splitlines() if one.startswith("twine upload ")]
+    (line,) = [line for line in text.splitlines() if line.startswith("twine upload ")]
     uploaded = {Path(word) for word in line.split()[2:]}
     wheels = {*dist.glob("*.whl")}
     assert len(wheels) == len(projects())

@@ -46,7 +46,7 @@ def empty_wheel(path: Path, *requirements: str) -> None:
     project, version, *_ = parse_wheel_filename(path.name)
     stem = f"{path.name.split('-')[0]}-{version}.dist-info"
     lines = [f"Name: {project}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {one}" for one in requirements]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requirements]
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr(f"{stem}/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, ""]))
         packed.writestr(f"{stem}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
@@ -81,7 +81,7 @@ def unpacked(layer_: bytes) -> tarfile.TarFile:
 
 def names_of(archive: tarfile.TarFile) -> set[str]:
     """Return the wheels that went into a layer."""
-    files = [archive.extractfile(one) for one in archive if one.name.endswith(".dist-info/FROM")]
+    files = [archive.extractfile(info) for info in archive if info.name.endswith(".dist-info/FROM")]
     return {file.read().decode() for file in files if file is not None}
 
 
@@ -91,7 +91,7 @@ def test_the_image_is_built_for_all_architectures_of_its_base(wheels: Path) -> N
     made = image(wheels, base, python=PYTHON)
     (index,) = made.listed
     listed = made.read(index)["manifests"]
-    assert [one["platform"] for one in listed] == [
+    assert [entry["platform"] for entry in listed] == [
         {"architecture": one, "os": "linux"} for one in ("amd64", "arm64")
     ]
     for one in listed:
@@ -173,8 +173,8 @@ def test_requirements_are_followed_as_pip_does(tmp_path: Path) -> None:
     for name in ("b-1-py3-none-any.whl", arm, "b-1-cp313-cp313-manylinux_2_17_x86_64.whl"):
         empty_wheel(tmp_path / name)
     there = target("aarch64")
-    assert [one.name for one in needed(tmp_path, "a[x]", there)] == ["a-1-py3-none-any.whl", arm]
-    assert [one.name for one in needed(tmp_path, "a", there)] == ["a-1-py3-none-any.whl"]
+    assert [path.name for path in needed(tmp_path, "a[x]", there)] == ["a-1-py3-none-any.whl", arm]
+    assert [path.name for path in needed(tmp_path, "a", there)] == ["a-1-py3-none-any.whl"]
     with pytest.raises(LookupError, match="no wheel of d"):
         needed(tmp_path, "d", there)
     with pytest.raises(LookupError, match="is not a>=2"):
@@ -209,13 +209,13 @@ def test_the_statement_names_every_file_and_its_source(wheels: Path) -> None:
     told = json.loads((wheels / f"numakube-{VERSION}.intoto.json").read_text("utf-8"))
     assert told["_type"] == "https://in-toto.io/Statement/v1"
     assert told["predicateType"] == "https://slsa.dev/provenance/v1"
-    named = {one["name"]: one["digest"]["sha256"] for one in told["subject"]}
-    assert {f"{one.stem}-{VERSION}.tar.gz" for one in projects()} < named.keys()
+    named = {entry["name"]: entry["digest"]["sha256"] for entry in told["subject"]}
+    assert {f"{project.stem}-{VERSION}.tar.gz" for project in projects()} < named.keys()
     for name, checksum in named.items():
         assert hashlib.sha256((wheels / name).read_bytes()).hexdigest() == checksum
     source, *inputs = told["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["uri"].endswith(f"@refs/tags/v{VERSION}")
     assert re.fullmatch("[0-9a-f]{40}", source["digest"]["gitCommit"])
-    assert [one["uri"] for one in inputs] == [
+    assert [entry["uri"] for entry in inputs] == [
         "file:constraints.txt", "file:release/image-requirements.txt",
     ]  # fmt: skip

@@ -56,9 +56,12 @@ def test_each_base_has_what_deploy_applies(folder: str) -> None:
     expected = unhashed(objects_of(components, Choices()))
     generated = [one for one in expected if key_of(one) == CONFIGURATION]
     assert unhashed(list(found)) == [one for one in expected if one not in generated]
-    assert all(bases()[f"{folder}/config.yaml"] == one["data"]["config.yaml"] for one in generated)
+    assert all(
+        bases()[f"{folder}/config.yaml"] == entry["data"]["config.yaml"] for entry in generated
+    )
     keys = [
-        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in found
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in found
     ]
     assert len(keys) == len(set(keys))
 
@@ -76,10 +79,10 @@ def kustomized(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, 
     done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
     built = load_manifests(done.stdout, "kustomize")
     hashed = {
-        one["metadata"]["name"]: one
-        for one in built
-        if one["kind"] == "ConfigMap"
-        and one["metadata"]["name"].startswith("numakube-scheduler-config-")
+        item["metadata"]["name"]: item
+        for item in built
+        if item["kind"] == "ConfigMap"
+        and item["metadata"]["name"].startswith("numakube-scheduler-config-")
     }
     return [one for one in built if one not in hashed.values()], hashed
 
@@ -90,9 +93,9 @@ def test_kustomize_itself_builds_each_base(folder: str) -> None:
     """The real one, which is a part of kubectl."""
     built, hashed = kustomized(DEPLOY / "kustomize" / folder)
     written = list(load_manifests(bases()[f"{folder}/objects.yaml"], folder))
-    for one in written:
-        if one["kind"] == "Deployment" and hashed:
-            one["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = min(hashed)
+    for item in written:
+        if item["kind"] == "Deployment" and hashed:
+            item["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = min(hashed)
     assert sorted(built, key=key_of) == sorted(written, key=key_of)
 
 
@@ -116,7 +119,7 @@ def test_an_overlay_replaces_the_schedulers_configuration_and_rolls_its_pods(
     ((name, config),) = hashed.items()
     assert config["data"] == {"config.yaml": "profiles: []\n"}
     assert name not in kustomized(DEPLOY / "kustomize" / "scheduler")[1]
-    (deployment,) = (one for one in built if one["kind"] == "Deployment")
+    (deployment,) = (item for item in built if item["kind"] == "Deployment")
     (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
     assert volume["configMap"]["name"] == name
 
@@ -133,7 +136,7 @@ def test_the_documented_overlay_has_exporters_report_only_surprises(tmp_path: Pa
     (tmp_path / "kustomization.yaml").write_text(text, encoding="utf-8")
 
     (plain,), (patched,) = (
-        [one for one in kustomized(folder)[0] if one["kind"] == "DaemonSet"]
+        [item for item in kustomized(folder)[0] if item["kind"] == "DaemonSet"]
         for folder in (base, tmp_path)
     )
 
@@ -149,13 +152,13 @@ def test_the_bundle_installs_the_operator_that_we_deploy() -> None:
     manifest = OperatorManifest()
     (deployment,) = strategy["deployments"]
     assert deployment["spec"] == manifest.deployment()["spec"]
-    rules = [one["rules"] for one in manifest.access() if one["kind"] in ("ClusterRole", "Role")]
+    rules = [item["rules"] for item in manifest.access() if item["kind"] in ("ClusterRole", "Role")]
     assert [
         strategy["clusterPermissions"][0]["rules"],
         strategy["permissions"][0]["rules"],
     ] == rules
-    owned = {one["name"] for one in version["spec"]["customresourcedefinitions"]["owned"]}
-    kinds = {one["metadata"]["name"] for one in manifest.objects()[:2]}
+    owned = {entry["name"] for entry in version["spec"]["customresourcedefinitions"]["owned"]}
+    kinds = {item["metadata"]["name"] for item in manifest.objects()[:2]}
     assert owned == kinds
 
 
@@ -175,14 +178,14 @@ def test_the_catalog_names_the_bundle_and_the_subscription_the_catalog() -> None
 def test_the_list_of_software_has_what_a_component_needs_and_no_more() -> None:
     """Agents have nothing of the lab's."""
     agent = sbom("numakube", frozenset({"exporter"}))
-    names = {one["name"].lower() for one in agent["components"]}
+    names = {component["name"].lower() for component in agent["components"]}
     assert {"aiohttp", "h2", "msgspec"} <= names
     assert "cryptography" not in names
     assert agent["metadata"]["component"]["purl"].startswith("pkg:pypi/numakube@")
     scheduler = sbom("numakube", frozenset({"scheduler"}))
-    names = {one["name"].lower() for one in scheduler["components"]}
+    names = {component["name"].lower() for component in scheduler["components"]}
     assert "numpy" in names
     assert "grpcio" not in names
     everything = sbom("numakube", frozenset({"all"}))
-    names = {one["name"].lower() for one in everything["components"]}
+    names = {component["name"].lower() for component in everything["components"]}
     assert {"grpcio", "jinja2", "numpy", "cryptography"} <= names

@@ -31,7 +31,7 @@ def test_public_checks_run_what_developers_run() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))
     assert set(named) <= set(matrix["python"])
-    assert [one["runner"] for one in matrix["include"]] == ["ubuntu-24.04-arm"]
+    assert [entry["runner"] for entry in matrix["include"]] == ["ubuntu-24.04-arm"]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
@@ -42,8 +42,8 @@ def test_workflows_have_no_more_rights_than_they_say(form: Any) -> None:
         assert found["permissions"] in ({"contents": "read"}, "read-all")
         steps = [step for job in found["jobs"].values() for step in job["steps"]]
         assert all("uses" in step or "run" in step for step in steps)
-        checkouts = [one for one in steps if one.get("uses", "").startswith("actions/checkout@")]
-        assert all(one["with"]["persist-credentials"] is False for one in checkouts)
+        checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+        assert all(checkout["with"]["persist-credentials"] is False for checkout in checkouts)
 
 
 @pytest.mark.parametrize("file", ["SECURITY-INSIGHTS.yml", ".github/ISSUE_TEMPLATE/config.yml"])

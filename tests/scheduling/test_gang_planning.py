@@ -81,7 +81,8 @@ def test_without_the_plugin_a_gang_waits_for_nobody() -> None:
     config = without_election()
     none = PluginSet(disabled=(PluginRef(name="GangScheduling"),))
     profiles = tuple(
-        msgspec.structs.replace(one, plugins=Plugins(multi_point=none)) for one in config.profiles
+        msgspec.structs.replace(profile, plugins=Plugins(multi_point=none))
+        for profile in config.profiles
     )
     config = msgspec.structs.replace(config, profiles=profiles)
     assert gang_arguments(World().scheduler(config).engine).incomplete_seconds == 0
@@ -104,7 +105,7 @@ def test_a_plan_keeps_the_best_scores_alone() -> None:
         row = planning.engine.cluster.row_of[chosen.node]
         assert chosen.scores is not None
         assert row in chosen.scores.rows.tolist()
-        assert {len(one) for one in chosen.scores.by_plugin.values()} == {CANDIDATES}
+        assert {len(score) for score in chosen.scores.by_plugin.values()} == {CANDIDATES}
 
 
 def test_a_member_that_has_one_place_only_goes_first() -> None:

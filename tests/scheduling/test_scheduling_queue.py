@@ -371,11 +371,11 @@ def test_pods_that_are_taken_to_be_tried_with_another_are_counted_as_tried(
     queue.failed(entry, 4)
     queue.activate(["none"], 4)
     last = queue.take(["tried"])
-    assert [one.uid for one in last] == ["tried"]
+    assert [pod.uid for pod in last] == ["tried"]
 
     taken = queue.take(["gated", "active", "none", "failed", "tried", "refused"])
 
-    told = [(one.uid, one.attempts, one.place) for one in taken]
+    told = [(pod.uid, pod.attempts, pod.place) for pod in taken]
     in_flight = Place.IN_FLIGHT
     assert told == [
         ("refused", 2, in_flight),
@@ -664,10 +664,10 @@ def test_what_a_plugin_says_of_one_pod_it_says_of_all_that_are_like_it(
     pods = [some_pod(f"p{number}", rng) for number in range(24)]
     for name, plugin in scheduler.runtime.profile.plugins().items():
         told: dict[object, tuple[PodInfo, list[object]]] = {}
-        for one in pods:
-            said = [answers(plugin, one, event, nodes) for event in events]
-            first, expected = told.setdefault(plugin.likeness(one), (one, said))
-            assert said == expected, (name, first.pod, one.pod)
+        for pod in pods:
+            said = [answers(plugin, pod, event, nodes) for event in events]
+            first, expected = told.setdefault(plugin.likeness(pod), (pod, said))
+            assert said == expected, (name, first.pod, pod.pod)
 
 
 @given(seed=st.integers(0, 1 << 32))

@@ -27,7 +27,7 @@ class Sweeper:
     async def look(self) -> None:
         """Take note of everything that is there."""
         found = await collectable_resources(self._client)
-        self._resources = [one.raw for one in found] + [CORE_EVENTS.raw]
+        self._resources = [resource.raw for resource in found] + [CORE_EVENTS.raw]
         self._known = {one["metadata"]["uid"] for _, one in await self._all()}
 
     async def sweep(self) -> int:

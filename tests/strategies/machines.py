@@ -84,7 +84,7 @@ def shapes(
         ids=ids,
         devices=devices,
         pci=pci,
-        links=tuple(draw(_LINKS)(one.resource) for one in devices[:1] if pci is not None),
+        links=tuple(draw(_LINKS)(device.resource) for device in devices[:1] if pci is not None),
     )
 
 

@@ -25,4 +25,4 @@ async def test_the_connections_of_a_test_that_fails_are_closed() -> None:
         with pytest.raises(ZeroDivisionError):
             await fail()
         gc.collect()
-    assert [str(one.message) for one in told] == []
+    assert [str(message.message) for message in told] == []

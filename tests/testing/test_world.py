@@ -99,7 +99,7 @@ def test_pods_have_the_status_that_the_api_server_would_show() -> None:
     """Pending, bound, running or rejected; none of them was refused by a scheduler."""
     web = pod("web")
     states = (web, bound(web, "n"), running(web, "n"), rejected(web, "n", "OutOfcpu"))
-    phases = [one.status.phase for one in states if one.status]
+    phases = [state.status.phase for state in states if state.status]
     assert phases == ["Pending", "Pending", "Running", "Failed"]
     assert not any(map(refusal_of, states))
     outcome = World().add_node("n").admit(web)

@@ -71,7 +71,9 @@ def test_what_other_producers_leave_out_is_told() -> None:
     assert ("NRT-ZONE-TYPE", "zones[2].type") in nri
     assert ("NRT-POLICY", "attributes") in nri
     assert ("NRT-FINGERPRINT", "attributes") in nri
-    assert all(one.rule.severity is Severity.WARNING for one in findings_in(document("koordlet")))
+    assert all(
+        finding.rule.severity is Severity.WARNING for finding in findings_in(document("koordlet"))
+    )
     assert ("NRT-V1ALPHA1", "apiVersion") in found(document("koordlet"))
     assert ("NRT-USABLE", "zones") in found(document("nri-balloons"))
 
@@ -132,7 +134,7 @@ def test_the_other_of_two_producers_is_named(annotation: str, other: str) -> Non
     """By the mark that it has left."""
     tree = changed("attributes.2.name", nrt_names.NRI_POLICY)
     tree["metadata"]["annotations"] = {annotation: "?"}
-    told = [one.message for one in findings_in(tree) if one.rule.id == "NRT-PRODUCERS"]
+    told = [finding.message for finding in findings_in(tree) if finding.rule.id == "NRT-PRODUCERS"]
     assert [text.split()[0] for text in told] == ([other] if other else [])
 
 

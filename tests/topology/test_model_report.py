@@ -50,7 +50,7 @@ def test_the_view_of_a_models_report_is_the_models_state() -> None:
     view = view_of(nrt_of("n1", node))
     assert isinstance(view, NodeTopology)
     assert (view.policy, view.scope, view.cpu_manager_policy) == ("restricted", "pod", "static")
-    assert [zone.available for zone in view.zones] == [one.available for one in zones_of(node)]
+    assert [zone.available for zone in view.zones] == [zone.available for zone in zones_of(node)]
     assert view.zones[0].costs == {0: 10, 1: 20}
     assert view.report == report_of(node)
 
@@ -282,7 +282,7 @@ def test_cpus_that_nobody_is_known_to_hold_stay_taken() -> None:
         min_size=1,
         max_size=10,
     ),
-    st.sampled_from([one for one in Preference if one is not Preference.NONE]),
+    st.sampled_from([preference for preference in Preference if preference is not Preference.NONE]),
     st.lists(st.integers(1, 4), max_size=5),
     st.sampled_from(["none", "best-effort", "restricted"]),
 )

@@ -336,7 +336,7 @@ def test_what_has_a_field_is_not_an_attribute_too() -> None:
         "cpuManager": {"policyOptions": {"full-pcpus-only": "true"}},
         "memoryManager": {"policy": "Static"},
     }
-    assert [one["type"] for one in moved["status"]["conditions"]] == [
+    assert [condition["type"] for condition in moved["status"]["conditions"]] == [
         "Current",
         "KubeletConfigurationKnown",
     ]
@@ -350,7 +350,7 @@ def test_fields_of_pods_are_attributes_for_readers_of_v1alpha2() -> None:
         tree["status"]["pods"] = pods
         told = convert_version(tree, V1ALPHA2)["attributes"]
         names = (nrt_names.FINGERPRINT, nrt_names.FINGERPRINT_METHOD)
-        found = [one["value"] for one in told if one["name"] in names]
+        found = [entry["value"] for entry in told if entry["name"] in names]
         assert found == list(pods.values())
 
 

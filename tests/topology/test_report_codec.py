@@ -91,8 +91,8 @@ def test_a_report_reads_back_as_it_was(case: tuple[KubeletNode, list[Pod | str]]
 def test_any_machine_reads_back_as_it_was(machine: Machine) -> None:
     """Those that no line describes list their cores."""
     bare = replace(machine, devices={})
-    for one in (bare, as_the_kubelet_sees_it(machine)):
-        report = ExactReport(machine=one, settings=KubeletSettings(), kubernetes="1.35")
+    for other in (bare, as_the_kubelet_sees_it(machine)):
+        report = ExactReport(machine=other, settings=KubeletSettings(), kubernetes="1.35")
         assert decode_report(encode_report(report)) == report
 
 
@@ -460,7 +460,7 @@ def trees(draw: st.DrawFn) -> DeviceTree:
     bridges = st.lists(address, max_size=4).map(tuple)
     found = tree_of(draw(st.lists(st.builds(PciPath, address, root, bridges, numa), max_size=4)))
     names = list(found.paths)
-    pairs = [(one, other) for one in names for other in names if one < other]
+    pairs = [(name, other) for name in names for other in names if name < other]
     links = draw(st.dictionaries(st.sampled_from(pairs), st.integers(1, 20))) if pairs else {}
     return tree_of(found.paths.values(), links)
 

@@ -243,7 +243,7 @@ def test_a_pod_that_left_counts_though_the_amounts_are_the_same() -> None:
     after = seen(site)
     assert [zone.available for zone in before.zones] == [zone.available for zone in after.zones]
     assert may_take_more(before, after)
-    bare_before, bare_after = (replace(one, report=None) for one in (before, after))
+    bare_before, bare_after = (replace(topology, report=None) for topology in (before, after))
     assert not may_take_more(bare_before, bare_after)
     assert may_take_more(bare_before, after)
     assert may_take_more(before, bare_after)

@@ -402,7 +402,7 @@ def test_odd_quantities_give_no_credit(
     view = seen(nrt(zone("node-0", resource("vendor.example/gpu", *texts))))
     (only,) = view.zones
     found = (only.capacity, only.allocatable, only.available)
-    assert tuple(one["vendor.example/gpu"] for one in found) == amounts
+    assert tuple(entry["vendor.example/gpu"] for entry in found) == amounts
     expected = (f"zone 'node-0': vendor.example/gpu: {problem}",) if problem else ()
     assert view.problems == expected
 

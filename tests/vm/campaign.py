@@ -194,13 +194,13 @@ class Campaign:
             self._wrong("misjudged", f"{pod.metadata.name}: {foreseen}, but it runs")
             return
         cpus = 0
-        for one in foreseen.containers.values():
-            cpus |= one.cpus.bits
+        for container in foreseen.containers.values():
+            cpus |= container.cpus.bits
         memory = tuple(
             sorted(
                 (block.numa_nodes, block.type, block.size_bytes)
-                for one in foreseen.containers.values()
-                for block in one.memory
+                for container in foreseen.containers.values()
+                for block in container.memory
             )
         )
         self.counts["compared with the model"] += 1
@@ -363,10 +363,12 @@ def _without_devices(zones: Sequence[Mapping[str, Any]]) -> list[tuple[list[int]
 
 def _why_waiting(pod: Pod) -> str:
     conditions = pod.status.conditions if pod.status is not None else ()
-    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+    return next(
+        (condition.message for condition in conditions if condition.type == "PodScheduled"), ""
+    )
 
 
 def _wishes(document: Mapping[str, Any]) -> str:
     spec = document["spec"]
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
-    return json.dumps([one["resources"].get("requests") for one in containers])
+    return json.dumps([container["resources"].get("requests") for container in containers])

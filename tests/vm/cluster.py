@@ -308,9 +308,12 @@ def verdict_of(pod: Pod | None) -> tuple[Verdict, Pod]:
     if pod.spec.node_name:
         if not status.start_time:
             return "unknown", pod
-        admitted = any(one.type == "Initialized" for one in status.conditions)
+        admitted = any(condition.type == "Initialized" for condition in status.conditions)
         return ("admitted" if admitted else "rejected"), pod
-    waits = any(one.type == "PodScheduled" and one.status == "False" for one in status.conditions)
+    waits = any(
+        condition.type == "PodScheduled" and condition.status == "False"
+        for condition in status.conditions
+    )
     return ("waiting" if waits else "unknown"), pod
 
 

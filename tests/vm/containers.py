@@ -75,7 +75,7 @@ def archive(
                 "User": user,
                 "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
             },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one}" for one in digests]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         }
     )
     name = f"{hashlib.sha256(config).hexdigest()}.json"

@@ -52,8 +52,8 @@ class FakeDraDriver:
     async def serving(self) -> AsyncIterator[None]:
         """Serve the kubelets that come up."""
         folder, registry = self.state / "plugins" / NAME, self.state / "plugins_registry"
-        for one in (folder, registry):
-            one.mkdir(parents=True, exist_ok=True)
+        for path in (folder, registry):
+            path.mkdir(parents=True, exist_ok=True)
         endpoint = str(_KUBELET / "plugins" / NAME / "dra.sock")
         info = PluginInfo(
             type="DRAPlugin", name=NAME, endpoint=endpoint, versions=("v1.DRAPlugin",)
@@ -81,21 +81,21 @@ class FakeDraDriver:
 
     async def _prepare(self, request: Any, _: object) -> Any:
         answer = MESSAGES.NodePrepareResourcesResponse()
-        for one in request.claims:
-            claim = await self.client.get(RESOURCE_CLAIMS, one.name, namespace=one.namespace)
+        for other in request.claims:
+            claim = await self.client.get(RESOURCE_CLAIMS, other.name, namespace=other.namespace)
             for result in claim["status"]["allocation"]["devices"]["results"]:
-                answer.claims[one.uid].devices.add(
+                answer.claims[other.uid].devices.add(
                     request_names=[result["request"]],
                     pool_name=result["pool"],
                     device_name=result["device"],
                 )
-            self.prepared.append(one.name)
+            self.prepared.append(other.name)
         return answer
 
     async def _unprepare(self, request: Any, _: object) -> Any:
         answer = MESSAGES.NodeUnprepareResourcesResponse()
-        for one in request.claims:
-            answer.claims[one.uid].error = ""
+        for claim in request.claims:
+            answer.claims[claim.uid].error = ""
         return answer
 
     async def publish(self) -> None:

@@ -246,7 +246,9 @@ class FakeRuntime:
         return CRI.PodSandboxStatusResponse(status=self._sandboxes[request.pod_sandbox_id])
 
     def _list_sandboxes(self, request: Any) -> Any:
-        found = [one for one in self._sandboxes.values() if _passes(request.filter, one)]
+        found = [
+            sandbox for sandbox in self._sandboxes.values() if _passes(request.filter, sandbox)
+        ]
         return CRI.ListPodSandboxResponse(items=[_listed_sandbox(one) for one in found])
 
     def _create_container(self, request: Any) -> Any:
@@ -291,9 +293,9 @@ class FakeRuntime:
     def _list_containers(self, request: Any) -> Any:
         wanted = request.filter.pod_sandbox_id
         found = [
-            self._listed_container(one)
-            for one in self._containers.values()
-            if _passes(request.filter, one) and wanted in ("", self._sandbox_of[one.id])
+            self._listed_container(container)
+            for container in self._containers.values()
+            if _passes(request.filter, container) and wanted in ("", self._sandbox_of[container.id])
         ]
         return CRI.ListContainersResponse(containers=found)
 
@@ -312,7 +314,11 @@ class FakeRuntime:
         )
 
     def _inside(self, sandbox: str) -> Iterator[Any]:
-        return (one for one in self._containers.values() if self._sandbox_of[one.id] == sandbox)
+        return (
+            container
+            for container in self._containers.values()
+            if self._sandbox_of[container.id] == sandbox
+        )
 
     def _next_id(self, letter: str) -> str:
         self._count += 1

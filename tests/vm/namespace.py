@@ -192,7 +192,7 @@ class NamespaceNode:
     def _has_stopped(self) -> bool:
         """Tell whether every thread of the kubelet stands still."""
         threads = Path(f"/proc/{self._kubelet.pid}/task").glob("*/stat")
-        return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
+        return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
     async def _would_start(self) -> bool:
         config = read_kubelet_config((self.state / "config.yaml").read_text())

@@ -123,7 +123,7 @@ def _nvme(node: NumaNode, functions: int) -> str:
 
 def count(machine: Machine, resource: str, node: NumaNode) -> int:
     """Return how many devices of a resource are on a NUMA node."""
-    return sum(one.numa_nodes == (node.id,) for one in machine.devices.get(resource, ()))
+    return sum(device.numa_nodes == (node.id,) for device in machine.devices.get(resource, ()))
 
 
 def _hugepages(machine: Machine) -> str:

@@ -85,7 +85,7 @@ def read_version(nrt: NodeResourceTopology, at: float) -> Version:
     """Return what *nrt* says."""
     text = (nrt.metadata.annotations or {}).get(EXACT_ANNOTATION)
     report = decode_report(text) if text else None
-    attributes = {one.name: one.value for one in nrt.attributes}
+    attributes = {attribute.name: attribute.value for attribute in nrt.attributes}
     zones, view = numa_zones(nrt.zones, []), view_of(nrt)
     return Version(
         name=nrt.metadata.resource_version or "",
@@ -219,7 +219,9 @@ def as_held(holding: Holding) -> Held:
 
 def blocks_of(holding: Holding) -> tuple[Block, ...]:
     """Return the memory of a pod by its report, in the order of `truth`."""
-    return tuple(sorted((one.numa_nodes, one.type, one.size_bytes) for one in holding.memory))
+    return tuple(
+        sorted((block.numa_nodes, block.type, block.size_bytes) for block in holding.memory)
+    )
 
 
 def describe(held: Held) -> str:

@@ -39,7 +39,7 @@ async def test_devices_of_claims_are_near_the_cpus(short_folder: Path, settings:
     async with cluster(short_folder / "c", opener, numakube=settings.numakube) as running:
         node = running.node
         assert isinstance(node, NamespaceNode)
-        places = tuple(one.id for one in node.machine.nodes for _ in range(2))
+        places = tuple(numa_node.id for numa_node in node.machine.nodes for _ in range(2))
         driver = FakeDraDriver(running.client, node.state, node.name, places)
         pci, tally = FakePci(node.folder / "sys"), Counter[str]()
         for number, place in enumerate(places):
@@ -98,8 +98,8 @@ async def _is_aligned(running: Cluster, name: str, places: tuple[int, ...]) -> b
     claim = await running.client.get(RESOURCE_CLAIMS, name, namespace="default")
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     place = places[int(result["device"].removeprefix("gpu-"))]
-    listed = {one.name: one for one in await running.node.pod_resources()}
-    cpus = {cpu for one in listed[name].containers for cpu in one.cpu_ids}
+    listed = {resource.name: resource for resource in await running.node.pod_resources()}
+    cpus = {cpu for container in listed[name].containers for cpu in container.cpu_ids}
     zones = {
         node.id
         for node in running.node.machine.nodes

@@ -138,7 +138,7 @@ def listing_differences(
     for name, pod in listed.items():
         if name in names:
             held = truth.of(names[name])
-            cpus = CpuSet.of(cpu for one in pod.containers for cpu in one.cpu_ids)
+            cpus = CpuSet.of(cpu for container in pod.containers for cpu in container.cpu_ids)
             if cpus.bits & ~held.cpus.bits:
                 wrong.append(f"PodResources: {name} has CPUs {cpus}, state file {held.cpus}")
     return wrong

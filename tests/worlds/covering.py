@@ -21,14 +21,18 @@ Combination: TypeAlias = frozenset[tuple[str, str]]
 def wanted(features: Sequence[Feature]) -> set[Combination]:
     """Return all combinations that have to meet somewhere."""
     found = set(_products(combinations(features, 2)))
-    triples = (one for one in combinations(features, 3) if sum(each.changes for each in one) > 1)
+    triples = (
+        feature
+        for feature in combinations(features, 3)
+        if sum(each.changes for each in feature) > 1
+    )
     return found | set(_products(triples))
 
 
 def _products(groups: Iterable[tuple[Feature, ...]]) -> Iterator[Combination]:
     for group in groups:
-        for values in product(*(one.values for one in group)):
-            yield frozenset(zip((one.name for one in group), values, strict=True))
+        for values in product(*(feature.values for feature in group)):
+            yield frozenset(zip((feature.name for feature in group), values, strict=True))
 
 
 def covered(row: Mapping[str, str]) -> Iterator[Combination]:
@@ -47,7 +51,7 @@ def covering_array(features: Sequence[Feature], rng: Random) -> Iterator[Row]:
         if not missing.has(start):
             continue
         row = dict(start)
-        others = [one for one in features if one.name not in row]
+        others = [feature for feature in features if feature.name not in row]
         rng.shuffle(others)
         for feature in others:
             values = list(feature.values)
@@ -61,9 +65,9 @@ class _Missing:
     """The combinations that no row has yet: each the sum of the bits of its values."""
 
     def __init__(self, features: Sequence[Feature], combinations: Iterable[Combination]) -> None:
-        items = [(one.name, value) for one in features for value in one.values]
+        items = [(feature.name, value) for feature in features for value in feature.values]
         self._bits = {item: 1 << number for number, item in enumerate(items)}
-        self._changing = {one.name for one in features if one.changes}
+        self._changing = {feature.name for feature in features if feature.changes}
         self._missing = set(map(self._sum, combinations))
 
     def _sum(self, combination: Iterable[tuple[str, str]]) -> int:
@@ -99,6 +103,6 @@ class _Missing:
 
         def gain(value: str) -> int:
             bit = self._bits[feature.name, value]
-            return sum(bit | one in self._missing for one in partners)
+            return sum(bit | partner in self._missing for partner in partners)
 
         return gain

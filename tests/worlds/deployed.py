@@ -118,8 +118,8 @@ class Trial:
         """
         found: Objects = {}
         for resource in _RESOURCES:
-            for one in (await self.lab.through(self.lab.client.list(resource))).items:
-                metadata = one["metadata"]
+            for item in (await self.lab.through(self.lab.client.list(resource))).items:
+                metadata = item["metadata"]
                 key = resource.kind, metadata.get("namespace", ""), metadata["name"]
                 found[key] = metadata["uid"]
         return found

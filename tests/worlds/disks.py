@@ -84,7 +84,9 @@ class Disks:
         if metadata.deletion_timestamp is not None:
             await self._let_go(claim)
         elif not claim.is_bound:
-            taken = next((one for one in self.volumes.store.values() if _is_for(one, claim)), None)
+            taken = next(
+                (volume for volume in self.volumes.store.values() if _is_for(volume, claim)), None
+            )
             if taken is not None:
                 await self._bind(claim, taken.metadata.name)
             elif claim.class_name != "offered":
@@ -93,7 +95,7 @@ class Disks:
     async def _provide(self, claim: PersistentVolumeClaim) -> None:
         """Make the disk of a claim whose node is chosen, or that does not wait for one."""
         names = sorted(
-            one["metadata"]["name"] for one in (await self._client.list(NODES.raw)).items
+            node["metadata"]["name"] for node in (await self._client.list(NODES.raw)).items
         )
         chosen = claim.metadata.annotations.get(SELECTED_NODE, "")
         node = self._rng.choice(names) if claim.class_name == "at-once" and names else chosen

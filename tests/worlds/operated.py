@@ -81,7 +81,7 @@ class Operation:
         met = self.lab.rng.choice(("True", "True", "False"))
         for pod in self.lab.pods:
             if pod.metadata.namespace == _SPACE and (gates := pod.spec.readiness_gates):
-                told = [{"type": one.condition_type, "status": met} for one in gates]
+                told = [{"type": gate.condition_type, "status": met} for gate in gates]
                 change = strategic_patch({"status": {"conditions": told}})
                 await self.lab.client.patch(
                     PODS, pod.metadata.name, change, namespace=_SPACE, subresource="status"
@@ -114,27 +114,30 @@ class Operation:
                 self._found(f"{when}: {[_image(one) for one in made]} of {resource.plural}")
                 continue
             owner = await self.lab.through(self.lab.client.get(kind.raw, name))
-            told = {one["type"]: one["status"] for one in owner["status"]["conditions"]}
+            told = {
+                condition["type"]: condition["status"]
+                for condition in owner["status"]["conditions"]
+            }
             if (told.get("Available") == "True") != _is_ready(made[0]):
                 self._found(
                     f"{when}: {name} says {told}, its {resource.plural}: {made[0]['status']}"
                 )
         roles = await self.lab.through(self.lab.client.list(CLUSTER_ROLES))
-        if "rte" not in {one["metadata"]["name"] for one in roles.items}:
+        if "rte" not in {role["metadata"]["name"] for role in roles.items}:
             self._found(f"{when}: exporters have no role")
 
     async def _look_what_is_left(self) -> None:
         for resource in (DAEMON_SETS, DEPLOYMENTS):
-            for one in await self._listed(resource):
-                self._found(f"{resource.plural} {one['metadata']['name']} outlives its owner")
+            for item in await self._listed(resource):
+                self._found(f"{resource.plural} {item['metadata']['name']} outlives its owner")
         accounts = await self.lab.through(self.lab.client.list(SERVICE_ACCOUNTS, namespace=_SPACE))
-        for one in accounts.items:
-            if one["metadata"]["name"] in ("rte", "secondary-scheduler"):
-                self._found(f"the account {one['metadata']['name']} outlives its owner")
+        for account in accounts.items:
+            if account["metadata"]["name"] in ("rte", "secondary-scheduler"):
+                self._found(f"the account {account['metadata']['name']} outlives its owner")
 
     async def _listed(self, resource: Resource[Any]) -> list[Document]:
         listed = await self.lab.through(self.lab.client.list(resource.raw, namespace=_SPACE))
-        return [one for one in listed.items if one["metadata"]["name"] != _OWN_PODS]
+        return [item for item in listed.items if item["metadata"]["name"] != _OWN_PODS]
 
     def _found(self, text: str) -> None:
         self.findings.append(Finding("the_operator_does_what_is_asked", text))

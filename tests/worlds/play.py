@@ -124,7 +124,7 @@ class Play:
 
     async def _resize(self, name: str, cpu: str) -> None:
         """Change the CPUs of the first container of a pod in place, as kubectl does."""
-        found = next((one for one in self.lab.pods if one.metadata.name == name), None)
+        found = next((pod for pod in self.lab.pods if pod.metadata.name == name), None)
         if found is None:
             return
         container = found.spec.containers[0]
@@ -155,13 +155,13 @@ class Play:
         """Deploy components, and remove them again."""
         found = await Trial(self.lab).of(names)
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _operator(self) -> list[str]:
         """Install an operator, and let it do and undo its work."""
         found = await Operation(self.lab).tried()
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _rebalancer(self, act: str) -> None:
         assert act == "start", act
@@ -175,7 +175,7 @@ class Play:
         """Cordon a node and evict its pods, as kubectl does; those of DaemonSets stay."""
         await self._cordon(node)
         for pod in self.lab.pods:
-            owners = {one.kind for one in pod.metadata.owner_references}
+            owners = {reference.kind for reference in pod.metadata.owner_references}
             stays = "DaemonSet" in owners or pod.metadata.namespace != _SPACE
             if pod.spec.node_name == node and not stays:
                 with suppress(ApiError):
@@ -204,13 +204,13 @@ class Play:
     async def _wait(self) -> list[str]:
         found = await self.lab.found_at_rest(Prober(self.lab).asked)
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _probe(self, tool: str, **options: str) -> list[str]:
         """Ask a tool for a promise about pods that are not there yet, and create them."""
         found = await Prober(self.lab).ask(tool, options)
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _clear(self) -> list[str]:
         """Delete all that was created; fill and clear the cluster again, and look what is left.
@@ -228,7 +228,7 @@ class Play:
             before = after
         found = [Finding("nothing_is_left", text) for text in told]
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _fill(self) -> None:
         for number in range(_FILLING):
@@ -241,9 +241,9 @@ class Play:
     async def _delete_all(self) -> None:
         kinds = ("deployment", "statefulset", "daemonset", "job", "pod", "claim", "disk")
         for resource in map(KINDS.__getitem__, kinds):
-            for one in (await self.lab.through(self.lab.client.list(resource))).items:
+            for item in (await self.lab.through(self.lab.client.list(resource))).items:
                 with suppress(NotFound):
-                    metadata = one["metadata"]
+                    metadata = item["metadata"]
                     if metadata["namespace"] == EXPORTERS:
                         continue
                     await self.lab.client.delete(
@@ -259,7 +259,7 @@ class Play:
         def plan_for(facts: ClusterFacts, most: int) -> Plan:
             del most
             subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
-            waiting = [one for one in facts.pods if not one.spec.node_name and not has_ended(one)]
+            waiting = [pod for pod in facts.pods if not pod.spec.node_name and not has_ended(pod)]
 
             def make(known: ClusterFacts) -> Plan:
                 wanted = copies(subject.pod, int(count))
@@ -283,7 +283,7 @@ class Play:
         promise = Finding("defrag_is_true", text)
         found += await Prober(self.lab).kept(promise, names, least=len(names), most=len(names))
         self.findings += found
-        return [str(one) for one in found]
+        return [str(finding) for finding in found]
 
     async def _get(self, what: str) -> list[str]:
         assert what == "pods", what
@@ -297,7 +297,7 @@ class Play:
     async def _count(self, what: str) -> list[str]:
         """Say how many pods there ever were, and how many of them run."""
         assert what == "pods", what
-        run = sum(one.status is not None and one.status.phase == "Running" for one in self.lab.pods)
+        run = sum(pod.status is not None and pod.status.phase == "Running" for pod in self.lab.pods)
         return [f"{len(self.lab.seen.ever)} pods were created, {run} run"]
 
     async def _explain(self, kind: str, name: str, **options: str) -> list[str]:
@@ -348,7 +348,7 @@ async def told(scenario: Scenario) -> Scenario:
         blocks = [
             Block(
                 block.commands,
-                tuple([line for one in block.commands for line in await play.do(one)]),
+                tuple([line for command in block.commands for line in await play.do(command)]),
             )
             for block in scenario.blocks
         ]

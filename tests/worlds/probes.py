@@ -117,7 +117,7 @@ class Prober:
 
     async def _changes(self, facts: ClusterFacts, subject: Subject, pick: int) -> list[Finding]:
         said = explain(facts, engine_of(facts), subject, Options())
-        changes = [one for one in said.changes if _is_of_pod(one) and can_apply(one)]
+        changes = [change for change in said.changes if _is_of_pod(change) and can_apply(change)]
         if not changes or not self.lab.all_exact:
             return []
         change = changes[pick % len(changes)]
@@ -161,9 +161,9 @@ class Prober:
         """Have room kept for a pod, let others come, and then the pod."""
         answer = how_many_more(facts, engine_of, subject)
         leading = [
-            one
-            for one in self.lab.schedulers.values()
-            if one.process.leading and not one.task.done() and not one.shard
+            scheduler
+            for scheduler in self.lab.schedulers.values()
+            if scheduler.process.leading and not scheduler.task.done() and not scheduler.shard
         ]
         room = answer.fits
         if answer.unknown or not self.lab.all_exact or not leading or not 0 < room < _MOST_PROBES:
@@ -197,7 +197,7 @@ class Prober:
 
     async def asked(self) -> list[Finding]:
         """Ask all oracles."""
-        return [one async for one in asked(self.lab)]
+        return [finding async for finding in asked(self.lab)]
 
     async def kept(
         self, promise: Finding, names: Collection[str], *, least: int, most: int
@@ -240,8 +240,8 @@ class Prober:
 
     def _running(self, names: Collection[str]) -> int:
         return sum(
-            one.metadata.name in names and bool(one.spec.node_name) and not has_ended(one)
-            for one in self.lab.pods
+            pod.metadata.name in names and bool(pod.spec.node_name) and not has_ended(pod)
+            for pod in self.lab.pods
         )
 
 

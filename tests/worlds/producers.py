@@ -101,9 +101,9 @@ class ForeignProducer:
         content: dict[str, Any] = {
             "zones": told["zones"],
             "attributes": [
-                one
-                for one in told["attributes"]
-                if not one["name"].startswith(nrt_names.OUR_PREFIX)
+                attribute
+                for attribute in told["attributes"]
+                if not attribute["name"].startswith(nrt_names.OUR_PREFIX)
             ],
             "topologyPolicies": told.get("topologyPolicies"),
         }

@@ -83,7 +83,7 @@ async def _prepare(client: Client) -> None:
 async def _is_furnished(client: Client) -> bool:
     """Tell whether every namespace has what kube-controller-manager gives to each."""
     accounts, maps = await asyncio.gather(client.list(SERVICE_ACCOUNTS), client.list(CONFIG_MAPS))
-    names = Counter(one["metadata"]["name"] for one in (*accounts.items, *maps.items))
+    names = Counter(account["metadata"]["name"] for account in (*accounts.items, *maps.items))
     return names["default"] == names["kube-root-ca.crt"] == _NAMESPACES
 
 

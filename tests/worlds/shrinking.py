@@ -49,4 +49,4 @@ def _fails(commands: Sequence[Command], seed: object, oracle: str) -> bool:
         found = run(played(commands, seed=seed))
     except Exception:
         return False
-    return any(one.oracle == oracle for one in found)
+    return any(finding.oracle == oracle for finding in found)

@@ -267,7 +267,7 @@ class Lab(Lifetime):
 
     async def _versions(self) -> dict[str, str]:
         found = (await self.through(self.client.list(NODE_RESOURCE_TOPOLOGIES))).items
-        return {one.metadata.name: one.metadata.resource_version for one in found}
+        return {report.metadata.name: report.metadata.resource_version for report in found}
 
     async def add_node(
         self,
@@ -329,7 +329,9 @@ class Lab(Lifetime):
 
     async def revive_schedulers(self) -> None:
         """Start those again that have ended because they could not renew their leases."""
-        self.complaints = [one for one in self.complaints if not any(map(one.count, _LOST))]
+        self.complaints = [
+            complaint for complaint in self.complaints if not any(map(complaint.count, _LOST))
+        ]
         for name, running in list(self.schedulers.items()):
             if running.task.done():
                 if (error := running.task.exception()) is not None:
@@ -440,7 +442,7 @@ class Lab(Lifetime):
     @property
     def served(self) -> bool:
         """Whether a scheduler runs."""
-        return any(not one.task.done() for one in self.schedulers.values())
+        return any(not scheduler.task.done() for scheduler in self.schedulers.values())
 
     def could_know(self, pod: Pod) -> bool:
         """Tell whether schedulers could know that a kubelet would reject a pod.
@@ -470,7 +472,7 @@ class Lab(Lifetime):
     @property
     def sharded(self) -> bool:
         """Whether schedulers share the nodes."""
-        return any(one.shard for one in self.schedulers.values())
+        return any(scheduler.shard for scheduler in self.schedulers.values())
 
     @property
     def all_exact(self) -> bool:
@@ -484,7 +486,7 @@ class Lab(Lifetime):
     @property
     def unsettled(self) -> bool:
         """Whether pods are rejected for what nobody could know, and their owners make new ones."""
-        return any(not self.could_know(one) for one in self.seen.rejected.values())
+        return any(not self.could_know(pod) for pod in self.seen.rejected.values())
 
     def tells_exactly(self, name: str) -> bool:
         """Tell whether schedulers can know what the kubelet of a node would do."""
@@ -502,7 +504,7 @@ class Lab(Lifetime):
     @property
     def pods(self) -> list[Pod]:
         """All pods that there are, in the order of their names."""
-        return sorted(self.seen.pods.values(), key=lambda one: one.metadata.name)
+        return sorted(self.seen.pods.values(), key=lambda pod: pod.metadata.name)
 
     def age(self, pod: Pod) -> float:
         """Return for how many seconds a pod has been there."""
@@ -512,12 +514,12 @@ class Lab(Lifetime):
     def waiting(self, scheduler: str = SCHEDULER_NAME) -> list[Pod]:
         """Return the pods of a scheduler, of ours if none is named, that have no node."""
         return [
-            one
-            for one in self.pods
-            if not one.spec.node_name
-            and one.spec.scheduler_name == scheduler
-            and one.metadata.deletion_timestamp is None
-            and not has_ended(one)
+            pod
+            for pod in self.pods
+            if not pod.spec.node_name
+            and pod.spec.scheduler_name == scheduler
+            and pod.metadata.deletion_timestamp is None
+            and not has_ended(pod)
         ]
 
 

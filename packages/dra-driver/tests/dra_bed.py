@@ -147,7 +147,7 @@ class Bed:
         """Return what is on disk: CPUs by the names of claims."""
         ledger = self.ledger()
         ledger.load()
-        return {one.name: str(CpuSet(one.mask)) for one in ledger.claims.values()}
+        return {claim.name: str(CpuSet(claim.mask)) for claim in ledger.claims.values()}
 
     async def claim(
         self,
@@ -157,8 +157,8 @@ class Bed:
         users: Sequence[str] = (),
     ) -> ClaimRef:
         """Create a claim that is allocated and reserved for pods, as a scheduler leaves it."""
-        requests = sorted({one["request"].partition("/")[0] for one in results})
-        wanted = [{"name": one, "exactly": {"deviceClassName": "c"}} for one in requests]
+        requests = sorted({entry["request"].partition("/")[0] for entry in results})
+        wanted = [{"name": request, "exactly": {"deviceClassName": "c"}} for request in requests]
         document = {
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"devices": {"requests": wanted}},
@@ -167,7 +167,8 @@ class Bed:
         status = {
             "allocation": {"devices": {"results": list(results), "config": list(config)}},
             "reservedFor": [
-                {"resource": "pods", "name": one, "uid": one} for one in users or (f"pod-{name}",)
+                {"resource": "pods", "name": user, "uid": user}
+                for user in users or (f"pod-{name}",)
             ],
         }
         kept = await self.client.update(

@@ -32,7 +32,7 @@ def assigned(
     offer = offer_of(**options)
     allocation = convert(DeviceAllocationResult, {"results": list(results), "config": list(config)})
     found = assign(allocation, offer.groups, CpuSet.parse(held).mask, offer.manager)
-    return found.why if isinstance(found, Refusal) else [str(CpuSet(one)) for one in found]
+    return found.why if isinstance(found, Refusal) else [str(CpuSet(mask)) for mask in found]
 
 
 def test_cpus_come_from_the_group_that_the_scheduler_has_chosen() -> None:

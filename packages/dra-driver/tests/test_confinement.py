@@ -55,7 +55,7 @@ class Node:
 
     async def pod(self, name: str, *claims: tuple[str, ...], status: bool = True) -> str:
         """Create a pod whose containers c0, c1, ... use *claims*, by claim and request."""
-        entries = sorted({one[0] for one in claims if one})
+        entries = sorted({claim[0] for claim in claims if claim})
         containers: list[dict[str, Any]] = []
         for number, use in enumerate(claims or ((),)):
             wanted = [{"name": use[0], **({"request": use[1]} if use[1:] else {})}] if use else []
@@ -64,7 +64,7 @@ class Node:
         spec = {
             "nodeName": NODE,
             "containers": containers,
-            "resourceClaims": [{"name": one, "resourceClaimName": one} for one in entries],
+            "resourceClaims": [{"name": entry, "resourceClaimName": entry} for entry in entries],
         }
         document = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
         made = await self.bed.client.create(PODS.raw, document)

@@ -28,8 +28,8 @@ def cpus(**options: Any) -> dict[str, str]:
 def test_every_cpu_is_in_one_device(grouping: Grouping) -> None:
     offer = offer_of(grouping=grouping, whole_cores=False, reserved=CpuSet.parse("0"))
     groups = offer.groups.values()
-    assert sum(one.cpus.bit_count() for one in groups) == 15
-    assert str(CpuSet(union(one.cpus for one in groups))) == "1-15"
+    assert sum(group.cpus.bit_count() for group in groups) == 15
+    assert str(CpuSet(union(group.cpus for group in groups))) == "1-15"
 
 
 def test_devices_are_called_by_the_numbers_of_the_hardware() -> None:

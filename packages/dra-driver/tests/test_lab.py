@@ -51,7 +51,7 @@ class World:
     async def devices(self) -> list[str]:
         """Return the names of the devices that are offered."""
         slices = (await self.cluster.client.list(RESOURCE_SLICES)).items
-        return [device["name"] for one in slices for device in one["spec"].get("devices", ())]
+        return [device["name"] for entry in slices for device in entry["spec"].get("devices", ())]
 
     async def pod(self, name: str, cpus: str) -> None:
         """Create a pod with a claim of so many CPUs."""
@@ -108,7 +108,7 @@ class World:
             try:
                 await self.cluster.client.get(PODS, name, namespace="default")
             except NotFound:
-                return sum(name in one["metadata"]["name"] for one in claims)
+                return sum(name in claim["metadata"]["name"] for claim in claims)
             return -1
 
         await until(left, lambda count: count == 0)
@@ -133,7 +133,7 @@ async def test_a_pod_with_a_claim_has_its_cpus_and_nobody_else() -> None:
 
         async def told() -> list[Any]:
             (claim,) = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
-            return [one["data"] for one in claim["status"].get("devices", ())]
+            return [device["data"] for device in claim["status"].get("devices", ())]
 
         await until(told, lambda data: data == [{"cpus": "1-2,9-10"}])
         await world.runs_on("other", "0,3-8,11-15")
@@ -161,7 +161,7 @@ async def test_a_kubelet_that_starts_again_gets_the_slices_back_and_leaves_pods_
 
         async def again() -> list[str]:
             slices = (await world.cluster.client.list(RESOURCE_SLICES)).items
-            return [one["metadata"]["uid"] for one in slices]
+            return [item["metadata"]["uid"] for item in slices]
 
         await until(again, lambda uids: uids and before["metadata"]["uid"] not in uids)
         await world.runs_on("a", "1-2,9-10")
@@ -194,7 +194,7 @@ async def test_a_driver_may_write_the_slices_of_its_own_node_alone() -> None:
         client = world.cluster.client
         (found,) = (await client.list(RESOURCE_SLICES)).items
         pods = (await client.list(PODS, namespace="numakube")).items
-        (driver,) = [one for one in pods if one.metadata.name.startswith(NAME)]
+        (driver,) = [pod for pod in pods if pod.metadata.name.startswith(NAME)]
         account = ObjectKey("numakube", NAME)
         token = await request_token(
             client, account, pod=ObjectKey("numakube", driver.metadata.name)

@@ -165,7 +165,9 @@ async def test_the_pool_of_another_node_is_refused(bed: Bed) -> None:
 async def test_results_of_other_drivers_are_left_to_them(bed: Bed) -> None:
     gpu = {"request": "gpu", "driver": "gpu.example", "pool": "n1", "device": "g0"}
     both = await bed.claim("a", gpu, result("cpu-numa0", "2"))
-    assert [one.requests for one in (await prepared(bed.driver(), both)).devices] == [("cpus",)]
+    assert [device.requests for device in (await prepared(bed.driver(), both)).devices] == [
+        ("cpus",)
+    ]
     alone = await bed.claim("b", gpu)
     assert "nothing of this driver" in (await prepared(bed.driver(), alone)).error
 

@@ -133,7 +133,7 @@ async def test_a_dry_run_prints_the_devices_of_the_slice(host: Host) -> None:
     await host.perform("--dry-run", "-o", "yaml", "--cpu-devices", "core")
     as_json, as_yaml = json.loads(host.printed[0]), yaml.safe_load(host.printed[1])
     assert as_json == as_yaml
-    assert [one["name"] for one in as_json["devices"]][:2] == ["core-0001", "core-0002"]
+    assert [device["name"] for device in as_json["devices"]][:2] == ["core-0001", "core-0002"]
 
 
 async def test_a_dry_run_says_why_a_static_kubelet_keeps_its_cpus(host: Host) -> None:
@@ -183,7 +183,7 @@ async def test_a_kubelet_registers_the_driver_and_has_a_claim_prepared(
         assert await plugin.unprepare([ref]) == {ref.uid: ""}
         await plugin.aclose()
         (found,) = await until(host.slices)
-        assert [one["name"] for one in found["spec"]["devices"]] == ["cpu-numa0", "cpu-numa1"]
+        assert [device["name"] for device in found["spec"]["devices"]] == ["cpu-numa0", "cpu-numa1"]
     # Nobody else removes the sockets; the slices stay, as the driver may be back soon.
     assert [*host.registry.iterdir()] == []
     assert [*host.locate("/var/lib/kubelet/plugins/numakube.dev").iterdir()] == []
@@ -208,7 +208,7 @@ async def test_two_processes_serve_a_node_while_one_replaces_the_other(host: Hos
             assert not (await plugin.prepare([ref]))[ref.uid].error
             await plugin.aclose()
     state = json.loads(host.locate("/var/lib/numakube-dra/state.json").read_text())
-    cpus = [one["results"][0]["cpus"] for one in state["claims"]]
+    cpus = [claim["results"][0]["cpus"] for claim in state["claims"]]
     assert sorted(cpus) == ["1,9", "2,10", "4,12", "5,13"]
 
 

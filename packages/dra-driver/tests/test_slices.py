@@ -41,7 +41,7 @@ async def stored(client: Client) -> list[dict[str, Any]]:
 
 async def versions(client: Client) -> list[str]:
     """Return what changes when a slice is written."""
-    return [one["metadata"]["resourceVersion"] for one in await stored(client)]
+    return [item["metadata"]["resourceVersion"] for item in await stored(client)]
 
 
 def devices(count: int, first: int = 0) -> list[Device]:
@@ -59,7 +59,7 @@ async def test_a_node_has_a_slice_that_is_its_own(client: Client) -> None:
     spec = found["spec"]
     assert (spec["driver"], spec["nodeName"]) == (DRIVER, NODE)
     assert spec["pool"] == {"name": POOL, "generation": 1, "resourceSliceCount": 1}
-    assert [one["name"] for one in spec["devices"]] == ["cpu-numa0", "cpu-numa1"]
+    assert [device["name"] for device in spec["devices"]] == ["cpu-numa0", "cpu-numa1"]
 
 
 async def test_what_is_right_is_not_written_again(client: Client) -> None:
@@ -84,11 +84,11 @@ async def test_many_devices_have_several_slices_in_order(client: Client) -> None
     found = await stored(client)
     assert [piece["metadata"]["name"][:6] for piece in found] == ["00000-", "00001-", "00002-"]
     pools = [piece["spec"]["pool"] for piece in found]
-    assert [(one["generation"], one["resourceSliceCount"]) for one in pools] == [(1, 3)] * 3
+    assert [(pool["generation"], pool["resourceSliceCount"]) for pool in pools] == [(1, 3)] * 3
     await one.publish(devices(2 * MOST_DEVICES + 1))
     await one.publish(devices(2 * MOST_DEVICES, first=1))
     pools = [piece["spec"]["pool"] for piece in await stored(client)]
-    assert [(one["generation"], one["resourceSliceCount"]) for one in pools] == [(2, 2)] * 2
+    assert [(pool["generation"], pool["resourceSliceCount"]) for pool in pools] == [(2, 2)] * 2
 
 
 async def test_a_slice_that_is_deleted_or_spoilt_comes_back(client: Client) -> None:
@@ -122,7 +122,7 @@ async def test_slices_that_are_none_of_it_are_deleted(client: Client) -> None:
     ):
         await client.create(RESOURCE_SLICES, one)
     await publisher(client).publish(offer_of().devices)
-    names = [one["metadata"]["name"] for one in await stored(client)]
+    names = [item["metadata"]["name"] for item in await stored(client)]
     assert names == ["00000-a", "other-driver", "other-node"]
 
 

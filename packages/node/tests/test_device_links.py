@@ -54,10 +54,10 @@ class Tree:
         connected = DevicePaths(self.sys, self.proc).read(ids)
         tree = connected.tree
         words = {
-            (one, other): found.text
-            for one in tree.paths
+            (path, other): found.text
+            for path in tree.paths
             for other in tree.paths
-            if one < other and (found := tree.between(one, other)) is not None
+            if path < other and (found := tree.between(path, other)) is not None
         }
         return dict(connected.functions), words
 

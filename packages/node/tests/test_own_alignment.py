@@ -83,7 +83,7 @@ def test_a_device_of_which_nothing_is_known_is_only_listed(
     """Others put other things into these variables."""
     place = read_own_place(locate, {CARD: "b", f"{CARD}_INFO": info})
 
-    assert [(one.id, one.numa_nodes) for one in place.devices] == [("b", ())]
+    assert [(device.id, device.numa_nodes) for device in place.devices] == [("b", ())]
     assert place.misalignments() == []
 
 

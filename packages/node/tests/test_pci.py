@@ -48,7 +48,7 @@ def test_only_the_wanted_classes_are_read_on(fake: FakePci) -> None:
 
     reading = PciBus(fake.sysfs).read(is_wanted=lambda code: code.startswith("02"))
 
-    assert [one.address for one in reading.functions] == [
+    assert [function.address for function in reading.functions] == [
         "0000:3b:00.0", "0000:3b:01.0", "0000:3b:01.1",
     ]  # fmt: skip
     assert reading.unreadable == ()
@@ -61,7 +61,7 @@ def test_folders_that_vanish_while_somebody_reads_are_left_out(fake: FakePci) ->
     reading = PciBus(fake.sysfs).read()
 
     assert len(reading.functions) == 3
-    assert [(one.address, one.why) for one in reading.unreadable] == [
+    assert [(unreadable.address, unreadable.why) for unreadable in reading.unreadable] == [
         ("0000:3c:00.0", "has no modalias")
     ]
 
@@ -78,7 +78,7 @@ def test_this_hosts_own_bus_can_be_read() -> None:
     """Whatever it has."""
     reading = PciBus(Path("/sys")).read()
 
-    assert all(is_address(one.address) for one in reading.functions)
+    assert all(is_address(function.address) for function in reading.functions)
 
 
 def test_addresses_are_told_from_other_names(fake: FakePci) -> None:
@@ -148,5 +148,5 @@ def test_cards_of_a_lab_are_on_every_numa_node(tmp_path: Path) -> None:
     functions = PciBus(tmp_path).read().functions
 
     assert len(functions) == 2 * 249
-    assert {one.numa_node for one in functions} == {0, 4}
-    assert all(is_address(one.address) for one in functions)
+    assert {function.numa_node for function in functions} == {0, 4}
+    assert all(is_address(function.address) for function in functions)

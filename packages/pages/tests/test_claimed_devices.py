@@ -47,7 +47,9 @@ async def test_rows_change_when_a_claim_does() -> None:
     source = shown(mixed().facts())
     (before,) = await source.zone_book.rows()
     state = source.state_of("node/node-a")
-    claim = next(one for one in source.device_book.stores[CLAIMS] if one.metadata.name == "far")
+    claim = next(
+        store for store in source.device_book.stores[CLAIMS] if store.metadata.name == "far"
+    )
     gone = replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))
     source.device_book.stores[CLAIMS].put(gone)
     (after,) = await source.zone_book.rows()

@@ -48,7 +48,7 @@ def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
         for one, gang in zip(pods, (told, told, None), strict=True)
     ]
 
-    (gang,) = waiting_gangs(queue, {one.metadata.key: one for one in pods})
+    (gang,) = waiting_gangs(queue, {pod.metadata.key: pod for pod in pods})
 
     assert (gang.name, gang.needed, gang.running, gang.waiting) == ("a/g", 2, 0, 2)
     assert gang.why.startswith("1 of 2 needed pods fit; g-2: 0/3 nodes")

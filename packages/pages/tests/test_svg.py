@@ -39,7 +39,9 @@ PICTURES = [nodes.small, nodes.large, nodes.expanded, nodes.with_holes, nodes.pa
 def groups(picture: NodePicture, of: str) -> list[ElementTree.Element]:
     """Return the groups of one class in the SVG of *picture*."""
     root = ElementTree.fromstring(svg_of(picture))  # noqa: S314 - we wrote it ourselves
-    return [one for one in root.iter(f"{SVG}g") if of in (one.get("class") or "").split()]
+    return [
+        element for element in root.iter(f"{SVG}g") if of in (element.get("class") or "").split()
+    ]
 
 
 @pytest.mark.parametrize("make", PICTURES)
@@ -47,7 +49,7 @@ def test_the_svg_has_each_cpu_once_with_its_owner(make: object) -> None:
     """With marks that a page can find: ids, data attributes and tooltips."""
     assert callable(make)
     picture = make()
-    drawn = {one.get("data-cpu"): one for one in groups(picture, "cpu")}
+    drawn = {group.get("data-cpu"): group for group in groups(picture, "cpu")}
     assert len(groups(picture, "cpu")) == len(drawn)
     assert set(drawn) == {str(cpu.id) for cpu in picture.cpus()}
     for cpu in picture.cpus():
@@ -58,7 +60,7 @@ def test_the_svg_has_each_cpu_once_with_its_owner(make: object) -> None:
         assert title is not None
         assert (title.text or "").startswith(f"CPU {cpu.id}: ")
     assert len(groups(picture, "device")) == sum(1 for _ in picture.devices())
-    assert [one.get("data-zone") for one in groups(picture, "zone")] == [
+    assert [group.get("data-zone") for group in groups(picture, "zone")] == [
         str(zone.id) for zone in sorted(picture.zones, key=lambda zone: not zone.cores)
     ]
 
@@ -86,14 +88,14 @@ def test_the_legend_says_all_that_pods_hold() -> None:
         (0,),
     )
     picture = replace(nodes.small(), pods=(mark, *nodes.small().pods))
-    (drawn,) = [one for one in groups(picture, "pod") if one.get("data-pod") == "team/wide"]
-    lines = [one.text or "" for one in drawn.iter(f"{SVG}text")][2:]
+    (drawn,) = [group for group in groups(picture, "pod") if group.get("data-pod") == "team/wide"]
+    lines = [element.text or "" for element in drawn.iter(f"{SVG}text")][2:]
     assert len(lines) > 2
     assert " · ".join(lines).replace(", · ", ",") == " · ".join(map_words.pod_words(mark))
     scene = scene_of(picture)
-    assert all(one.x + one.width <= scene.width for one in _labels(scene.items))
-    rows = {one.y for one in _labels(scene.items) if one.text in lines}
-    others = {one.y for one in _labels(scene.items) if one.text == "team/web"}
+    assert all(label.x + label.width <= scene.width for label in _labels(scene.items))
+    rows = {label.y for label in _labels(scene.items) if label.text in lines}
+    others = {label.y for label in _labels(scene.items) if label.text == "team/web"}
     assert len(rows) == len(lines)
     assert not rows & others
 
@@ -111,8 +113,8 @@ def test_what_pods_have_can_lead_to_them() -> None:
     drawing = svg_of(nodes.small(), link=lambda pod: f"/at/{pod}" if pod == "team/web" else "")
     root = ElementTree.fromstring(drawing)  # noqa: S314
     links = list(root.iter(f"{SVG}a"))
-    assert {one.get("href") for one in links} == {"/at/team/web"}
-    assert [one.get("aria-label") for one in links if not one.get("tabindex")] == ["team/web"]
+    assert {link.get("href") for link in links} == {"/at/team/web"}
+    assert [link.get("aria-label") for link in links if not link.get("tabindex")] == ["team/web"]
     assert len(links) > 2
     assert root.get("role") == "group"
 
@@ -120,10 +122,10 @@ def test_what_pods_have_can_lead_to_them() -> None:
 def test_two_drawings_in_a_page_have_different_ids() -> None:
     """By their prefixes."""
     ids = [
-        one.get("id")
+        element.get("id")
         for prefix in ("a-", "b-")
-        for one in ElementTree.fromstring(svg_of(nodes.small(), prefix=prefix)).iter()  # noqa: S314
-        if one.get("id")
+        for element in ElementTree.fromstring(svg_of(nodes.small(), prefix=prefix)).iter()  # noqa: S314
+        if element.get("id")
     ]
     assert len(ids) == len(set(ids))
 
@@ -269,7 +271,7 @@ def test_the_png_is_the_same_drawing(*, dark: bool) -> None:
 def test_the_png_has_its_texts_wherever_it_is_made() -> None:
     """The font is not the system's: the title is there, dark on light."""
     scene = scene_of(nodes.small())
-    title = next(one for one in labels(scene.items) if one.text == "worker-1")
+    title = next(label for label in labels(scene.items) if label.text == "worker-1")
     image = decoded(png_of(nodes.small(), scale=1)).convert("L")
     left, base = int(title.x), int(title.y)
     seen = image.crop((left, base - int(title.size), left + int(title.width), base + 3))

@@ -133,7 +133,7 @@ def test_a_bundle_tells_what_its_schedulers_told() -> None:
 def test_nonsense_in_a_bundle_is_passed_over(documents: dict[str, Any]) -> None:
     """Bundles come from strangers."""
     inside = Recorded(ClusterFacts(schedulers={"s": SchedulerFacts("s", documents)}))
-    assert all(one.attempts == 0 for one in inside.waiting())
+    assert all(waiting.attempts == 0 for waiting in inside.waiting())
     assert inside.moments("a", "b") == []
     assert inside.mispredictions() == []
 

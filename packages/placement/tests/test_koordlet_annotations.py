@@ -79,7 +79,7 @@ def pools(read: NodeInputs, key: str = keys.CPU_SHARED_POOLS) -> list[tuple[int,
     """Return a pool by socket and NUMA node."""
     entries = told(read)[key]
     assert isinstance(entries, list)
-    return [(one["socket"], one["node"], one.get("cpuset", "")) for one in entries]
+    return [(entry["socket"], entry["node"], entry.get("cpuset", "")) for entry in entries]
 
 
 def test_nothing_is_told_unless_asked() -> None:
@@ -166,7 +166,7 @@ def test_an_odd_annotation_is_a_problem_and_nothing_more() -> None:
     """It names the pod and the field."""
     read = scan(bound("odd", "x", "LSR"), node={keys.NODE_RESERVATION: '{"reservedCPUs": "y"}'})
     problems = topology_of(read, ReportOptions(), cause=Cause.PERIODIC).problems
-    odd = [str(one) for one in problems if one.kind is Trouble.ODD_ANNOTATION]
+    odd = [str(problem) for problem in problems if problem.kind is Trouble.ODD_ANNOTATION]
     assert any("pod default/odd" in one and "cpuset" in one for one in odd)
     assert any(keys.NODE_RESERVATION in one for one in odd)
     assert pools(read) == [(0, 0, "0,4"), (1, 1, "2-3,6-7")]

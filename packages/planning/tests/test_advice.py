@@ -151,14 +151,14 @@ def test_nodes_that_would_never_take_the_pod_are_left_out() -> None:
     world = cluster(2)
     picky = pod("web", cpu="8", node_selector={"kubernetes.io/hostname": "node-1"})
     advice = advised(world, picky)
-    assert [one.nodes for one in advice.smaller if one.resource == "cpu"] == [1]
-    assert [one.like for one in advice.reservations] == ["node-1"]
+    assert [other.nodes for other in advice.smaller if other.resource == "cpu"] == [1]
+    assert [reservation.like for reservation in advice.reservations] == ["node-1"]
 
 
 def test_nothing_is_advised_where_nothing_helps() -> None:
     """And what is not known is said."""
     advice = advised(cluster(1), pod("tiny", cpu="1", memory="1Mi"))
-    assert not [one for one in advice.smaller if one.resource == "cpu"]
+    assert not [other for other in advice.smaller if other.resource == "cpu"]
     counts = advice_on(cluster(1).facts(exact=False), engine_of, pod("web", cpu="8"), name="pod/w")
     assert counts.slots is None
     assert counts.notes == (
@@ -200,7 +200,7 @@ def test_more_cpus_are_advised_where_a_kubelet_gives_out_whole_cores() -> None:
     whole = kubelet_settings(reserved="0,16", cpu_options={"full-pcpus-only": "true"})
     world.add_node("n", machine=shape, settings=whole)
     advice = advised(world, pod("a", cpu="11"))
-    assert [(one.was, one.to, one.nodes) for one in advice.larger] == [("11", "12", 1)]
+    assert [(other.was, other.to, other.nodes) for other in advice.larger] == [("11", "12", 1)]
     assert advice.smaller[0].to == "10"
     lines = list(advice_lines(advice))
     assert lines.index("Ask for more:") < lines.index("Ask for less:")

@@ -78,7 +78,9 @@ async def test_it_says_how_many_of_a_kind_fit_and_where(session: aiohttp.ClientS
         answer = await ask(session, {"pod": pod_document("p", "3"), "count": 8})
 
         assert (answer["wanted"], answer["fits"], answer["onNewNodes"]) == (8, 3, 0)
-        places = {(one["node"], *one["zones"][0]["ids"]) for one in answer["placements"]}
+        places = {
+            (placement["node"], *placement["zones"][0]["ids"]) for placement in answer["placements"]
+        }
         assert len(places) == 3
         (refused,) = answer["refused"]
         assert refused["pod"] == "default/p-4"
@@ -131,8 +133,8 @@ async def test_different_pods_are_placed_one_after_the_other(
 
     answer = await ask(session, {"pods": pods})
 
-    assert [one["pod"] for one in answer["placements"]] == ["default/small"]
-    assert [one["pod"] for one in answer["refused"]] == ["default/large"]
+    assert [placement["pod"] for placement in answer["placements"]] == ["default/small"]
+    assert [entry["pod"] for entry in answer["refused"]] == ["default/large"]
     await world.create(*(pod_document(f"p{number}", "3") for number in range(3)))
     await world.runs("p0", "p1", "p2")
 
@@ -226,15 +228,15 @@ async def test_a_gang_is_asked_about_by_the_rules_of_its_group(
 
     answer = await ask(session, {**gang, "count": 2})
     assert answer["refused"][0]["reason"] == "gang default/g: there are 2 of 3 needed pods"
-    await world.until(lambda: all(RACK in one.metadata.labels for one in _nodes(world)))
+    await world.until(lambda: all(RACK in node.metadata.labels for node in _nodes(world)))
     answer = await ask(session, {**gang, "count": 3})
     assert (answer["fits"], answer["placements"]) == (0, [])
     told = "gang default/g: 2 of 3 needed pods fit; p-"
-    assert all(one["reason"].startswith(told) for one in answer["refused"])
+    assert all(entry["reason"].startswith(told) for entry in answer["refused"])
 
     await world.create(*(pod_document(name, "2", metadata=metadata) for name in "ab"))
     members = world.running[-1].process.parts.members
-    await world.until(lambda: [one.known for one in members] == [2])
+    await world.until(lambda: [member.known for member in members] == [2])
     answer = await ask(session, {**gang, "pod": pod_document("c", "2", metadata=metadata)})
     assert answer["fits"] == 1
 
@@ -248,7 +250,9 @@ async def test_pods_of_lower_priority_can_be_thought_away(
     answer = await ask(session, {**question, "preemption": True})
 
     assert (answer["fits"], (await ask(session, question))["fits"]) == (4, 3)
-    assert [one.get("evicts") for one in answer["placements"]].count(["default/runs"]) == 1
+    assert [placement.get("evicts") for placement in answer["placements"]].count(
+        ["default/runs"]
+    ) == 1
     assert world.pod("runs").spec.node_name
 
 

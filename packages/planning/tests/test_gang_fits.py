@@ -43,10 +43,12 @@ class Asking:
         await self._free_some()
         pods = self._members()
         answer = await self._ask({"pods": pods, "gang": True})
-        foreseen = {one["pod"].split("/")[1]: one["node"] for one in answer["placements"]}
+        foreseen = {
+            placement["pod"].split("/")[1]: placement["node"] for placement in answer["placements"]
+        }
         await self._create(pods)
-        names = {one["metadata"]["name"]: _cpu(one) for one in pods}
-        nodes = {one.metadata.name: one.spec.node_name for one in self.trial.pods}
+        names = {pod["metadata"]["name"]: _cpu(pod) for pod in pods}
+        nodes = {pod.metadata.name: pod.spec.node_name for pod in self.trial.pods}
         seen = Counter((cpu, nodes[name]) for name, cpu in names.items() if nodes[name])
         assert seen == Counter((names[name], node) for name, node in foreseen.items())
 

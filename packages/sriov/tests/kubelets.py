@@ -123,5 +123,9 @@ async def runs(lab: Lab, name: str) -> None:
 
 def held(lab: Lab, name: str) -> list[tuple[str, tuple[int, ...]]]:
     """Return the devices of a pod and where they are."""
-    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
-    return [(id_, one.numa_nodes) for one in found.containers[0].devices for id_ in one.ids]
+    (found,) = (
+        resource for resource in lab.pool.kubelet("n1").pod_resources() if resource.name == name
+    )
+    return [
+        (id_, device.numa_nodes) for device in found.containers[0].devices for id_ in device.ids
+    ]

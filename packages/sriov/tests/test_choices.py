@@ -106,8 +106,10 @@ async def runs(lab: Lab, name: str) -> None:
 
 def devices_of(lab: Lab, name: str) -> list[str]:
     """Return the devices that a pod has."""
-    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
-    return sorted({id_ for one in found.containers[0].devices for id_ in one.ids})
+    (found,) = (
+        resource for resource in lab.pool.kubelet("n1").pod_resources() if resource.name == name
+    )
+    return sorted({id_ for device in found.containers[0].devices for id_ in device.ids})
 
 
 @pytest.mark.parametrize("policy", ["most-free", "packed", "spread"])

@@ -119,7 +119,7 @@ async def test_a_dry_run_for_programs(bed: Bed, form: str) -> None:
     assert device["numaNodes"] == [0]
     assert device["deviceNodes"] == ["/dev/vfio/vfio", "/dev/vfio/5"]
     assert device["info"]["vfio"]["dev-mount"] == "/dev/vfio/5"
-    assert {one["device"] for one in tree["notOffered"]} == {
+    assert {entry["device"] for entry in tree["notOffered"]} == {
         "0000:3b:00.0",
         "0000:af:00.0",
         "0000:af:01.0",

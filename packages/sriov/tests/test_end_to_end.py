@@ -144,14 +144,16 @@ async def runs(lab: LabCluster, name: str) -> None:
 
 def zones_of(lab: LabCluster, name: str) -> set[int]:
     """Return the NUMA nodes of everything that a pod holds."""
-    (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
+    (held,) = (
+        resource for resource in lab.pool.kubelet(NODE).pod_resources() if resource.name == name
+    )
     (container,) = held.containers
     assert container.devices
     assert container.memory
     near = set(range(4)) | set(range(8, 12))
     zones = {0 if cpu in near else 1 for cpu in container.cpu_ids}
-    zones |= {node for one in container.devices for node in one.numa_nodes}
-    return zones | {node for one in container.memory for node in one.numa_nodes}
+    zones |= {node for device in container.devices for node in device.numa_nodes}
+    return zones | {node for memory in container.memory for node in memory.numa_nodes}
 
 
 async def refusal(lab: LabCluster, name: str) -> str:
@@ -213,5 +215,7 @@ async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: LabClu
 
 def zones_of_devices(lab: LabCluster, name: str) -> set[int]:
     """Return the NUMA nodes of a pod's devices."""
-    (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
-    return {node for one in held.containers[0].devices for node in one.numa_nodes}
+    (held,) = (
+        resource for resource in lab.pool.kubelet(NODE).pod_resources() if resource.name == name
+    )
+    return {node for device in held.containers[0].devices for node in device.numa_nodes}

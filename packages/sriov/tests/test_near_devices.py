@@ -97,8 +97,10 @@ async def plugin(lab: Lab, bed: Bed) -> AsyncIterator[Plugin]:
 
 def held(lab: Lab, name: str) -> dict[str, list[str]]:
     """Return the devices that a pod has, by resource."""
-    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
-    devices = [entry for one in found.containers for entry in one.devices]
+    (found,) = (
+        resource for resource in lab.pool.kubelet("n1").pod_resources() if resource.name == name
+    )
+    devices = [entry for container in found.containers for entry in container.devices]
     return {
         one: sorted(d for e in devices if e.resource == one for d in e.ids) for one in (GPU, NIC)
     }
@@ -156,7 +158,7 @@ async def test_pods_get_cards_behind_the_switches_of_their_gpus(
         outcome = model.admit(await lab.get(f"p{number}"))
         assert isinstance(outcome, Admitted)
         known = sorted(lab.model().devices.healthy(NIC))
-        foreseen = [known[int(one)] for one in outcome.containers["main"].devices[NIC]]
+        foreseen = [known[int(device)] for device in outcome.containers["main"].devices[NIC]]
         assert sorted(foreseen) == found[NIC]
 
 

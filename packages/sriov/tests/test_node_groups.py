@@ -92,7 +92,9 @@ def test_nodes_by_labels_and_conditions_get_plugins_too() -> None:
     assert fast["nodeSelector"] == {"net": "fast"}
     assert "--use-cdi" in fast["containers"][0]["args"]
     names = [
-        one.document["metadata"]["name"] for one in plan.actions if not isinstance(one, Delete)
+        action.document["metadata"]["name"]
+        for action in plan.actions
+        if not isinstance(action, Delete)
     ]
     assert names.count("numaresources-sriov") == 1
 
@@ -126,9 +128,11 @@ def test_a_group_is_ready_with_its_plugin() -> None:
         sets = {one.metadata.name: one for one in (exporter, daemon_set(PLUGIN, ready=ready))}
         plan = planned(Seen(object=wanted(group()), daemon_sets=sets))
         assert plan.verdict.state is state
-        related = [one.get("name") for one in plan.status["relatedObjects"]]
+        related = [entry.get("name") for entry in plan.status["relatedObjects"]]
         assert PLUGIN in related
-        assert [one["name"] for one in plan.status["daemonsets"]] == [exporter.metadata.name]
+        assert [daemonset["name"] for daemonset in plan.status["daemonsets"]] == [
+            exporter.metadata.name
+        ]
 
 
 def test_openshift_lets_the_plugin_see_its_host() -> None:
@@ -160,7 +164,7 @@ async def of_plugins(client: Client) -> list[str]:
     kinds: tuple[Any, ...] = (SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS)
     for kind in kinds:
         found += (await client.list(kind, namespace=NAMESPACE)).items
-    names = [str(one["metadata"]["name"]) for one in found]
+    names = [str(item["metadata"]["name"]) for item in found]
     return [name for name in names if name.startswith("numaresources-sriov")]
 
 
@@ -171,7 +175,7 @@ async def test_devices_are_offered_until_they_are_switched_off(site: Site) -> No
     asked = wanted_exporters(**everywhere, sriov={"resources": [RESOURCE]})
     await client.create(OPERATORS.raw, asked)
     exporters = await in_state(client, OPERATORS, "Available")
-    related = {one["name"] for one in exporters["status"]["relatedObjects"]}
+    related = {entry["name"] for entry in exporters["status"]["relatedObjects"]}
     assert any(name.startswith("numaresources-sriov-nodes-") for name in related)
     assert len(await of_plugins(client)) == 3
 

@@ -31,7 +31,7 @@ def complaints(*pools: Any) -> str:
 
 def remarks(*pools: Any) -> list[str]:
     """Return what is said of a configuration that is taken."""
-    return [str(one) for one in configured(*pools).remarks]
+    return [str(remark) for remark in configured(*pools).remarks]
 
 
 def test_every_key_of_upstream_is_taken() -> None:

@@ -282,7 +282,7 @@ def test_a_function_that_cannot_be_read_is_told_and_left_out(bed: Bed, alias: st
     assert bed.offered(NIC) == far
 
     assert bed.survey is not None
-    assert [one.address for one in bed.survey.inventory.unreadable] == near
+    assert [unreadable.address for unreadable in bed.survey.inventory.unreadable] == near
 
 
 def test_a_broken_link_to_the_physical_function_is_told(bed: Bed) -> None:
@@ -295,7 +295,9 @@ def test_a_broken_link_to_the_physical_function_is_told(bed: Bed) -> None:
     assert bed.offered(NIC) == far
 
     assert bed.survey is not None
-    assert [str(one.why) for one in bed.survey.inventory.unreadable] == ["physfn: is not a link"]
+    assert [str(unreadable.why) for unreadable in bed.survey.inventory.unreadable] == [
+        "physfn: is not a link"
+    ]
 
 
 def test_the_first_of_two_pools_has_the_device(bed: Bed) -> None:

@@ -273,12 +273,12 @@ async def test_several_streams_are_told_of_every_change(lab: Lab, plugin: Plugin
     clients = [PluginClient(agent.endpoints[NIC].socket) for _ in range(2)]
     streams = [client.watch() for client in clients]
     for stream in streams:
-        assert [one.healthy for one in await anext(stream)] == [True] * 4
+        assert [device.healthy for device in await anext(stream)] == [True] * 4
     await streams[0].aclose()
 
     plugin.bed.pci.remove("0000:3b:01.1")
 
-    assert [one.healthy for one in await anext(streams[1])] == [True, False, True, True]
+    assert [device.healthy for device in await anext(streams[1])] == [True, False, True, True]
     await streams[1].aclose()
     for client in clients:
         await client.aclose()

@@ -45,7 +45,7 @@ def attempt(*notes: Note, queued: float = 1.0, why: str = "") -> RecordedAttempt
 def test_a_pod_that_runs_is_one_span_with_its_parts_one_after_the_other() -> None:
     span = spans_of(POD, attempt(CHOSEN, RESERVED, BOUND, ADMITTED, why="NodeAdd"))
     assert (span.name, span.start, span.end, span.error) == ("schedule pod", 1.0, 3.7, "")
-    assert [(one.name, one.start, one.end) for one in span.children] == [
+    assert [(child.name, child.start, child.end) for child in span.children] == [
         ("queue", 1.0, 2.5),
         ("decide", 2.5, 3.0),
         ("bind", 3.0, 3.2),

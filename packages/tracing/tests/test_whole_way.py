@@ -47,7 +47,10 @@ class Collector:
 
 
 def attributes(of: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in of.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in of.attributes
+    }
 
 
 @asynccontextmanager
@@ -123,7 +126,7 @@ async def test_a_collector_that_refuses_costs_no_scheduling(
             async with traces.served():
                 await cluster.create(pod_document("first", cpu="2"))
                 await cluster.runs("first")
-                await until(lambda: "traces_not_sent" in [one["event"] for one in logs])
+                await until(lambda: "traces_not_sent" in [log["event"] for log in logs])
                 await cluster.create(pod_document("second", cpu="2"))
                 await cluster.runs("second")
         assert to.spans == []
@@ -140,8 +143,8 @@ async def test_each_attempt_is_found_once() -> None:
 
         def look() -> bool:
             found.extend(
-                (one.subject.name, one.span.attributes["numakube.attempt"])
-                for one in follower.finished()
+                (finished.subject.name, finished.span.attributes["numakube.attempt"])
+                for finished in follower.finished()
             )
             return {name for name, _ in found} == {"web", "wide"}
 

@@ -136,9 +136,9 @@ class Mirror:
     def missing(self) -> str:
         """Say what is not known yet; empty once decisions can be made."""
         waiting = [
-            str(one)
-            for one in self._reflectors()
-            if not one.synced.is_set() and not self._is_absent(one)
+            str(reflector)
+            for reflector in self._reflectors()
+            if not reflector.synced.is_set() and not self._is_absent(reflector)
         ]
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 

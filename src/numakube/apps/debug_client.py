@@ -203,8 +203,8 @@ async def ask_exporter(client: Client, node: str, path: str) -> bytes:
 def _is_exporter(pod: dict[str, Any]) -> bool:
     """Tell by the words of its container: its labels depend on who deployed it."""
     return any(
-        "exporter" in [*(one.get("command") or ()), *(one.get("args") or ())][:2]
-        for one in pod["spec"]["containers"]
+        "exporter" in [*(container.get("command") or ()), *(container.get("args") or ())][:2]
+        for container in pod["spec"]["containers"]
     )
 
 
@@ -305,7 +305,9 @@ def _proxied(client: Client, pod: dict[str, Any], token: str, tokenless: str) ->
 def _door(pod: dict[str, Any]) -> tuple[str, int]:
     """Return scheme and port of a pod's endpoints; its probe tells whether it is HTTPS."""
     for container in pod["spec"]["containers"]:
-        ports = {one.get("name", ""): one["containerPort"] for one in container.get("ports") or ()}
+        ports = {
+            port.get("name", ""): port["containerPort"] for port in container.get("ports") or ()
+        }
         probe = (container.get("livenessProbe") or {}).get("httpGet") or {}
         wanted = probe.get("port", "")
         encrypted = probe.get("scheme") == "HTTPS" or _TLS in (container.get("args") or ())

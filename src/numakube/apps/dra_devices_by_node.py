@@ -104,7 +104,7 @@ class DeviceBook:
             for claim in claims.select(_POOL, pool):
                 objects.resource_claims[claim.metadata.key] = claim
         rules = self.stores.get(TAINT_RULES) or ()
-        objects.device_taint_rules.update({one.metadata.key: one for one in rules})
+        objects.device_taint_rules.update({rule.metadata.key: rule for rule in rules})
         return objects
 
     def _on_slice(self, change: Change[ResourceSlice]) -> None:
@@ -141,4 +141,4 @@ def _pool_of(one: ResourceSlice) -> tuple[str]:
 def _pools_of(claim: ResourceClaim) -> set[str]:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    return {f"{one.driver}/{one.pool}" for one in results}
+    return {f"{result.driver}/{result.pool}" for result in results}

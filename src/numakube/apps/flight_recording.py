@@ -247,7 +247,9 @@ class Recording:
     def _taken(self, uid: str, note: notes.AdmittedNote) -> None:
         flight = self._recorder.get(uid)
         last = None if flight is None else flight.last
-        if last is not None and not any(isinstance(one, notes.AdmittedNote) for one in last.notes):
+        if last is not None and not any(
+            isinstance(other, notes.AdmittedNote) for other in last.notes
+        ):
             self._recorder.note(uid, note)
 
     def ended(self, pod: PodInfo) -> None:
@@ -279,9 +281,9 @@ class Recording:
             ):
                 self.flush()
                 self._look_at_report(change.node)
-        for one in changes.mispredictions:
+        for misprediction in changes.mispredictions:
             self.flush()
-            self._mispredicted(one)
+            self._mispredicted(misprediction)
 
     def _note(self, uid: str, note: notes.Note) -> None:
         self._recorder.note(uid, note)

@@ -65,7 +65,9 @@ async def clear_reports(client: Client, namespace: str, *, updates: bool = False
         return Cleared()  # the kind is gone, and the objects with it
     pods = (await client.list(PODS, namespace=namespace)).items
     running = {pod.metadata.key for pod in pods if not has_ended(pod)}
-    left = {one.metadata.name: _exporter(one) for one in reports if _is_left(one, namespace)}
+    left = {
+        report.metadata.name: _exporter(report) for report in reports if _is_left(report, namespace)
+    }
     gone = tuple(name for name, exporter in left.items() if exporter not in running)
     limit = asyncio.Semaphore(_AT_ONCE)
 

@@ -132,8 +132,8 @@ class TopologyStore(Store[NodeResourceTopology]):
         """Store *obj* in the current version, unless the node has a later one."""
         self._note(obj)
         rivals = self._in_namespaces.get(obj.metadata.name)
-        for one in by_node(rivals.values() if rivals else (obj,)).values():
-            super().put(one)
+        for report in by_node(rivals.values() if rivals else (obj,)).values():
+            super().put(report)
 
     def remove(
         self, key: ObjectKey, *, last: NodeResourceTopology | None = None, unseen: bool = False
@@ -142,8 +142,8 @@ class TopologyStore(Store[NodeResourceTopology]):
         if key.namespace:
             rivals = self._in_namespaces.get(key.name, {})
             rivals.pop(key.namespace, None)
-            for one in by_node(rivals.values()).values():
-                super().put(one)
+            for report in by_node(rivals.values()).values():
+                super().put(report)
                 return
         final = None if last is None else by_node([last])[key.name]
         super().remove(ObjectKey("", key.name), last=final, unseen=unseen)
@@ -205,14 +205,14 @@ class ReportMirror:
         if not isinstance(error, Forbidden) or not self._updates.denied:
             return ""
         now = self._clock.now()
-        old = any(is_overdue(one, now) for one in self.topologies.store.values())
+        old = any(is_overdue(topology, now) for topology in self.topologies.store.values())
         return f"reports are old: {error.message}" if old else ""
 
     async def run(self) -> None:
         """Mirror until cancelled; updates come first, so that no report is taken for the latest."""
         async with asyncio.TaskGroup() as tasks:
-            for one in self.optional:
-                tasks.create_task(one.run(), name=f"mirror-{one}")
+            for reflector in self.optional:
+                tasks.create_task(reflector.run(), name=f"mirror-{reflector}")
             while not self._updates.synced.is_set() and self._updates.last_error is None:
                 await self._clock.sleep(_LOOK_SECONDS)
             tasks.create_task(self.topologies.run(), name=f"mirror-{self.topologies}")

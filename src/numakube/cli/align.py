@@ -78,8 +78,12 @@ def _document(place: OwnPlace, wrong: list[str], output: Output) -> str:
         "memoryNodes": list(place.memory_nodes),
         "memoryBound": place.memory_is_bound,
         "devices": [
-            {"id": one["id"], "variable": one["variable"], "numaNodes": list(one["numa_nodes"])}
-            for one in map(asdict, place.devices)
+            {
+                "id": entry["id"],
+                "variable": entry["variable"],
+                "numaNodes": list(entry["numa_nodes"]),
+            }
+            for entry in map(asdict, place.devices)
         ],
         "misalignments": wrong,
     }

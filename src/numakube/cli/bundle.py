@@ -59,8 +59,8 @@ def command(cluster: ClusterOptions, output: str, *, anonymise: bool, kubelets: 
         counted(len(facts.topologies), "NodeResourceTopology object"),
     )
     click.echo(f"{output}: {', '.join(counts)}; {len(content):,} bytes")
-    for one in facts.unreadable:
-        click.echo(f"not in it: {one.what} ({one.why})", err=True)
+    for fact in facts.unreadable:
+        click.echo(f"not in it: {fact.what} ({fact.why})", err=True)
 
 
 def _write(output: str, content: bytes) -> None:

@@ -59,10 +59,10 @@ def command(
 
 def _items(found: dict[str, Document], node: str | None) -> Iterator[Document]:
     for scheduler, document in found.items():
-        for one in document["nodes"]:
-            if node in (None, one["name"]):
+        for entry in document["nodes"]:
+            if node in (None, entry["name"]):
                 mode = document.get("mode", "")
-                yield {"scheduler": scheduler, "leads": leads(document), "mode": mode, **one}
+                yield {"scheduler": scheduler, "leads": leads(document), "mode": mode, **entry}
 
 
 def _print(items: list[Document], output: Output, *, detailed: bool) -> None:
@@ -150,8 +150,9 @@ def _details(item: Document) -> Iterator[str]:
     yield f"  pods           {item['pods']}"
     yield from _list("only known here", numa["podsOnlyHere"])
     yield from _list("only in report", numa["podsOnlyInReport"])
-    for one in numa["reservations"]:
-        yield f"  held           {use_text(one['held'])} for {one['pod']} ({one['stage']})"
+    for reservation in numa["reservations"]:
+        held = use_text(reservation["held"])
+        yield f"  held           {held} for {reservation['pod']} ({reservation['stage']})"
     for zone in numa["zones"]:
         yield f"  zone {zone['id']:<9} free {held_quantities_text(zone['available'])}"
 

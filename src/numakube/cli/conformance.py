@@ -31,7 +31,7 @@ class _Checked:
     findings: list[Finding]
 
     def count(self, severity: str) -> int:
-        return sum(one.rule.severity == severity for one in self.findings)
+        return sum(finding.rule.severity == severity for finding in self.findings)
 
 
 @click.command("conformance")
@@ -80,7 +80,7 @@ def command(
     checked = [_Checked(_name_of(tree), findings_in(tree)) for tree in chosen]
     _print(checked, output)
     counted_ones = ("error", "warning") if strict else ("error",)
-    return int(any(one.count(severity) for one in checked for severity in counted_ones))
+    return int(any(other.count(severity) for other in checked for severity in counted_ones))
 
 
 def _in_files(files: Sequence[str]) -> list[dict[str, Any]]:
@@ -120,11 +120,13 @@ def _print(checked: Sequence[_Checked], output: Output) -> None:
     if output is not Output.TABLE:
         print_document(_document(checked), output)
         return
-    for one in checked:
-        for finding in one.findings:
+    for other in checked:
+        for finding in other.findings:
             rule = finding.rule
-            say(f"{one.name}: {finding.field}: {rule.severity}: {finding.message} [{rule.id}]")
-    errors, warnings = (sum(one.count(kind) for one in checked) for kind in ("error", "warning"))
+            say(f"{other.name}: {finding.field}: {rule.severity}: {finding.message} [{rule.id}]")
+    errors, warnings = (
+        sum(other.count(kind) for other in checked) for kind in ("error", "warning")
+    )
     objects = counted(len(checked), "object")
     click.echo(f"{objects}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
 
@@ -135,8 +137,8 @@ def _document(checked: Sequence[_Checked]) -> dict[str, Any]:
         "kind": "ConformanceReport",
         "items": [
             {
-                "name": one.name,
-                "conformant": not one.count("error"),
+                "name": other.name,
+                "conformant": not other.count("error"),
                 "findings": [
                     {
                         "rule": finding.rule.id,
@@ -144,10 +146,10 @@ def _document(checked: Sequence[_Checked]) -> dict[str, Any]:
                         "field": finding.field,
                         "message": finding.message,
                     }
-                    for finding in one.findings
+                    for finding in other.findings
                 ],
             }
-            for one in checked
+            for other in checked
         ],
     }
 

@@ -142,10 +142,10 @@ def pod(
         raise ConfigError(f"there is no node {node}")
     options = Options(node=node, changes=changes)
     found = [
-        _explained(facts, config, one, options)
-        if isinstance(one, Subject)
-        else explained_workload(facts, one, config, options)
-        for one in _subjects(facts, name, filename, space)
+        _explained(facts, config, subject, options)
+        if isinstance(subject, Subject)
+        else explained_workload(facts, subject, config, options)
+        for subject in _subjects(facts, name, filename, space)
     ]
     print_found(found, output)
     return _NEGATIVE if any(map(_is_negative, found)) else 0
@@ -215,10 +215,10 @@ def _subjects(
     if filename is not None:
         classes = facts.priority_classes
         return [
-            planned(facts, one, namespace)
-            if (one.replicas or 1) > 1
-            else manifest_subject(one.pod, namespace=namespace, classes=classes)
-            for one in batches_in(filename)
+            planned(facts, batch, namespace)
+            if (batch.replicas or 1) > 1
+            else manifest_subject(batch.pod, namespace=namespace, classes=classes)
+            for batch in batches_in(filename)
         ]
     found = facts.pod(namespace, name or "")
     if found is None:

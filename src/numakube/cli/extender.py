@@ -95,4 +95,4 @@ def config(
     documents = manifest.objects() if manifests else [manifest.configuration()]
     if manifests:
         click.echo(as_comment(manifest.certificates()), nl=False)
-    click.echo("---\n".join(dump_yaml(one) for one in documents), nl=False)
+    click.echo("---\n".join(dump_yaml(document) for document in documents), nl=False)

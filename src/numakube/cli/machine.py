@@ -165,5 +165,8 @@ def _row(machine: Machine, node: NumaNode, resources: list[str]) -> list[str]:
 
 def _count(devices: Sequence[Device], node: int | None) -> str:
     """Return how many of *devices* belong to *node*; with ``None``, how many to no node."""
-    here = (node in one.numa_nodes if node is not None else not one.numa_nodes for one in devices)
+    here = (
+        node in device.numa_nodes if node is not None else not device.numa_nodes
+        for device in devices
+    )
     return str(sum(here))

@@ -227,7 +227,7 @@ def _complain(message: str) -> None:
 def missing_text(command: str, module: str) -> str:
     """Return what is missing for *command*, and how it is installed."""
     name = module.partition(".")[0]
-    extra = next((one.extra_of(command) for one in annexes() if one.package == name), "")
+    extra = next((annex.extra_of(command) for annex in annexes() if annex.package == name), "")
     if name in OPTIONAL:
         extra = extra_of(command) or "all"
     package = f"'numakube[{extra}]'" if extra else "numakube"
@@ -238,4 +238,4 @@ def extra_of(command: str) -> str:
     """Return the extra that has all that *command* needs; empty if it needs none."""
     if command in COMMANDS:
         return EXTRAS.get(command, "")
-    return next((one.extra_of(command) for one in annexes() if command in one.called()), "")
+    return next((annex.extra_of(command) for annex in annexes() if command in annex.called()), "")

@@ -171,9 +171,9 @@ def _draw(
         pictures.append(picture)
         refused += some
     drawing.write(pictures)
-    for one in refused:
-        why = f" ({one.why})" if one.why else ""
-        click.echo(f"{one.pod}: {one.reason}: {one.message}{why}", err=True)
+    for other in refused:
+        why = f" ({other.why})" if other.why else ""
+        click.echo(f"{other.pod}: {other.reason}: {other.message}{why}", err=True)
     return tuple(refused)
 
 

@@ -59,8 +59,13 @@ def _rows(document: Document) -> Iterator[tuple[str, ...]]:
         name = f"{pod['namespace']}/{pod['name']}"
         if pod["cpus"] or pod["memory"]:
             yield name, "(pod)", pod["cpus"], _memory(pod["memory"]), "", ""
-        for one in pod["containers"]:
-            yield name, one["name"], *_holds(one), _claims(one["dynamicResources"])
+        for container in pod["containers"]:
+            yield (
+                name,
+                container["name"],
+                *_holds(container),
+                _claims(container["dynamicResources"]),
+            )
     yield "(allocatable)", "", *_holds(document["allocatable"]), ""
 
 
@@ -72,19 +77,21 @@ def _memory(blocks: Iterable[Document]) -> str:
     from numakube.values.quantity import Quantity
 
     return ", ".join(
-        f"{Quantity.of_bytes(one['bytes'])} {one['type']}{_place(one)}" for one in blocks
+        f"{Quantity.of_bytes(block['bytes'])} {block['type']}{_place(block)}" for block in blocks
     )
 
 
 def _devices(devices: Iterable[Document]) -> str:
-    return ", ".join(f"{one['resource']} {' '.join(one['ids'])}{_place(one)}" for one in devices)
+    return ", ".join(
+        f"{device['resource']} {' '.join(device['ids'])}{_place(device)}" for device in devices
+    )
 
 
 def _claims(claims: Iterable[Document]) -> str:
     return ", ".join(
-        f"{one['claim']}: {one_device['driver']} {one_device['pool']}/{one_device['device']}"
-        for one in claims
-        for one_device in one["devices"] or ({"driver": "", "pool": "", "device": ""},)
+        f"{claim['claim']}: {one_device['driver']} {one_device['pool']}/{one_device['device']}"
+        for claim in claims
+        for one_device in claim["devices"] or ({"driver": "", "pool": "", "device": ""},)
     )
 
 

@@ -48,7 +48,7 @@ def command(
 
     def look() -> None:
         found = documents_for(cluster, schedulers, "queue", "/debug/queue")
-        pods = [pod for one in leading(found).values() for pod in one.get("pods") or ()]
+        pods = [pod for entry in leading(found).values() for pod in entry.get("pods") or ()]
         _print([pod for pod in pods if _is_in(pod, namespace)], output)
 
     repeated(look, watch=watch and cluster.live)

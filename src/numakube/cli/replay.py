@@ -53,13 +53,17 @@ def bundle(file: str, *, check: bool) -> int:
     facts = facts_for(ClusterOptions(bundle=file))
     decisions = list(redecide(facts, engine_of(facts)))
     if not check:
-        for one in decisions:
-            click.echo(json.dumps({"pod": one.pod, "node": one.node, "message": one.message}))
+        for decision in decisions:
+            click.echo(
+                json.dumps(
+                    {"pod": decision.pod, "node": decision.node, "message": decision.message}
+                )
+            )
         return 0
-    compared = [one for one in decisions if one.recorded]
-    failed = [one for one in compared if not one.agrees]
-    for one in failed:
-        _print_difference(one)
+    compared = [decision for decision in decisions if decision.recorded]
+    failed = [redecision for redecision in compared if not redecision.agrees]
+    for redecision in failed:
+        _print_difference(redecision)
     click.echo(f"{len(compared) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
 

@@ -102,7 +102,7 @@ def _config(
     claim: ResourceClaim, requests: Sequence[ClaimRequest]
 ) -> list[DeviceAllocationConfiguration]:
     found = [*_class_config(requests), *_claim_config(claim, requests)]
-    return [_for_all(one, requests) for one in found]
+    return [_for_all(configuration, requests) for configuration in found]
 
 
 def _class_config(requests: Sequence[ClaimRequest]) -> list[DeviceAllocationConfiguration]:
@@ -110,7 +110,10 @@ def _class_config(requests: Sequence[ClaimRequest]) -> list[DeviceAllocationConf
     for request in requests:
         name = request.selected.device_class.metadata.name
         names.setdefault(name, []).append(request.selected.full_name)
-    classes = {one.selected.device_class.metadata.name: one.selected for one in reversed(requests)}
+    classes = {
+        request.selected.device_class.metadata.name: request.selected
+        for request in reversed(requests)
+    }
     return [
         DeviceAllocationConfiguration(
             source="FromClass", requests=tuple(listed), opaque=config.opaque
@@ -153,8 +156,8 @@ def _node_selector(
 ) -> NodeSelector | None:
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for one in chosen:
-        spec, device = one.candidate.slice.spec, one.candidate.device
+    for other in chosen:
+        spec, device = other.candidate.slice.spec, other.candidate.device
         place = device if spec.per_device_node_selection else spec
         if place.node_name is not None or device.binds_to_node:
             return only_on(node)
@@ -182,15 +185,15 @@ def only_on(node: str) -> NodeSelector:
 def _add_new(
     known: list[NodeSelectorRequirement], more: tuple[NodeSelectorRequirement, ...]
 ) -> None:
-    for one in more:
+    for requirement in more:
         same = (
-            other.key == one.key
-            and other.operator == one.operator
-            and set(other.values) == set(one.values)
+            other.key == requirement.key
+            and other.operator == requirement.operator
+            and set(other.values) == set(requirement.values)
             for other in known
         )
         if not any(same):
-            known.append(one)
+            known.append(requirement)
 
 
 # ------------------------------------------------------------------------------------------------

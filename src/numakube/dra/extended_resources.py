@@ -124,7 +124,7 @@ def requests_and_mappings(
         builder = _ClaimBuilder(resource, classes[resource], containers, short)
         requests += builder.requests()
         mappings += builder.mappings()
-    return tuple(sorted(requests, key=lambda one: one.name)), tuple(mappings)
+    return tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings)
 
 
 class _ClaimBuilder:

@@ -69,7 +69,7 @@ def _gate_name(field: str) -> str:
     return "DRA" + "".join(part.capitalize() for part in field.split("_"))
 
 
-_FIELDS: Final = {_gate_name(one.name): one.name for one in fields(Features)}
+_FIELDS: Final = {_gate_name(field.name): field.name for field in fields(Features)}
 _IGNORED: Final = frozenset(
     {"DynamicResourceAllocation", "DRAWorkloadResourceClaims", "GenericWorkload"}
 )

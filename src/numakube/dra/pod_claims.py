@@ -102,12 +102,12 @@ def claim_keys(pod: Pod) -> frozenset[str]:
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Tell whether *pod* may use *claim*."""
-    return any(one.uid == pod.metadata.uid for one in claim.status.reserved_for)
+    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
 
 
 def without_user(claim: ResourceClaim, uid: str) -> ResourceClaim:
     """Return *claim* after the pod with that uid is gone; without users it is deallocated."""
-    left = tuple(one for one in claim.status.reserved_for if one.uid != uid)
+    left = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != uid)
     allocation = claim.status.allocation if left else None
     return replace(claim, status=replace(claim.status, reserved_for=left, allocation=allocation))
 

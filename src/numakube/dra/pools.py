@@ -274,16 +274,16 @@ class DeviceInventory:
     def _grouped(self, node: Node) -> dict[PoolId, list[ResourceSlice]]:
         """Return the newest slices of each pool among those that *node* can reach."""
         grouped: dict[PoolId, list[ResourceSlice]] = {}
-        for one in self._considered(node):
-            if not self._is_known(one) or not self._is_relevant(one, node):
+        for piece in self._considered(node):
+            if not self._is_known(piece) or not self._is_relevant(piece, node):
                 continue
-            identity = pool_id(one)
+            identity = pool_id(piece)
             found = grouped.get(identity)
-            generation = one.spec.pool.generation
+            generation = piece.spec.pool.generation
             if not found or generation > found[0].spec.pool.generation:
-                grouped[identity] = [one]
+                grouped[identity] = [piece]
             elif generation == found[0].spec.pool.generation:
-                found.append(one)
+                found.append(piece)
         return grouped
 
     def _considered(self, node: Node) -> Iterator[ResourceSlice]:
@@ -316,11 +316,13 @@ class DeviceInventory:
         if len(slices) == wanted:
             return self._built(identity, slices, None)
         generation = slices[0].spec.pool.generation
-        every = [one for one in self._by_pool[identity] if one.spec.pool.generation >= generation]
-        if any(one.spec.pool.generation > generation for one in every):
+        every = [
+            piece for piece in self._by_pool[identity] if piece.spec.pool.generation >= generation
+        ]
+        if any(piece.spec.pool.generation > generation for piece in every):
             return None
         if not self.features.device_compatibility_groups:
-            every = [one for one in every if not uses_groups(one)]
+            every = [piece for piece in every if not uses_groups(piece)]
         if len(every) != wanted:
             return DevicePool(identity, incomplete=True)
         return self._built(identity, slices, every)
@@ -331,9 +333,9 @@ class DeviceInventory:
         if not self.features.stable:
             slices = sorted(slices, key=lambda one: one.metadata.name)
         own = {resource_slice.metadata.name for resource_slice in slices}
-        others = [one for one in every or () if one.metadata.name not in own]
+        others = [piece for piece in every or () if piece.metadata.name not in own]
         partitioned = self.features.partitionable_devices
-        with_counters = [one for one in (*slices, *others) if one.spec.shared_counters]
+        with_counters = [other for other in (*slices, *others) if other.spec.shared_counters]
         pool = DevicePool(identity)
         pool.candidates = tuple(
             CandidateDevice(DeviceId(*identity, device.name), device, resource_slice, pool)

@@ -100,9 +100,9 @@ def check_gates(claim: ResourceClaim, request: DeviceRequest, features: Features
     problem = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
     if request.exactly is not None and request.exactly.capacity is not None:
         raise AllocationError(f"{where(claim, request.name)}: {problem}")
-    for one in request.first_available:
-        if one.capacity is not None:
-            raise AllocationError(f"claim {claim.metadata.key}, subrequest {one.name}: {problem}")
+    for other in request.first_available:
+        if other.capacity is not None:
+            raise AllocationError(f"claim {claim.metadata.key}, subrequest {other.name}: {problem}")
 
 
 def wanted_devices(
@@ -117,8 +117,8 @@ def wanted_devices(
         AllocationError: a request cannot be understood.
     """
     if request.first_available:
-        for one in request.first_available:
-            yield _wanted(claim, one.name, request.name, one, classes, features)
+        for other in request.first_available:
+            yield _wanted(claim, other.name, request.name, other, classes, features)
     elif request.exactly is not None:
         yield _wanted(claim, request.name, request.name, request.exactly, classes, features)
     else:

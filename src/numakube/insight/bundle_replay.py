@@ -71,7 +71,12 @@ def _decided(cycle: Cycle, engine: Engine, info: PodInfo) -> Redecision:
 def _recorded(pod: Pod) -> str:
     conditions = pod.status.conditions if pod.status else ()
     return next(
-        (one.message for one in conditions if one.type == _CONDITION and one.status == "False"), ""
+        (
+            condition.message
+            for condition in conditions
+            if condition.type == _CONDITION and condition.status == "False"
+        ),
+        "",
     )
 
 

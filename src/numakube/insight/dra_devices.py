@@ -106,7 +106,7 @@ class DraDevices:
 
     def _read(self, node: Node) -> tuple[DraDevice, ...]:
         try:
-            return tuple(sorted(self._devices(node), key=lambda one: one.id.driver))
+            return tuple(sorted(self._devices(node), key=lambda device: device.id.driver))
         except (AllocationError, InvalidValue):
             return ()  # a selector or an amount cannot be read; nothing is allocated from it either
 
@@ -115,9 +115,12 @@ class DraDevices:
         pci = self._pci(node.metadata.name)
         for pool in pools:
             counters = PoolCounters(pool, self._state) if pool.counter_sets else None
-            for one in pool.candidates:
-                if node.metadata.name in (one.slice.spec.node_name, one.device.node_name):
-                    yield self._device(one, pool, counters, pci)
+            for candidate in pool.candidates:
+                if node.metadata.name in (
+                    candidate.slice.spec.node_name,
+                    candidate.device.node_name,
+                ):
+                    yield self._device(candidate, pool, counters, pci)
 
     def _device(
         self,
@@ -202,10 +205,10 @@ def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], di
     """Return how many of *devices* claims may have, and how many are free, by driver."""
     allocatable: Counter[str] = Counter()
     free: Counter[str] = Counter()
-    for one in devices:
-        if not one.trouble or one.claims:
-            allocatable[one.id.driver] += 1
-            free[one.id.driver] += one.is_free
+    for device in devices:
+        if not device.trouble or device.claims:
+            allocatable[device.id.driver] += 1
+            free[device.id.driver] += device.is_free
     return dict(allocatable), dict(free)
 
 
@@ -220,7 +223,9 @@ def zones_with_devices(
     """Return *zones* with those of *devices* that are local to each; some are in several."""
     found = []
     for zone in zones if devices else ():
-        allocatable, free = amounts_of_devices(one for one in devices if zone.id in one.zones)
+        allocatable, free = amounts_of_devices(
+            device for device in devices if zone.id in device.zones
+        )
         found.append(
             replace(
                 zone,
@@ -235,8 +240,8 @@ def zones_with_devices(
 def zones_needed(claimed: Sequence[DraDevice], devices: Sequence[DraDevice]) -> int:
     """Return the fewest NUMA nodes with so many devices, as if all devices were free."""
     needed = 0
-    for driver, count in Counter(one.id.driver for one in claimed if one.zones).items():
-        there = [one.zones for one in devices if one.id.driver == driver and one.zones]
+    for driver, count in Counter(device.id.driver for device in claimed if device.zones).items():
+        there = [device.zones for device in devices if device.id.driver == driver and device.zones]
         zones = 0
         while count > 0 and there:
             zone, found = _fullest(there)
@@ -253,12 +258,12 @@ def zones_of_devices(devices: Iterable[DraDevice], beside: Collection[int] = ())
     """
     zones: set[int] = set()
     elsewhere: list[tuple[int, ...]] = []
-    for one in devices:
-        near = [zone for zone in one.zones if zone in beside]
+    for device in devices:
+        near = [zone for zone in device.zones if zone in beside]
         if near:
             zones.add(near[0])
-        elif one.zones:
-            elsewhere.append(one.zones)
+        elif device.zones:
+            elsewhere.append(device.zones)
     while elsewhere:
         zone, _ = _fullest(elsewhere)
         zones.add(zone)
@@ -276,7 +281,7 @@ def counted_again(
     devices: Iterable[DraDevice], zones: Collection[int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return how often *zones* count devices that others of them count too: all, and free ones."""
-    known = ((one, [zone for zone in one.zones if zone in zones]) for one in devices)
+    known = ((device, [zone for zone in device.zones if zone in zones]) for device in devices)
     return amounts_of_devices(one for one, again in known for _ in again[1:])
 
 
@@ -284,7 +289,7 @@ def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
     """Return what a pod holds by zones, with *devices* of its claims, by driver."""
     found = {zones: dict(amounts) for zones, amounts in use.items()}
     own = {zone for zones in use for zone in zones}
-    for one in devices:
-        held = found.setdefault(tuple(zones_of_devices([one], own)), {})
-        held[one.id.driver] = held.get(one.id.driver, 0) + 1
+    for device in devices:
+        held = found.setdefault(tuple(zones_of_devices([device], own)), {})
+        held[device.id.driver] = held.get(device.id.driver, 0) + 1
     return found

@@ -169,7 +169,9 @@ class ClusterFacts:
 
     def missing(self, plural: str) -> Unreadable | None:
         """Return why a kind could not be listed; ``None`` if it was."""
-        return next((one for one in self.unreadable if one.what == plural), None)
+        return next(
+            (unreadable for unreadable in self.unreadable if unreadable.what == plural), None
+        )
 
     @property
     def why_no_reports(self) -> str:
@@ -239,7 +241,10 @@ def facts_of(collected: Collected) -> ClusterFacts:
         nodes=reader.by_key(names.NODES, Node),
         pods=reader.all(names.PODS, Pod),
         topologies={
-            **{one.metadata.name: as_nrt(one) for one in reader.all(NUMATOPOLOGIES, Numatopology)},
+            **{
+                numatopology.metadata.name: as_nrt(numatopology)
+                for numatopology in reader.all(NUMATOPOLOGIES, Numatopology)
+            },
             **reader.topologies(topologies, refusals),
         },
         old_topologies=any(one.api_version == V1ALPHA1 for one in topologies),
@@ -284,16 +289,20 @@ class _Reader:
         self, objects: tuple[NodeResourceTopology, ...], refusals: tuple[Unreadable, ...]
     ) -> dict[str, NodeResourceTopology]:
         found: list[NodeResourceTopology] = []
-        for one in objects:
+        for report in objects:
             try:
-                found.append(to_v1alpha2(one))
+                found.append(to_v1alpha2(report))
             except MalformedObject as error:
-                what = f"{names.TOPOLOGIES} {one.metadata.key}"
+                what = f"{names.TOPOLOGIES} {report.metadata.key}"
                 self.unreadable.append(Unreadable(what, f"{error.path}: {error.detail}"))
         reports = by_node(found)
         updates = self.all(names.TOPOLOGY_UPDATES, NodeResourceTopologyUpdate)
-        current = {one.metadata.name: one for one in current_reports(reports.values(), updates)}
-        why = next((one.why for one in refusals if one.what == names.TOPOLOGY_UPDATES), "")
+        current = {
+            report.metadata.name: report for report in current_reports(reports.values(), updates)
+        }
+        why = next(
+            (refusal.why for refusal in refusals if refusal.what == names.TOPOLOGY_UPDATES), ""
+        )
         if not why:
             return current
         return {
@@ -364,5 +373,8 @@ def troubles_of(node: Node | None) -> tuple[str, ...]:
     """Return why *node* takes no pods, or no new ones; empty if nothing is known against it."""
     if node is None:
         return ()
-    ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "True")
+    ready = next(
+        (condition.status for condition in node.status.conditions if condition.type == "Ready"),
+        "True",
+    )
     return (*((NOT_READY,) if ready != "True" else ()), *((CORDONED,) * node.spec.unschedulable))

@@ -122,7 +122,7 @@ def room_for(
 
 def looks_around(pod: PodInfo) -> bool:
     """Tell whether it can matter to *pod* what its like do on other nodes."""
-    volumes = (one for one in pod.pod.spec.volumes if one.host_path is None)
+    volumes = (volume for volume in pod.pod.spec.volumes if volume.host_path is None)
     return depends_on_pods(pod) or not all(map(is_local_to_pod, volumes))
 
 

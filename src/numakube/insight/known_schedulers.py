@@ -48,7 +48,9 @@ def configuration_of(document: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON of
 
 def known_schedulers(facts: ClusterFacts) -> frozenset[str]:
     """Return the names of the schedulers of which there is any sign."""
-    leases = {one.metadata.name for one in facts.leases if one.metadata.namespace != _NODE_LEASES}
+    leases = {
+        lease.metadata.name for lease in facts.leases if lease.metadata.namespace != _NODE_LEASES
+    }
     flags = {one.scheduler_name for one in deployed(facts, Program.SCHEDULER)}
     served = {pod.spec.scheduler_name for pod in facts.pods if was_looked_at(pod)}
     told = {
@@ -64,7 +66,7 @@ def was_looked_at(pod: Pod) -> bool:
     """Tell whether a scheduler has given *pod* a node, or said why it has none."""
     conditions = pod.status.conditions if pod.status else ()
     return bool(pod.spec.node_name) or any(
-        one.type == "PodScheduled" and one.reason != _GATED for one in conditions
+        condition.type == "PodScheduled" and condition.reason != _GATED for condition in conditions
     )
 
 

@@ -75,8 +75,8 @@ def refused(right: str) -> str:
 def rights_text(lacking: Iterable[Unreadable]) -> str:
     """Return the rights that are missing, those of one verb together."""
     verbs: dict[str, list[str]] = {}
-    for one in lacking:
-        verb, _, resource = one.right.partition(" ")
+    for unreadable in lacking:
+        verb, _, resource = unreadable.right.partition(" ")
         verbs.setdefault(verb, []).append(resource)
     return "; ".join(f"{verb} {', '.join(dict.fromkeys(names))}" for verb, names in verbs.items())
 

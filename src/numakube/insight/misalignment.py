@@ -155,13 +155,13 @@ class _Judgement:
     def _claimed(self) -> list[DraDevice]:
         if self.pod.metadata.annotations.get(ANNOTATION) == "None":
             return []
-        return [one for one in self.devices if self.pod.metadata.key in one.pods]
+        return [device for device in self.devices if self.pod.metadata.key in device.pods]
 
     def _containers(self) -> int:
         """Return how many containers are aligned on their own."""
         if self.view.scope is TopologyScope.POD:
             return 1
-        return sum(bool(one.exclusive_cpus) for one in self._demand.containers)
+        return sum(bool(container.exclusive_cpus) for container in self._demand.containers)
 
     def _cause(
         self, own: tuple[int, ...], near: set[int], allowed: int, fewest: int
@@ -185,7 +185,9 @@ class _Judgement:
             for position in positions
             if position in self.report.devices[resource].unhealthy
         ]
-        claimed = [f"{one.id.device} ({one.trouble})" for one in self._claimed() if one.trouble]
+        claimed = [
+            f"{device.id.device} ({device.trouble})" for device in self._claimed() if device.trouble
+        ]
         unhealthy = [f"{', '.join(plugin)}, which is not healthy"] if plugin else []
         return ", ".join((*unhealthy, *claimed))
 

@@ -140,7 +140,7 @@ def report_written(
     name: str, kubelet: KubeletNode, pods: Iterable[PodInfo], *, version: int, exact: bool
 ) -> NodeResourceTopology:
     """Return what the exporter of the node *name* writes when *pods* run there."""
-    told = {nrt_names.FINGERPRINT: fingerprint_of((one.namespace, one.name) for one in pods)}
+    told = {nrt_names.FINGERPRINT: fingerprint_of((pod.namespace, pod.name) for pod in pods)}
     report = nrt_of(name, kubelet, exact=exact, attributes=told)
     metadata = msgspec.structs.replace(
         report.metadata, uid=f"report-{name}", resource_version=str(version)
@@ -156,12 +156,12 @@ def belief_of_its_like(node: Node, known: Iterable[NodeInfo]) -> NumaBelief | No
         return None
     keys = [key for key in (group, INSTANCE_TYPE) if key in labels]
     alike = [
-        (one.name, one.numa)
-        for one in known
-        if one.numa is not None
-        and one.numa.topology is not None
-        and all(one.labels.get(key) == labels[key] for key in keys)
-        and _amounts(one.node) == _amounts(node)
+        (other.name, other.numa)
+        for other in known
+        if other.numa is not None
+        and other.numa.topology is not None
+        and all(other.labels.get(key) == labels[key] for key in keys)
+        and _amounts(other.node) == _amounts(node)
     ]
     alike.sort(key=lambda one: (_has_no_exact_data(one[1]), one[0]))
     return alike[0][1] if alike else None

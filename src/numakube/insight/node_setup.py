@@ -187,7 +187,7 @@ def _described(text: str, words: Mapping[str, str]) -> NodeSetup:
 def _like(node: NodeSetup, words: Mapping[str, str]) -> NodeSetup:
     """Return a node like another that has just joined; *words* change its kubelet."""
     config = overridden(node.config, node.machine, words) if words else node.config
-    taints = tuple(one for one in node.taints if not one.key.startswith(_STATE_TAINTS))
+    taints = tuple(taint for taint in node.taints if not taint.key.startswith(_STATE_TAINTS))
     return replace(node, config=config, taints=taints, unschedulable=False, held=None)
 
 
@@ -298,7 +298,7 @@ def _reserved(topology: NodeResourceTopology | None, machine: Machine) -> dict[s
     for zone in topology.zones if topology else ():
         if zone.type == "Node":
             cpus = [cpu for core in nodes[_numa_id(zone)].cores for cpu in core.threads]
-            amounts = {one.name: one for one in zone.resources}
+            amounts = {resource.name: resource for resource in zone.resources}
             if (cpu := amounts.get(CPU)) is not None:
                 kept += cpus[: max(0, value(cpu.capacity) - value(cpu.allocatable))]
     return {"reserved-cpus": str(CpuSet.of(kept)).replace(",", "+")} if kept else {}
@@ -321,7 +321,9 @@ def _zones(topology: NodeResourceTopology | None) -> dict[int, dict[str, int]]:
     zones = {}
     for zone in topology.zones if topology else ():
         if zone.type == "Node":
-            zones[_numa_id(zone)] = {one.name: value(one.capacity) for one in zone.resources}
+            zones[_numa_id(zone)] = {
+                resource.name: value(resource.capacity) for resource in zone.resources
+            }
     return zones
 
 

@@ -45,7 +45,11 @@ def with_requests(pod: Pod) -> Pod:
     """
     containers = tuple(map(_requesting, pod.spec.containers))
     init_containers = tuple(map(_requesting, pod.spec.init_containers))
-    known = [one.resources for one in (*containers, *init_containers) if one.resources is not None]
+    known = [
+        container.resources
+        for container in (*containers, *init_containers)
+        if container.resources is not None
+    ]
     asked = {name for one in known for name in one.requests}
     spec = msgspec.structs.replace(
         pod.spec,

@@ -181,7 +181,11 @@ def configuration_in(facts: ClusterFacts, scheduler: str = "") -> KubeSchedulerC
     ``None`` if none publishes it.
     """
     found = list(_configurations(facts))
-    named = (one for one in found if scheduler in {each.scheduler_name for each in one.profiles})
+    named = (
+        configuration
+        for configuration in found
+        if scheduler in {each.scheduler_name for each in configuration.profiles}
+    )
     return next(named, found[0] if found else None)
 
 

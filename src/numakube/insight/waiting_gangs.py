@@ -70,23 +70,25 @@ def untried_gang_of(facts: ClusterFacts, pod: PodInfo) -> UntriedGang | None:
     key = gang_key(pod)
     if key is None:
         return None
-    return _untried(facts, key, [one for one in map(PodInfo, facts.pods) if gang_key(one) == key])
+    return _untried(
+        facts, key, [other for other in map(PodInfo, facts.pods) if gang_key(other) == key]
+    )
 
 
 def _untried(
     facts: ClusterFacts, key: tuple[str, str, str], pods: Sequence[PodInfo]
 ) -> UntriedGang | None:
-    waiting = [one for one in pods if not one.node_name and not one.has_ended]
+    waiting = [pod for pod in pods if not pod.node_name and not pod.has_ended]
     gang = gang_of(waiting[0], facts.objects) if waiting else None
     if not isinstance(gang, Gang):
         return None
-    running = sum(_has_had_its_turn(one) for one in pods)
-    ready = tuple(one for one in waiting if _is_ready(facts, one))
-    tried = sum(_was_tried(one) for one in ready)
+    running = sum(_has_had_its_turn(pod) for pod in pods)
+    ready = tuple(pod for pod in waiting if _is_ready(facts, pod))
+    tried = sum(_was_tried(pod) for pod in ready)
     if not running + tried < gang.min_count <= running + len(ready):
         return None
-    ages = [pod_age(facts, one.pod) for one in ready]
-    seconds = min((one for one in ages if one is not None), default=0.0)
+    ages = [pod_age(facts, pod.pod) for pod in ready]
+    seconds = min((age for age in ages if age is not None), default=0.0)
     if seconds < _PATIENCE_SECONDS:
         return None
     return UntriedGang(key, gang, ready, len(ready) - tried, seconds)
@@ -114,6 +116,8 @@ def _was_tried(pod: PodInfo) -> bool:
     """Tell whether a scheduler said what came of a try of the gang as a whole."""
     conditions = pod.pod.status.conditions if pod.pod.status else ()
     return any(
-        one.type == "PodScheduled" and one.status == "False" and TOO_FEW_TRIED not in one.message
-        for one in conditions
+        condition.type == "PodScheduled"
+        and condition.status == "False"
+        and TOO_FEW_TRIED not in condition.message
+        for condition in conditions
     )

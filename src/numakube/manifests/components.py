@@ -83,10 +83,18 @@ def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, An
     documents: list[dict[str, Any]] = []
     for name in names:
         documents += component_objects(name, choices)
-    kinds = _unique(one for one in documents if one["kind"] == "CustomResourceDefinition")
-    own = {one["metadata"]["name"]: one for one in documents if one["kind"] == "Namespace"}
+    kinds = _unique(
+        document for document in documents if document["kind"] == "CustomResourceDefinition"
+    )
+    own = {
+        document["metadata"]["name"]: document
+        for document in documents
+        if document["kind"] == "Namespace"
+    }
     rest = _unique(
-        one for one in documents if one["kind"] not in ("CustomResourceDefinition", "Namespace")
+        document
+        for document in documents
+        if document["kind"] not in ("CustomResourceDefinition", "Namespace")
     )
     return [*kinds, *_namespaces(rest, own), *rest]
 
@@ -113,8 +121,12 @@ def in_order(components: Iterable[str]) -> list[str]:
 
 def _unique(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     by_key = {
-        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
-        for one in documents
+        (
+            document["kind"],
+            document["metadata"].get("namespace", ""),
+            document["metadata"]["name"],
+        ): document
+        for document in documents
     }
     return list(by_key.values())
 
@@ -128,7 +140,10 @@ def _namespaces(
     which would take the right from them. Those that a component has described itself, in *own*,
     keep their labels.
     """
-    names = {one["metadata"].get("namespace", "") for one in documents} - {"", "kube-system"}
+    names = {document["metadata"].get("namespace", "") for document in documents} - {
+        "",
+        "kube-system",
+    }
     namespaces = []
     for name in sorted(names):
         described = own[name]["metadata"].get("labels", {}) if name in own else {}

@@ -155,4 +155,4 @@ def absent_companion(spec: SchedulerSpec) -> str:
     return ""
 
 
-_FIELDS = {one.encode_name: one.name for one in msgspec.structs.fields(SchedulerSpec)}
+_FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(SchedulerSpec)}

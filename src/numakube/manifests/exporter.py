@@ -258,7 +258,7 @@ class PoolExporters:
         if pool.node_labels:
             optional["nodeSelector"] = dict(pool.node_labels)
         if pool.tolerations:
-            optional["tolerations"] = [dict(one) for one in pool.tolerations]
+            optional["tolerations"] = [dict(toleration) for toleration in pool.tolerations]
         container = self._container(pool)
         return {
             **optional,
@@ -272,7 +272,7 @@ class PoolExporters:
             "affinity": self._affinity(pool),
             "initContainers": [_STATE.first(container)],
             "containers": [container],
-            "volumes": [*_STATE.volumes, *(one.volume() for one in self._mounts(pool))],
+            "volumes": [*_STATE.volumes, *(mount.volume() for mount in self._mounts(pool))],
         }
 
     def _container(self, pool: PoolExporter) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class PoolExporters:
             },
             "securityContext": CONTAINER_SECURITY,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "volumeMounts": [*_STATE.mounts, *(one.mount() for one in self._mounts(pool))],
+            "volumeMounts": [*_STATE.mounts, *(mount.mount() for mount in self._mounts(pool))],
         }
 
     def arguments(self, pool: PoolExporter) -> list[str]:
@@ -397,7 +397,7 @@ def node_affinity(expressions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the affinity of pods to nodes whose labels fulfil all of *expressions*."""
     if not expressions:
         return {}
-    terms = [{"matchExpressions": [dict(one) for one in expressions]}]
+    terms = [{"matchExpressions": [dict(expression) for expression in expressions]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {"nodeAffinity": required}
 

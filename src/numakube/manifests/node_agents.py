@@ -57,7 +57,7 @@ class HostFolder:
 
 def host_paths(folders: Sequence[HostFolder]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return volumes and mounts of *folders*."""
-    return [one.volume() for one in folders], [one.mount() for one in folders]
+    return [folder.volume() for folder in folders], [folder.mount() for folder in folders]
 
 
 def kubelet_state(name: str, inside: str) -> KubeletState:

@@ -177,7 +177,9 @@ def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
         *debug_access.debugging_access(EXTENDER, ""),
         *(one for each in _controllers() for one in each.objects()),
     ]
-    names = dict.fromkeys(one["metadata"]["name"] for one in documents if one["kind"] == kind)
+    names = dict.fromkeys(
+        document["metadata"]["name"] for document in documents if document["kind"] == kind
+    )
     return [
         rule(group, resources, ["list", "watch", "create"]),
         rule(group, resources, ["get", "patch", "delete"], names=list(names)),

@@ -81,8 +81,10 @@ class SchedulerManifest:
     def _names(self) -> set[str]:
         if self.configuration is None:
             return {self.scheduler_name}
-        profiles = (one for one in self.configuration["profiles"] if isinstance(one, dict))
-        return {one.get("schedulerName", DEFAULT_SCHEDULER) for one in profiles}
+        profiles = (
+            profile for profile in self.configuration["profiles"] if isinstance(profile, dict)
+        )
+        return {profile.get("schedulerName", DEFAULT_SCHEDULER) for profile in profiles}
 
     def config_map(self) -> dict[str, Any]:
         """Return the ConfigMap with the configuration."""
@@ -114,8 +116,12 @@ class SchedulerManifest:
     def budgets(self) -> list[dict[str, Any]]:
         """Return the budget, or that of each shard."""
         return [
-            budget(one["metadata"]["name"], self.namespace, one["spec"]["selector"]["matchLabels"])
-            for one in self.deployments()
+            budget(
+                deployment["metadata"]["name"],
+                self.namespace,
+                deployment["spec"]["selector"]["matchLabels"],
+            )
+            for deployment in self.deployments()
         ]
 
     def deployments(self) -> list[dict[str, Any]]:

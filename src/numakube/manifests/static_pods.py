@@ -92,7 +92,7 @@ class StaticPods:
         return {
             MANIFEST: dump_yaml(_pod(container, {"numakube": f"/{FOLDER}"})),
             f"{FOLDER}/{CONFIG_KEY}": dump_yaml(main_configuration()),
-            OBJECTS: "---\n".join(dump_yaml(one) for one in _rights()),
+            OBJECTS: "---\n".join(dump_yaml(right) for right in _rights()),
         }
 
 
@@ -126,12 +126,12 @@ def _pod(container: dict[str, Any], folders: Mapping[str, str]) -> dict[str, Any
                     **container,
                     "resources": {"requests": {"cpu": "100m"}},
                     "securityContext": CONTAINER_SECURITY,
-                    "volumeMounts": [kubeconfig, *(_mount(*one) for one in folders.items())],
+                    "volumeMounts": [kubeconfig, *(_mount(*item) for item in folders.items())],
                 }
             ],
             "volumes": [
                 {"name": "kubeconfig", "hostPath": host},
-                *(_volume(*one) for one in folders.items()),
+                *(_volume(*item) for item in folders.items()),
             ],
         },
     }
@@ -160,9 +160,9 @@ def _volume(name: str, path: str) -> dict[str, Any]:
 def _patch(flag: str, folders: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return what kubeadm adds to the static pod that it writes itself."""
     added: list[tuple[str, object]] = [("/spec/containers/0/command/-", flag)]
-    for one in folders.items():
-        added.append(("/spec/containers/0/volumeMounts/-", _mount(*one)))
-        added.append(("/spec/volumes/-", _volume(*one)))
+    for item in folders.items():
+        added.append(("/spec/containers/0/volumeMounts/-", _mount(*item)))
+        added.append(("/spec/volumes/-", _volume(*item)))
     return [{"op": "add", "path": path, "value": value} for path, value in added]
 
 
@@ -173,9 +173,9 @@ def _rights() -> list[dict[str, Any]]:
         *cluster_role(NAME, cluster_rules(), _ACCOUNT),
         *role(NAME, namespace, lease_rules(lease), _ACCOUNT),
     ]
-    for one in rights:
-        if "subjects" in one:
-            one["subjects"] = [dict(_USER)]
+    for right in rights:
+        if "subjects" in right:
+            right["subjects"] = [dict(_USER)]
     return rights
 
 

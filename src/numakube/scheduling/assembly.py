@@ -92,7 +92,9 @@ def assemble(
         ConfigError: a profile cannot be made; it says which, and why.
     """
     cluster, nominations, services = Cluster(), Nominations(), services or Services()
-    services.offer(SCHEDULER_NAMES, frozenset(one.scheduler_name for one in config.profiles))
+    services.offer(
+        SCHEDULER_NAMES, frozenset(profile.scheduler_name for profile in config.profiles)
+    )
     runtimes: dict[str, Runtime] = {}
     for profile in config.profiles:
         handle = Handle(
@@ -207,5 +209,7 @@ def _without(profile: ProfileConfig, absent: Collection[str]) -> ProfileConfig:
     return msgspec.structs.replace(
         profile,
         plugins=Plugins(**points_of, multi_point=kept(plugins.multi_point)),
-        plugin_config=tuple(one for one in profile.plugin_config if one.name not in absent),
+        plugin_config=tuple(
+            config for config in profile.plugin_config if config.name not in absent
+        ),
     )

@@ -398,7 +398,7 @@ class Attempt:
 
     def _try_beside(self, name: str) -> Status:
         there = self._nominations.before(self.pod, name)
-        others = [one for one in there if not self.snapshot.has_placed(one.uid)]
+        others = [pod for pod in there if not self.snapshot.has_placed(pod.uid)]
         node = self.snapshot.node(name)
         if not others or node is None:
             return SUCCESS

@@ -258,7 +258,7 @@ class GangPlanner:
                 return plan
             self.undo(plan)
             left = {pod.uid for pod, _ in plan.refused}
-            again = sorted(pods, key=lambda one: one.uid not in left)
+            again = sorted(pods, key=lambda pod: pod.uid not in left)
             if plan.is_costly or again == list(pods) or len(set(map(replica_key, pods))) == 1:
                 return plan
             pods, before = again, plan

@@ -55,10 +55,10 @@ class NodeTerm:
     def where(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """Return which of *rows* fulfil the term."""
         chosen = np.ones(len(rows), dtype=np.bool_)
-        for one in self.labels:
-            chosen &= where_label(one, snapshot, rows)
-        for one in self.fields:
-            chosen &= _where_field(one, snapshot, rows)
+        for label in self.labels:
+            chosen &= where_label(label, snapshot, rows)
+        for field in self.fields:
+            chosen &= _where_field(field, snapshot, rows)
         return chosen
 
 
@@ -140,11 +140,11 @@ def node_rule(selector: NodeSelector | None) -> NodeRule:
     if selector is None:
         return ANY_NODE
     terms, problems = list[NodeTerm](), list[str]()
-    for one in selector.node_selector_terms:
-        if not one.match_expressions and not one.match_fields:
+    for term in selector.node_selector_terms:
+        if not term.match_expressions and not term.match_fields:
             continue
         try:
-            terms.append(node_term(one))
+            terms.append(node_term(term))
         except InvalidValue as error:
             problems.append(str(error))
     return NodeRule(terms=tuple(terms), problems=tuple(problems))
@@ -158,9 +158,9 @@ def node_preferences(preferred: Iterable[PreferredSchedulingTerm]) -> NodePrefer
     """
     return NodePreferences(
         tuple(
-            (node_term(one.preference), one.weight)
-            for one in preferred
-            if one.weight and (one.preference.match_expressions or one.preference.match_fields)
+            (node_term(term.preference), term.weight)
+            for term in preferred
+            if term.weight and (term.preference.match_expressions or term.preference.match_fields)
         )
     )
 

@@ -282,7 +282,7 @@ class SchedulingQueue:
         for (refused_by, _), parked in list(self._groups.items()):
             if refused_by not in cared_for:
                 cares = self._hints.cares
-                cared_for[refused_by] = [one for one in events if cares(refused_by, one.kind)]
+                cared_for[refused_by] = [event for event in events if cares(refused_by, event.kind)]
             event = self._helped_by(next(iter(parked.values())), cared_for[refused_by])
             if event is not None:
                 why = str(event)
@@ -515,8 +515,8 @@ class ProfileHints:
         if node is None or not refused_by <= plugins.keys() or self._may_gain_elsewhere(pod):
             return False
         refusing = [plugin for name, plugin in plugins.items() if name in refused_by]
-        return not any(one.looks_beyond(pod, event) for one in refusing) and any(
-            _refuses(one, pod, node) for one in refusing
+        return not any(plugin.looks_beyond(pod, event) for plugin in refusing) and any(
+            _refuses(plugin, pod, node) for plugin in refusing
         )
 
     def _may_gain_elsewhere(self, pod: PodInfo) -> bool:

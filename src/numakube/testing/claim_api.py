@@ -97,7 +97,9 @@ class ReplayedApi:
     async def drop_reservation(self, claim: ResourceClaim, pod: Pod) -> None:
         """Take *pod* off the reservations."""
         current = self._current(claim)
-        users = tuple(one for one in current.status.reserved_for if one.uid != pod.metadata.uid)
+        users = tuple(
+            consumer for consumer in current.status.reserved_for if consumer.uid != pod.metadata.uid
+        )
         self._stored(replace(current, status=replace(current.status, reserved_for=users)))
 
     async def set_pod_status(self, pod: Pod, status: PodStatus) -> None:
@@ -134,7 +136,7 @@ class ReplayedApi:
 
 
 def _problems(current: ResourceClaim, claim: ResourceClaim) -> Iterator[str]:
-    users = [one.uid for one in claim.status.reserved_for]
+    users = [consumer.uid for consumer in claim.status.reserved_for]
     if len(users) > MAX_USERS:
         yield f"status.reservedFor: Too many: {len(users)}: must have at most {MAX_USERS} items"
     for index, uid in enumerate(users):

@@ -228,7 +228,7 @@ _FINGERPRINT: Final = re.compile(f"{FINGERPRINT_PREFIX}{VERSION}[0-9a-f]{{16}}")
 def findings_in(tree: Mapping[str, Any]) -> list[Finding]:
     """Return everything that is wrong with an object, given as plain data."""
     found = list(shape_findings(tree))
-    if any(one.rule.severity is _ERROR for one in found):
+    if any(finding.rule.severity is _ERROR for finding in found):
         return found
     nrt = typed(tree)
     if nrt is None:
@@ -332,7 +332,7 @@ def _amounts(resource: ZoneResource, path: str) -> Iterator[Finding]:
 
 
 def _attributes(nrt: NodeResourceTopology) -> Iterator[Finding]:
-    counts = Counter(one.name for one in nrt.attributes)
+    counts = Counter(attribute.name for attribute in nrt.attributes)
     for index, one in enumerate(nrt.attributes):
         if counts[one.name] > 1:
             yield Finding(TWICE, f"attributes[{index}].name", f"{one.name} appears twice")
@@ -379,7 +379,7 @@ def _old(nrt: NodeResourceTopology) -> Iterator[Finding]:
 
 
 def _fingerprint(nrt: NodeResourceTopology) -> Iterator[Finding]:
-    names = [one.name for one in nrt.attributes]
+    names = [attribute.name for attribute in nrt.attributes]
     if nrt_names.FINGERPRINT not in names:
         message = f"{nrt_names.FINGERPRINT} is missing: schedulers cannot tell which pods are"
         yield Finding(FINGERPRINT, "attributes", f"{message} accounted for")

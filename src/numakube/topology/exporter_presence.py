@@ -82,7 +82,7 @@ def is_named_like(pod: Pod, exporter: str) -> bool:
 def is_ready(pod: Pod) -> bool:
     """Tell whether *pod* is ready, as far as its status says."""
     conditions = pod.status.conditions if pod.status else ()
-    return all(one.status == "True" for one in conditions if one.type == "Ready")
+    return all(condition.status == "True" for condition in conditions if condition.type == "Ready")
 
 
 def _workload(pod: str) -> str:
@@ -93,7 +93,9 @@ def _workload(pod: str) -> str:
 def _is_young(pod: Pod, now: datetime | None) -> bool:
     """Tell whether *pod* was created a moment ago, or has been ready until a moment ago."""
     conditions = pod.status.conditions if pod.status else ()
-    changed = (one.last_transition_time for one in conditions if one.type == "Ready")
+    changed = (
+        condition.last_transition_time for condition in conditions if condition.type == "Ready"
+    )
     return any(_is_recent(one, now) for one in (pod.metadata.creation_timestamp, *changed))
 
 

@@ -132,7 +132,7 @@ def _namespace_hash(namespace: str) -> int:
 def has_exclusive_resources(pod: Pod, listed: Collection[str]) -> bool:
     """Tell whether *pod* gets anything exclusively on a node whose NRT has *listed* resources."""
     guaranteed = qos_class(pod) == "Guaranteed"
-    sidecars = (one for one in pod.spec.init_containers or () if is_sidecar(one))
+    sidecars = (container for container in pod.spec.init_containers or () if is_sidecar(container))
     return any(
         _is_exclusive(name, quantity, listed, guaranteed=guaranteed)
         for container in (*sidecars, *pod.spec.containers)

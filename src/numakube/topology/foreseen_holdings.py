@@ -126,7 +126,7 @@ def current_view(view: NodeTopology, pods: Collection[Pod]) -> NodeTopology:
                 foreseen[uid] = holding
     unknown = unknown_pods(exact, pods)
     for uid in unknown:
-        if view.orphaned or any(overlap(exact.pods[uid], one) for one in foreseen.values()):
+        if view.orphaned or any(overlap(exact.pods[uid], holding) for holding in foreseen.values()):
             gone.add(uid)
     if not gone and not foreseen:
         return view
@@ -135,7 +135,7 @@ def current_view(view: NodeTopology, pods: Collection[Pod]) -> NodeTopology:
 
 
 def _with_state(view: NodeTopology, before: ExactReport, after: ExactReport) -> NodeTopology:
-    old, new = (_free(one) for one in (before, after))
+    old, new = (_free(report) for report in (before, after))
     zones = tuple(
         replace(zone, available=moved(zone, old.get(zone.id, {}), new.get(zone.id, {})))
         for zone in view.zones
@@ -145,7 +145,9 @@ def _with_state(view: NodeTopology, before: ExactReport, after: ExactReport) -> 
 
 def _free(exact: ExactReport) -> dict[int, Amounts]:
     model = node_of(exact)
-    return {} if isinstance(model, Unusable) else {one.id: one.available for one in zones_of(model)}
+    return (
+        {} if isinstance(model, Unusable) else {zone.id: zone.available for zone in zones_of(model)}
+    )
 
 
 def same_state(one: ExactReport, other: ExactReport) -> bool:

@@ -257,9 +257,9 @@ def _cells(manager: MemoryManager) -> dict[int, MemoryCell]:
 
 def _table(devices: tuple[Device, ...], choice: DeviceChoice | None) -> DeviceTable:
     unhealthy = (index for index, one in enumerate(devices) if not one.healthy)
-    functions = tuple(one.pci for one in devices)
+    functions = tuple(device.pci for device in devices)
     return DeviceTable(
-        tuple(one.numa_nodes for one in devices),
+        tuple(device.numa_nodes for device in devices),
         tuple(unhealthy),
         choice,
         functions if any(functions) else (),
@@ -341,7 +341,7 @@ def _is_free(node: KubeletNode, holding: Holding, *, crowded: bool) -> bool:
     if holding.cpus and (node.cpus is None or holding.cpus.mask & ~node.cpus.shared):
         return False
     books = {} if node.memory is None else node.memory.books
-    if any(one not in books for block in holding.memory for one in block.numa_nodes):
+    if any(other not in books for block in holding.memory for other in block.numa_nodes):
         return False
     if not crowded and not _has_room(books, holding.memory):
         return False
@@ -349,7 +349,7 @@ def _is_free(node: KubeletNode, holding: Holding, *, crowded: bool) -> bool:
         if name not in node.devices.resources():
             return False
         known, free = node.devices.devices_of(name), node.devices.available(name)
-        if any(one >= len(known) or known[one].id not in free for one in positions):
+        if any(position >= len(known) or known[position].id not in free for position in positions):
             return False
     return True
 
@@ -360,8 +360,8 @@ def _has_room(books: MemoryBooks, blocks: Iterable[MemoryBlock]) -> bool:
     for block in blocks:
         wanted[block.numa_nodes, block.type] += block.size_bytes
     return all(
-        all(books[one].cells == nodes or not books[one].assignments for one in nodes)
-        and sum(books[one].free(kind) for one in nodes) >= size
+        all(books[node].cells == nodes or not books[node].assignments for node in nodes)
+        and sum(books[node].free(kind) for node in nodes) >= size
         for (nodes, kind), size in wanted.items()
     )
 
@@ -479,9 +479,12 @@ def attributes_of(node: KubeletNode) -> dict[str, str]:
 
 def model_zones(node: KubeletNode) -> tuple[Zone, ...]:
     """Return the zones of the report."""
-    ids = [one.id for one in node.machine.nodes]
-    distances = {one.id: dict(zip(ids, one.distances, strict=False)) for one in node.machine.nodes}
-    return tuple(_nrt_zone(one, distances[one.id]) for one in zones_of(node))
+    ids = [numa_node.id for numa_node in node.machine.nodes]
+    distances = {
+        numa_node.id: dict(zip(ids, numa_node.distances, strict=False))
+        for numa_node in node.machine.nodes
+    }
+    return tuple(_nrt_zone(zone, distances[zone.id]) for zone in zones_of(node))
 
 
 def _nrt_zone(zone: ZoneAmounts, distances: Mapping[int, int]) -> Zone:

@@ -55,20 +55,22 @@ _OF_PODS: Final = frozenset({nrt_names.PLACEMENT_METADATA, nrt_names.PLACEMENT_V
 def to_v1beta1(content: Mapping[str, Any]) -> Content:
     """Return what v1alpha2 *content* says, in v1beta1."""
     attributes = content.get("attributes") or ()
-    rest = [one for one in attributes if not _is_typed(one)]
+    rest = [attribute for attribute in attributes if not _is_typed(attribute)]
     zones = content.get("zones") or ()
     spec = {
         "kubelet": _kubelet(content.get("topologyPolicies") or (), attributes),
-        "attributes": [one for one in rest if one["name"] not in _OF_PODS],
+        "attributes": [entry for entry in rest if entry["name"] not in _OF_PODS],
         "zones": [_without_empty(_spec_zone(zone), ("name", "type")) for zone in zones],
     }
     status = {
         # Of an attribute that is there twice, readers take the first.
         "pods": {
-            _PODS[one["name"]]: one["value"] for one in reversed(attributes) if one["name"] in _PODS
+            _PODS[attribute["name"]]: attribute["value"]
+            for attribute in reversed(attributes)
+            if attribute["name"] in _PODS
         },
         "conditions": list(_conditions(attributes)),
-        "attributes": [one for one in rest if one["name"] in _OF_PODS],
+        "attributes": [entry for entry in rest if entry["name"] in _OF_PODS],
         "zones": [_without_empty(_status_zone(zone), ("name",)) for zone in zones],
     }
     return {"spec": _without_empty(spec, ("zones",)), "status": _without_empty(status)}
@@ -95,7 +97,7 @@ def from_v1beta1(content: Mapping[str, Any]) -> Content:
 
 def legacy_policies(attributes: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the value of ``topologyPolicies`` for *attributes*; nothing if they tell no policy."""
-    if not any(one["name"] == nrt_names.TOPOLOGY_POLICY for one in attributes):
+    if not any(attribute["name"] == nrt_names.TOPOLOGY_POLICY for attribute in attributes):
         return []
     told, _ = _config(attributes=attributes)
     names = {both: name for name, both in POLICY_AND_SCOPE.items()}
@@ -112,7 +114,9 @@ def _config(
 ) -> tuple[KubeletConfig, bool]:
     """Return what is told of the kubelet, and whether all of it could be read."""
     problems: list[str] = []
-    typed = tuple(Attribute(name=one["name"], value=one["value"]) for one in attributes)
+    typed = tuple(
+        Attribute(name=attribute["name"], value=attribute["value"]) for attribute in attributes
+    )
     nrt = NodeResourceTopology(topology_policies=tuple(policies), attributes=typed)
     return kubelet_config(nrt, problems), not problems
 
@@ -133,9 +137,9 @@ def _kubelet(policies: Sequence[str], attributes: Sequence[Mapping[str, str]]) -
     told, readable = _config(policies[:1])
     if policies and readable:
         managers["topologyManager"] = {"policy": str(told.policy), "scope": str(told.scope)}
-    for one in attributes:
-        name, value = one["name"], one["value"]
-        if not _is_typed(one):
+    for attribute in attributes:
+        name, value = attribute["name"], attribute["value"]
+        if not _is_typed(attribute):
             continue
         if name in _FIELDS:
             manager, field = _FIELDS[name]
@@ -168,16 +172,16 @@ def _pod_attributes(status: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 def _conditions(attributes: Sequence[Mapping[str, str]]) -> Iterator[Content]:
     for name, (type_, reason) in _CONDITIONS.items():
-        texts = [one["value"] for one in attributes if one["name"] == name]
+        texts = [attribute["value"] for attribute in attributes if attribute["name"] == name]
         if texts:
             yield {"type": type_, "status": "False", "reason": reason, "message": texts[0]}
 
 
 def _condition_attributes(conditions: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for name, (type_, _) in _CONDITIONS.items():
-        for one in conditions:
-            if one.get("type") == type_ and one.get("status") == "False":
-                yield {"name": name, "value": one.get("message", "")}
+        for condition in conditions:
+            if condition.get("type") == type_ and condition.get("status") == "False":
+                yield {"name": name, "value": condition.get("message", "")}
 
 
 def _spec_zone(zone: Mapping[str, Any]) -> Content:
@@ -186,12 +190,20 @@ def _spec_zone(zone: Mapping[str, Any]) -> Content:
         "type": zone["type"],
         "parent": zone.get("parent", ""),
         "distances": [
-            {"zone": one["name"], "value": one["value"]} for one in zone.get("costs") or ()
+            {"zone": cost["name"], "value": cost["value"]} for cost in zone.get("costs") or ()
         ],
-        "attributes": [one for one in zone.get("attributes") or () if one["name"] not in _OF_PODS],
+        "attributes": [
+            attribute
+            for attribute in zone.get("attributes") or ()
+            if attribute["name"] not in _OF_PODS
+        ],
         "resources": [
-            {name: one[name] for name in ("name", "capacity", "allocatable") if name in one}
-            for one in zone.get("resources") or ()
+            {
+                name: resource[name]
+                for name in ("name", "capacity", "allocatable")
+                if name in resource
+            }
+            for resource in zone.get("resources") or ()
         ],
     }
 
@@ -199,11 +211,13 @@ def _spec_zone(zone: Mapping[str, Any]) -> Content:
 def _status_zone(zone: Mapping[str, Any]) -> Content:
     return {
         "name": zone["name"],
-        "attributes": [one for one in zone.get("attributes") or () if one["name"] in _OF_PODS],
+        "attributes": [
+            attribute for attribute in zone.get("attributes") or () if attribute["name"] in _OF_PODS
+        ],
         "resources": [
-            {name: one[name] for name in ("name", "available")}
-            for one in zone.get("resources") or ()
-            if "available" in one  # missing in objects from before 2021
+            {name: resource[name] for name in ("name", "available")}
+            for resource in zone.get("resources") or ()
+            if "available" in resource  # missing in objects from before 2021
         ],
     }
 
@@ -221,22 +235,25 @@ def _joined(spec: Sequence[Content], status: Sequence[Content]) -> list[Content]
 
 def _zone(zone: Content, left: Mapping[str, Any]) -> Content:
     available: dict[str, list[Any]] = {}
-    for one in left.get("resources") or ():
-        available.setdefault(one["name"], []).append(one["available"])
+    for resource in left.get("resources") or ():
+        available.setdefault(resource["name"], []).append(resource["available"])
     joined = {
         "name": zone["name"],
         "type": zone["type"],
         "parent": zone.get("parent", ""),
         "costs": [
-            {"name": one["zone"], "value": one["value"]} for one in zone.get("distances") or ()
+            {"name": distance["zone"], "value": distance["value"]}
+            for distance in zone.get("distances") or ()
         ],
         "attributes": [*(zone.get("attributes") or ()), *(left.get("attributes") or ())],
         "resources": [
             {
-                **one,
-                "available": available[one["name"]].pop(0) if available.get(one["name"]) else "0",
+                **resource,
+                "available": available[resource["name"]].pop(0)
+                if available.get(resource["name"])
+                else "0",
             }
-            for one in zone.get("resources") or ()
+            for resource in zone.get("resources") or ()
         ],
     }
     return _without_empty(joined, ("name", "type"))

@@ -124,7 +124,7 @@ def standing_for_numa_nodes(zones: Sequence[Zone]) -> list[Zone]:
         for zone in zones
         if level_of(zone) in (Level.SOCKET, Level.DIE)
         and zone.name not in divided
-        and any(one.name == MEMORY_SET for one in zone.attributes)
+        and any(attribute.name == MEMORY_SET for attribute in zone.attributes)
     ]
 
 
@@ -134,14 +134,14 @@ def within(view: NodeTopology, numa_id: int) -> tuple[str, ...]:
         nodes = (node for node in view.report.machine.nodes if node.id == numa_id)
         sockets = {core.socket for node in nodes for core in node.cores}
         return ("+".join(f"socket {socket}" for socket in sorted(sockets)),) if sockets else ()
-    part = next((one for one in view.parts if one.numa_id == numa_id), None)
+    part = next((part for part in view.parts if part.numa_id == numa_id), None)
     if part is None:
         return ()
-    by_name = {one.name: one for one in view.parts}
-    parents = {one.name: one.parent for one in view.parts}
+    by_name = {part.name: part for part in view.parts}
+    parents = {part.name: part.parent for part in view.parts}
     around = [by_name[name] for name in _upwards(part.parent, parents)]
     own = (part.name,) if part.level is not Level.NUMA else ()
-    outer = (one.name for one in reversed(around) if one.level is not Level.MACHINE)
+    outer = (part.name for part in reversed(around) if part.level is not Level.MACHINE)
     return (*outer, *own)
 
 
@@ -245,7 +245,7 @@ def other_parts(zones: Sequence[Zone], nodes: Sequence[ZoneView]) -> tuple[Part,
 
 def _part(zone: Zone, ids: Mapping[str, int]) -> Part:
     # What is wrong with the amounts of NUMA nodes is told elsewhere; the others decide nothing.
-    amounts = {one.name: _amounts(one, "", []) for one in zone.resources}
+    amounts = {resource.name: _amounts(resource, "", []) for resource in zone.resources}
     return Part(
         name=zone.name,
         type=zone.type,
@@ -254,7 +254,7 @@ def _part(zone: Zone, ids: Mapping[str, int]) -> Part:
         numa_id=ids.get(zone.name),
         allocatable={name: allocatable for name, (_, allocatable, _) in amounts.items()},
         available={name: available for name, (_, _, available) in amounts.items()},
-        attributes={one.name: one.value for one in reversed(zone.attributes)},
+        attributes={attribute.name: attribute.value for attribute in reversed(zone.attributes)},
     )
 
 
@@ -329,7 +329,7 @@ def _view(zone: Zone, ids: Mapping[str, int], problems: list[str]) -> ZoneView:
         allocatable=_shared_amounts(tuple(allocatable.items())),
         available=available,
         costs=_shared_costs(tuple(_costs(zone, ids, problems).items())),
-        attributes={one.name: one.value for one in reversed(zone.attributes)},
+        attributes={attribute.name: attribute.value for attribute in reversed(zone.attributes)},
     )
 
 

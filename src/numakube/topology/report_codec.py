@@ -436,15 +436,20 @@ def _has_marks_of_others(nrt: NodeResourceTopology) -> bool:
 
 def _zones_digest(zones: Iterable[Zone]) -> str:
     return _digest(
-        f"{zone.name} {one.name} {one.capacity} {one.allocatable} {one.available}"
+        f"{zone.name} {resource.name} {resource.capacity}"
+        f" {resource.allocatable} {resource.available}"
         for zone in zones
-        for one in zone.resources
+        for resource in zone.resources
     )
 
 
 def _attributes_digest(attributes: Iterable[Attribute]) -> str:
     # The word that a report is old comes later than the report.
-    return _digest(f"{one.name} {one.value}" for one in attributes if one.name != nrt_names.STALE)
+    return _digest(
+        f"{attribute.name} {attribute.value}"
+        for attribute in attributes
+        if attribute.name != nrt_names.STALE
+    )
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -178,24 +178,24 @@ def read_choice(text: str, count: int) -> DeviceChoice | None:
 def _write_order(positions: Sequence[int]) -> str:
     """Return positions in their order; those that follow each other as a range."""
     runs: list[list[int]] = []
-    for one in positions:
-        if runs and runs[-1][-1] + 1 == one:
-            runs[-1].append(one)
+    for position in positions:
+        if runs and runs[-1][-1] + 1 == position:
+            runs[-1].append(position)
         else:
-            runs.append([one])
+            runs.append([position])
     return ",".join(_write_positions(run) for run in runs)
 
 
 def _read_order(text: str) -> tuple[int, ...]:
-    return tuple(one for part in text.split(",") for one in _read_positions(part))
+    return tuple(position for part in text.split(",") for position in _read_positions(part))
 
 
 def write_holding(holding: Holding, resources: Mapping[str, int]) -> str:
     """Return what a pod holds, given the position of each device resource."""
     parts = [f"c{holding.cpus}"] if holding.cpus else []
     parts += (
-        f"{_write_kind(one.type)}@{_write_nodes(one.numa_nodes)}={write_size(one.size_bytes)}"
-        for one in holding.memory
+        f"{_write_kind(block.type)}@{_write_nodes(block.numa_nodes)}={write_size(block.size_bytes)}"
+        for block in holding.memory
     )
     parts += (
         f"d{resources[name]}={_write_positions(positions)}"

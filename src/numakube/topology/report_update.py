@@ -79,7 +79,9 @@ def update_of(
         report=heartbeat.at,
         time=time,
         available=tuple(map(_amounts, now.zones)),
-        attributes=tuple(one for one in now.attributes if one.name in MOVING_ATTRIBUTES),
+        attributes=tuple(
+            attribute for attribute in now.attributes if attribute.name in MOVING_ATTRIBUTES
+        ),
         vectors=vectors if any(vectors) else (),
         exact=moving_part(exact),
     )
@@ -146,8 +148,8 @@ def current_reports(
     reports: Iterable[NodeResourceTopology], updates: Iterable[NodeResourceTopologyUpdate]
 ) -> Iterator[NodeResourceTopology]:
     """Yield *reports* as they are with their updates."""
-    by_name = {one.metadata.name: one for one in updates}
-    yield from (updated(one, by_name.get(one.metadata.name)) for one in reports)
+    by_name = {update.metadata.name: update for update in updates}
+    yield from (updated(report, by_name.get(report.metadata.name)) for report in reports)
 
 
 def _updated(
@@ -157,13 +159,16 @@ def _updated(
     heartbeat = Heartbeat.parse(annotations[nrt_names.SURPRISES_ANNOTATION])
     annotations[nrt_names.SURPRISES_ANNOTATION] = str(Heartbeat(heartbeat.seconds, update.time))
     attributes = report.attributes
-    for one in update.attributes:
-        if one.name not in MOVING_ATTRIBUTES:
-            raise InvalidValue(f"pods do not change {quoted(one.name)}")
-        attributes = with_attribute(attributes, one)
-        if one.name == nrt_names.FINGERPRINT and nrt_names.FINGERPRINT_ANNOTATION in annotations:
-            annotations[nrt_names.FINGERPRINT_ANNOTATION] = one.value
-    told = {one.name for one in update.attributes}
+    for attribute in update.attributes:
+        if attribute.name not in MOVING_ATTRIBUTES:
+            raise InvalidValue(f"pods do not change {quoted(attribute.name)}")
+        attributes = with_attribute(attributes, attribute)
+        if (
+            attribute.name == nrt_names.FINGERPRINT
+            and nrt_names.FINGERPRINT_ANNOTATION in annotations
+        ):
+            annotations[nrt_names.FINGERPRINT_ANNOTATION] = attribute.value
+    told = {attribute.name for attribute in update.attributes}
     for name in MOVING_ATTRIBUTES - told:
         attributes = without_attribute(attributes, name)
     zones = _zones(report, update)
@@ -202,7 +207,7 @@ def _zone(zone: Zone, available: str, vector: str) -> Zone:
 
 
 def _amounts(zone: Zone) -> str:
-    return " ".join(str(one.available) for one in zone.resources)
+    return " ".join(str(resource.available) for resource in zone.resources)
 
 
 def _vector(zone: Zone) -> str:

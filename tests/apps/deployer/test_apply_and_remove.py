@@ -73,7 +73,7 @@ async def names(client: Client) -> set[str]:
     found: list[Any] = []
     for resource in (NAMESPACES, CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS):
         found += (await client.list(resource)).items
-    return {one["metadata"]["name"] for one in found}
+    return {item["metadata"]["name"] for item in found}
 
 
 async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> None:
@@ -86,9 +86,9 @@ async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> 
     assert journal.deeds() == {Deed.CREATED}
     assert await engine.wait_ready(documents, 120, lambda _: None) == ""
     topologies = await client.list(NODE_RESOURCE_TOPOLOGIES)
-    assert {one.metadata.name for one in topologies.items} == {"node-0", "node-1"}
+    assert {topology.metadata.name for topology in topologies.items} == {"node-0", "node-1"}
     selected = await client.list(PODS, labels="app.kubernetes.io/component=scheduler")
-    assert {one.spec.node_name for one in selected.items} == {"node-0", "node-1"}
+    assert {pod.spec.node_name for pod in selected.items} == {"node-0", "node-1"}
     await engine.deploy(documents)
     assert journal.deeds() == {Deed.UNCHANGED}
     used = StillUsed.besides(DEFAULT, Choices(), client)
@@ -125,7 +125,7 @@ async def test_what_was_there_before_stays(site: Site) -> None:
     assert await engine.wait_gone(going, 120, lambda _: None) == ""
     assert "numakube" in await names(client)
 
-    role = next(one for one in documents if one["kind"] == "ClusterRole")
+    role = next(document for document in documents if document["kind"] == "ClusterRole")
     await _create_anew(client, role)
     with pytest.raises(ConfigError, match=r"clusterrole/numakube-\w+ exists and was not"):
         await engine.deploy(documents)
@@ -190,8 +190,8 @@ async def test_installations_by_others_are_found_put_to_rest_and_woken(site: Sit
         agent("Deployment", "ctrl", "registry.k8s.io/scheduler-plugins/controller:v0.30"),
         agent("Deployment", "nro", "quay.io/x/numaresources-operator:4"),
     )
-    for one in others:
-        await client.create(resource_of(one), one, namespace="default")
+    for other in others:
+        await client.create(resource_of(other), other, namespace="default")
     found = await installations(client)
     assert {(one.role, one.name) for one in found} == {
         ("exporter", "rte"),

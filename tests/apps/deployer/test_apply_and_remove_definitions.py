@@ -44,7 +44,7 @@ async def deployed(client: Client) -> Step:
 async def versions(client: Client) -> dict[str, bool]:
     """Return the versions of the definition, and whether each is that of storage."""
     found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
-    return {one["name"]: one["storage"] for one in found["spec"]["versions"]}
+    return {version["name"]: version["storage"] for version in found["spec"]["versions"]}
 
 
 async def test_an_old_definition_gets_the_current_version_and_keeps_its_objects(

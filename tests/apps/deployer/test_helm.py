@@ -73,7 +73,7 @@ async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
 
     async def reported() -> bool:
         found = await client.list(NODE_RESOURCE_TOPOLOGIES)
-        return {one.metadata.name for one in found.items} == {"node-0", "node-1"}
+        return {report.metadata.name for report in found.items} == {"node-0", "node-1"}
 
     await until(reported)
     assert await operator_kinds(site) == 0
@@ -83,14 +83,14 @@ async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
     same = await client.get(LEASES.raw, "numakube-scheduler", namespace=NAMESPACE)
     assert same["metadata"]["uid"] == lease["metadata"]["uid"]
     found = (await client.list(DEPLOYMENTS, namespace=NAMESPACE)).items
-    ready = {one["metadata"]["name"]: one["status"]["readyReplicas"] for one in found}
+    ready = {item["metadata"]["name"]: item["status"]["readyReplicas"] for item in found}
     assert ready == {"numakube-scheduler": 2, "numaresources-controller-manager": 1}
 
     await helm(site, "uninstall", "x", *waiting)
     left = [*(await client.list(DEPLOYMENTS)).items, *(await client.list(DAEMON_SETS)).items]
     roles = (await client.list(CLUSTER_ROLES)).items
     assert left == []
-    assert [one for one in roles if "numa" in one["metadata"]["name"]] == []
+    assert [role for role in roles if "numa" in role["metadata"]["name"]] == []
     assert not (await client.list(LEASES.raw, namespace=NAMESPACE)).items
     assert await operator_kinds(site) == 2
 
@@ -110,8 +110,8 @@ async def test_what_others_have_made_is_no_obstacle(site: Site) -> None:
     await helm(site, "uninstall", "x", *told[:2])
     assert await operator_kinds(site) == 2
     names = [
-        one["metadata"]["name"]
-        for one in (await site.client.list(LEASES.raw, namespace="default")).items
+        lease["metadata"]["name"]
+        for lease in (await site.client.list(LEASES.raw, namespace="default")).items
     ]
     assert names == ["numakube-scheduler"]
 
@@ -119,4 +119,4 @@ async def test_what_others_have_made_is_no_obstacle(site: Site) -> None:
 async def operator_kinds(site: Site) -> int:
     """Return how many of the operator's kinds there are."""
     kinds = (await site.client.list(CUSTOM_RESOURCE_DEFINITIONS)).items
-    return len([one for one in kinds if "numa" in str(one["spec"]["names"])])
+    return len([kind for kind in kinds if "numa" in str(kind["spec"]["names"])])

@@ -72,7 +72,8 @@ def facts(config: KubeletConfiguration | None, shape: str = SHAPE, **labels: str
 def found(config: KubeletConfiguration) -> list[tuple[str, str, str, str]]:
     """Return what is wrong with a configuration."""
     return [
-        (one.component, one.setting, one.expected, one.detected) for one in validate(facts(config))
+        (finding.component, finding.setting, finding.expected, finding.detected)
+        for finding in validate(facts(config))
     ]
 
 
@@ -115,7 +116,7 @@ def test_a_machine_on_which_the_kubelet_does_not_answer_is_told() -> None:
     machine = from_shape("gb200-nvl4")
     node = KubeletNode(machine, settings_of(wide, machine), kubernetes="1.35")
     found_ = validate(replace(facts(wide), topologies={"n": nrt_of("n", node)}))
-    assert [one.detected.partition(":")[0] for one in found_] == [
+    assert [finding.detected.partition(":")[0] for finding in found_] == [
         "Guaranteed pods under the Static Memory Manager",
         "pods with nvidia.com/gpu",
     ]
@@ -129,7 +130,7 @@ def test_a_slow_cpu_manager_is_told() -> None:
 
 def test_a_kubelet_that_tells_nothing_is_told() -> None:
     """And nothing else is said of it."""
-    assert [one.text() for one in validate(facts(None))] == [
+    assert [finding.text() for finding in validate(facts(None))] == [
         'Incorrect configuration of node "n" area "kubelet" component "configuration" setting "":'
         ' expected "any value" detected "no configuration"'
     ]
@@ -333,7 +334,11 @@ def test_what_keeps_a_kubelet_from_starting_is_found_in_its_flags(
     document = kubelet_configuration(from_shape(SHAPE), Advice())
     folder = host(tmp_path, config=written(document, Form.DROP_IN), flags=GUIDE)
     found = validate_host(read_host(folder), name="n", kubernetes=version)
-    why = [one.detected for one in found if one.expected == "one that the kubelet starts with"]
+    why = [
+        finding.detected
+        for finding in found
+        if finding.expected == "one that the kubelet starts with"
+    ]
     always = {"---reserved-cpus=0: bad flag syntax", "unknown flag --no-such-flag", "NoSuchGate"}
     for word in always | words:
         assert sum(word in text for text in why) == 1, (word, why)

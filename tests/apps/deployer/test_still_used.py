@@ -66,7 +66,7 @@ async def create(client: Client, kind: Resource[Any], name: str, **fields: Any) 
 async def names(client: Client, kind: Resource[Any]) -> set[str]:
     """Return the names of the objects in our namespace."""
     found = await client.list(kind.raw, namespace="numakube")
-    return {one["metadata"]["name"] for one in found.items}
+    return {item["metadata"]["name"] for item in found.items}
 
 
 async def test_removing_one_component_leaves_the_others_and_the_users_objects(
@@ -92,7 +92,7 @@ async def test_the_namespace_goes_with_everything_unless_something_else_is_in_it
     steps = await remove(client, "api", "exporter", "scheduler")
     why = steps["namespace/numakube"].why
     assert "deployment/numakube-webhook" in why
-    assert "numakube" in {one["metadata"]["name"] for one in await _all(client, NAMESPACES)}
+    assert "numakube" in {item["metadata"]["name"] for item in await _all(client, NAMESPACES)}
 
     steps = await remove(client, "api", "exporter", "scheduler", "webhook")
     assert str(steps["namespace/numakube"]) == "namespace/numakube kept: it has role/mine"
@@ -181,7 +181,7 @@ async def test_an_operators_kind_stays_while_there_is_an_object_of_it(client: Cl
     kept = steps[f"customresourcedefinition/{kind}"]
     assert kept.why == "it has numaresourcesscheduler/numaresourcesscheduler"
     assert kind in {
-        one["metadata"]["name"] for one in await _all(client, CUSTOM_RESOURCE_DEFINITIONS)
+        item["metadata"]["name"] for item in await _all(client, CUSTOM_RESOURCE_DEFINITIONS)
     }
 
 

@@ -24,7 +24,7 @@ def model_zones(node: KubeletNode) -> Figures:
     """Return capacity, allocatable and available by zone and resource."""
     settled = node.clone()
     settled.collect_garbage()
-    return {f"node-{one.id}": _zone(settled, one) for one in node.machine.nodes}
+    return {f"node-{numa_node.id}": _zone(settled, numa_node) for numa_node in node.machine.nodes}
 
 
 def _zone(node: KubeletNode, numa: NumaNode) -> dict[str, tuple[int, int, int]]:

@@ -36,7 +36,7 @@ def test_the_last_report_is_one_object(tmp_path: Path) -> None:
     assert not path.exists()
     status.keep(with_pod("b"))
     assert json.loads(path.read_text())["pods"] == [{"Namespace": "ns", "Name": "b"}]
-    assert [one.name for one in tmp_path.iterdir()] == ["status.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
 
 
 async def test_the_last_ten_that_differ_are_kept_with_their_times(

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "exporter.md"
 def test_every_setting_is_on_the_page() -> None:
     """Its flag, its key and its variable, on one line."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    of_a_call = {one.name for one in fields(RunSettings)}
+    of_a_call = {field.name for field in fields(RunSettings)}
     for setting in SETTINGS.all:
         if setting.name in of_a_call:
             continue

@@ -120,7 +120,10 @@ def test_zones_say_what_is_below_each_root_port() -> None:
     connected = Connected(tree_of((path,)), {"g0": path.address})
     inputs = replace(inputs_of(node, pods), connected=connected)
     report = topology_of(inputs, ReportOptions(), cause=Cause.PERIODIC)
-    told = {zone.name: {one.name: one.value for one in zone.attributes} for zone in report.zones}
+    told = {
+        zone.name: {attribute.name: attribute.value for attribute in zone.attributes}
+        for zone in report.zones
+    }
     assert told["node-0"]["topology.numakube.dev/switches"] == f"0000:15:01.0: {GPU} 1"
     assert "topology.numakube.dev/switches" not in told["node-1"]
 
@@ -427,7 +430,7 @@ def test_devices_that_others_hold_are_kept_when_a_pod_has_lost_its_own() -> None
     )
     left = without_dropped_devices(read.checkpoints, {**listed, "lost": bare}).devices
     assert left is not None
-    assert [one.pod_uid for one in left.pod_device_entries or ()] == ["keeps"]
+    assert [entry.pod_uid for entry in left.pod_device_entries or ()] == ["keeps"]
     assert without_dropped_devices(Checkpoints(), listed) == Checkpoints()
 
 

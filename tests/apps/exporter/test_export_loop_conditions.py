@@ -30,7 +30,7 @@ async def pod(bare: Client) -> OwnPod:
 async def conditions(client: Client) -> dict[str, Any]:
     """Return the pod's conditions by type."""
     document = await client.get(PODS.raw, "exporter-x", namespace="default")
-    return {one["type"]: one for one in document["status"]["conditions"]}
+    return {condition["type"]: condition for condition in document["status"]["conditions"]}
 
 
 async def version(client: Client) -> str:

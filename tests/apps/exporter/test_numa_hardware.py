@@ -48,12 +48,12 @@ def test_machines_like_real_ones_read_back_as_they_are(tmp_path: Path, shape: st
     """Sub-NUMA clusters, quarters of a socket, ids with holes, memory without CPUs."""
     read = HardwareReader(written(tmp_path, shape)).read()
     expected = hardware_of(from_shape(shape))
-    assert [(one.id, one.cpus, one.memory_bytes) for one in read.zones] == [
-        (one.id, one.cpus, one.memory_bytes) for one in expected.zones
+    assert [(zone.id, zone.cpus, zone.memory_bytes) for zone in read.zones] == [
+        (zone.id, zone.cpus, zone.memory_bytes) for zone in expected.zones
     ]
-    assert [one.distances for one in read.zones] == [one.distances for one in expected.zones]
-    assert [dict(one.hugepages or {}) for one in read.zones] == [
-        dict(one.hugepages or {}) for one in expected.zones
+    assert [zone.distances for zone in read.zones] == [zone.distances for zone in expected.zones]
+    assert [dict(zone.hugepages or {}) for zone in read.zones] == [
+        dict(zone.hugepages or {}) for zone in expected.zones
     ]
 
 
@@ -68,7 +68,7 @@ def test_any_machine_reads_back_as_it_is(tmp_path: Path, machine: Machine) -> No
     except MalformedObject:
         return  # no tree looks like it
     read = HardwareReader(root).read()
-    assert [one.cpus for one in read.zones] == [one.cpus for one in hardware_of(machine).zones]
+    assert [zone.cpus for zone in read.zones] == [zone.cpus for zone in hardware_of(machine).zones]
     assert read.machine is not None
     assert in_kernel_order(read.machine).nodes == in_kernel_order(machine).nodes
 
@@ -89,7 +89,7 @@ def test_a_zone_without_distances_is_still_a_zone(tmp_path: Path) -> None:
     root = written(tmp_path, "2 sockets, 2 cores, 8Gi, distances 10 20 20")
     (root / NODE0 / "distance").unlink()
     hardware = HardwareReader(root).read()
-    assert [one.distances for one in hardware.zones] == [None, (20, 10)]
+    assert [zone.distances for zone in hardware.zones] == [None, (20, 10)]
     assert Trouble.NO_DISTANCES in kinds(hardware)
 
 
@@ -118,7 +118,7 @@ def test_a_zone_without_memory_size_is_still_a_zone(tmp_path: Path) -> None:
     root = written(tmp_path, "2 sockets, 2 cores, 8Gi")
     (root / NODE0 / "meminfo").write_text("nothing\n", encoding="ascii")
     hardware = HardwareReader(root).read()
-    assert [one.memory_bytes for one in hardware.zones] == [None, 8 << 30]
+    assert [zone.memory_bytes for zone in hardware.zones] == [None, 8 << 30]
     assert kinds(hardware) >= {Trouble.NO_MEMORY_SIZE, Trouble.NO_CPU_DETAILS}
     assert hardware.machine is None
 
@@ -128,7 +128,7 @@ def test_packages_are_zones_on_a_kernel_without_numa(tmp_path: Path) -> None:
     root = written(tmp_path, "2 sockets, 2 cores, 8Gi")
     shutil.rmtree(root / "devices/system/node")
     hardware = HardwareReader(root).read()
-    assert [(one.id, str(one.cpus)) for one in hardware.zones] == [(0, "0-1"), (1, "2-3")]
+    assert [(zone.id, str(zone.cpus)) for zone in hardware.zones] == [(0, "0-1"), (1, "2-3")]
 
 
 def test_an_empty_tree_has_no_zones(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_zones_converge_to_the_model_as_pods_come_and_go(tmp_path: Path, shape: 
         view = view_of(found.topology("worker"))
         assert isinstance(view, NodeTopology)
         assert isinstance(view.report, ExactReport)
-        assert {zone.id for zone in view.zones} == {one.id for one in machine.nodes}
+        assert {zone.id for zone in view.zones} == {node.id for node in machine.nodes}
 
 
 def test_memory_without_cpus_is_a_zone_without_cpus(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_ids_with_holes_are_the_names_of_zones(tmp_path: Path) -> None:
     """In costs too."""
     machine = from_shape("2 sockets, 2 cores, 8Gi, ids 0 8, distances 10 40 40")
     found = report(scanned(tmp_path, start(machine), {}))
-    assert [one.name for one in found.zones] == ["node-0", "node-8"]
+    assert [zone.name for zone in found.zones] == ["node-0", "node-8"]
     assert [cost.name for cost in found.zones[1].costs] == ["node-0", "node-8"]
 
 
@@ -254,4 +254,4 @@ def test_memory_that_spans_numa_nodes_lies_where_the_books_say(tmp_path: Path) -
         name: found["memory"][2] // GIB for name, found in model_zones(node).items()
     }
     guessed = zones(replace(read, uids={}))
-    assert sum(one["memory"][2] for one in guessed.values()) == 12 * GIB
+    assert sum(entry["memory"][2] for entry in guessed.values()) == 12 * GIB

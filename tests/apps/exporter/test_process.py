@@ -138,7 +138,7 @@ async def test_pods_that_come_and_go_are_reported(site: Site) -> None:
 async def is_held(site: Site, cpus: int) -> bool:
     """Tell whether pods hold so many CPUs exclusively."""
     pods = site.crew.pool.kubelet(NODE).pod_resources()
-    return sum(len(one.cpu_ids) for pod in pods for one in pod.containers) == cpus
+    return sum(len(container.cpu_ids) for pod in pods for container in pod.containers) == cpus
 
 
 class Nic:
@@ -288,7 +288,7 @@ async def test_a_policy_that_cannot_be_found_is_said_to_be_unknown(site: Site) -
     host = Host(site, "--dry-run", "-o", "json", "--kubelet-config-file=/nowhere/config.yaml")
     host.args = host.args[2:]
     assert await host.run() == 0
-    attributes = {one["name"]: one["value"] for one in json.loads(host.said[0])["attributes"]}
+    attributes = {entry["name"]: entry["value"] for entry in json.loads(host.said[0])["attributes"]}
     assert nrt_names.TOPOLOGY_POLICY not in attributes
     assert attributes[nrt_names.POLICY_UNKNOWN] == "there is no file /nowhere/config.yaml"
 
@@ -337,7 +337,7 @@ async def test_settings_can_be_written_to_a_file_with_what_is_excluded(
         await until(dump.exists)
     written = yaml.safe_load(dump.read_text())
     assert written["resource_exclude"] == {"*": ["memory"]}
-    assert [one["namePattern"] for one in written["pod_exclude"]] == ["b"]
+    assert [entry["namePattern"] for entry in written["pod_exclude"]] == ["b"]
 
 
 async def test_the_exporter_waits_for_a_missing_definition(site: Site) -> None:

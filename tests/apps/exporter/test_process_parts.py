@@ -109,9 +109,9 @@ def test_the_configuration_is_looked_for_where_it_was_said_first(
     told = settings(**{"kubelet_config_file": "", "procfs": "", **flags})
     node = NodeObject(bare, "node-0")
     sources = make_config_source(told, around, bare, node).sources
-    assert [type(one) for one in sources] == kinds
+    assert [type(source) for source in sources] == kinds
     alone = make_config_source(told, around, None).sources
-    assert [type(one) for one in alone] == kinds[:-2]
+    assert [type(source) for source in alone] == kinds[:-2]
 
 
 def test_state_files_and_reports_go_where_they_are_wanted(

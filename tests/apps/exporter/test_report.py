@@ -59,7 +59,7 @@ def test_attributes_are_in_the_order_of_rte_and_then_ours() -> None:
         cpu_manager_policy_options={"full-pcpus-only": "true"},
     )
     read = replace(inputs(two_zones()), kubelet=KubeletFacts(config=with_defaults(config)))
-    assert [(one.name, one.value) for one in published(read).attributes] == [
+    assert [(attribute.name, attribute.value) for attribute in published(read).attributes] == [
         ("nodeTopologyPodsFingerprint", "pfp0v001ef46db3751d8e999"),
         ("nodeTopologyPodsFingerprintMethod", "with-exclusive-resources"),
         ("topology.node.k8s.io/numaplacement-metadata", "npv0v001::ve=leb89::cc=0::nn=2::bn=0"),
@@ -78,7 +78,9 @@ def test_what_is_not_known_of_the_kubelet_is_not_published() -> None:
     assert published(inputs(two_zones()), fingerprint=False).attributes == ()
     told = replace(inputs(two_zones()), kubelet=KubeletFacts(topology_policy=""))
     found = published(told, fingerprint=False).attributes
-    assert [(one.name, one.value) for one in found] == [(nrt_names.TOPOLOGY_POLICY, "")]
+    assert [(attribute.name, attribute.value) for attribute in found] == [
+        (nrt_names.TOPOLOGY_POLICY, "")
+    ]
 
 
 def test_a_given_policy_wins_over_the_configuration() -> None:
@@ -145,7 +147,7 @@ def test_numa_placement_tells_where_containers_are() -> None:
     nrt = published(replace(read, kubelet=SINGLE))
     metadata = attribute_value(nrt.attributes, nrt_names.PLACEMENT_METADATA)
     assert metadata == "npv0v001::ve=leb89::cc=3::nn=2::bn=1"
-    vectors = [attribute_value(one.attributes, nrt_names.PLACEMENT_VECTOR) for one in nrt.zones]
+    vectors = [attribute_value(zone.attributes, nrt_names.PLACEMENT_VECTOR) for zone in nrt.zones]
     assert vectors[1] is None
     assert vectors[0] is not None
 
@@ -163,7 +165,9 @@ def test_numa_placement_is_whole_or_not_published(held: object, why: str) -> Non
     read = replace(inputs(two_zones(), pod(held)), kubelet=SINGLE)  # type: ignore[arg-type]
     report = topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC)
     assert attribute_value(report.attributes, nrt_names.PLACEMENT_METADATA) is None
-    (problem,) = [one for one in report.problems if one.kind is Trouble.UNPLACED_CONTAINER]
+    (problem,) = [
+        problem for problem in report.problems if problem.kind is Trouble.UNPLACED_CONTAINER
+    ]
     assert why in problem.detail
 
 
@@ -202,7 +206,7 @@ def test_why_there_is_no_exact_data_is_told() -> None:
     """Unless nobody wants it."""
     read = inputs(two_zones())
     report = topology_of(read, ReportOptions(), cause=Cause.PERIODIC)
-    assert [one.kind for one in report.problems] == [Trouble.NO_EXACT_DATA]
+    assert [problem.kind for problem in report.problems] == [Trouble.NO_EXACT_DATA]
     why = report.annotations[nrt_names.INEXACT_ANNOTATION]
     assert str(report.problems[0]) == f"exact data is not published: {why}"
     view = view_of(report.topology("n1"))
@@ -218,7 +222,7 @@ def test_a_damaged_state_file_is_a_problem_and_no_more() -> None:
         inputs(two_zones(), pod(container(cpus=(0,))), cpus=range(24)), checkpoints=files
     )
     report = topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC)
-    assert [one.kind for one in report.problems] == [Trouble.BAD_CHECKPOINT] * 3
+    assert [problem.kind for problem in report.problems] == [Trouble.BAD_CHECKPOINT] * 3
     assert report.zones[0].resources[0].available == "11"
 
 

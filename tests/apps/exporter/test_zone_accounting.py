@@ -34,7 +34,7 @@ def zones(read: NodeInputs, options: ReportOptions | None = None) -> Figures:
 
 def troubles(read: NodeInputs) -> set[Trouble]:
     """Return the kinds of problems that came up."""
-    return {one.kind for one in zones_of(read, read.pods, ReportOptions()).problems}
+    return {problem.kind for problem in zones_of(read, read.pods, ReportOptions()).problems}
 
 
 def nets(*placed: tuple[int, int]) -> list[Devices]:
@@ -91,7 +91,7 @@ def test_allocatable_memory_on_several_numa_nodes_counts_once() -> None:
         "node-1": 4,
     }
     more = inputs(two_zones(8 * GIB), memory=[Memory("memory", 20 * GIB, (0, 1))])
-    assert sum(one["memory"][1] for one in zones(more).values()) == 20 * GIB
+    assert sum(entry["memory"][1] for entry in zones(more).values()) == 20 * GIB
 
 
 def test_a_device_on_several_numa_nodes_is_available_on_each() -> None:

@@ -120,7 +120,7 @@ class Place:
 
     async def seen(self, condition: Any) -> None:
         """Wait until *condition* holds for every extender."""
-        await until(lambda: all(condition(one) for one in self.extenders))
+        await until(lambda: all(condition(extender) for extender in self.extenders))
 
     async def on(self, name: str) -> str:
         """Return the node of a pod, as the API server has it."""
@@ -134,13 +134,13 @@ def _has_report(process: ExtenderProcess, name: str) -> bool:
 
 def _knows(process: ExtenderProcess, pod: Pod) -> bool:
     store = process.mirror.pods.store
-    return any(one.metadata.uid == pod.metadata.uid for one in store.values())
+    return any(other.metadata.uid == pod.metadata.uid for other in store.values())
 
 
 def info_of(process: ExtenderProcess, name: str) -> PodInfo:
     """Return a pod as an extender sees it."""
     store = process.mirror.pods.store
-    return next(PodInfo(one) for one in store.values() if one.metadata.name == name)
+    return next(PodInfo(pod) for pod in store.values() if pod.metadata.name == name)
 
 
 def asked(pod: Pod, *names: str) -> ExtenderArgs:

@@ -107,7 +107,11 @@ class KubeScheduler:
 
     def _next(self) -> Waiting | None:
         now = asyncio.get_running_loop().time()
-        ready = [one for one in self._queue.values() if not one.rests and one.not_before <= now]
+        ready = [
+            waiting
+            for waiting in self._queue.values()
+            if not waiting.rests and waiting.not_before <= now
+        ]
         return max(ready, key=lambda one: one.info.priority, default=None)
 
     # Events.
@@ -139,8 +143,8 @@ class KubeScheduler:
             self._something.set()
 
     def _wake_all(self) -> None:
-        for one in self._queue.values():
-            one.rests = False
+        for waiting in self._queue.values():
+            waiting.rests = False
         self._something.set()
 
     # One attempt.
@@ -188,7 +192,7 @@ class KubeScheduler:
 
     async def _best(self, pod: PodInfo, names: list[str]) -> str:
         answer = await self._call("prioritize", self._args(pod, names))
-        scores = {one["Host"]: one["Score"] for one in answer}
+        scores = {entry["Host"]: entry["Score"] for entry in answer}
         assert set(scores) == set(names)
         assert all(type(score) is int and 0 <= score <= 10 for score in scores.values())
         top = max(scores.values())
@@ -221,7 +225,7 @@ class KubeScheduler:
             victims = _victims(pod, node)
             if victims:
                 candidates[node.name] = {
-                    "Pods": [{"UID": one.uid} for one in victims],
+                    "Pods": [{"UID": victim.uid} for victim in victims],
                     "NumPDBViolations": 0,
                 }
         if not candidates:
@@ -235,7 +239,7 @@ class KubeScheduler:
         if answer:
             name = min(answer, key=lambda name: len(answer[name]["Pods"]))
             assert answer[name]["Pods"], "a node without victims fails the whole call"
-            await self._make_room(pod, name, [one["UID"] for one in answer[name]["Pods"]])
+            await self._make_room(pod, name, [pod["UID"] for pod in answer[name]["Pods"]])
 
     async def _make_room(self, pod: PodInfo, name: str, uids: list[str]) -> None:
         patch = strategic_patch({"status": {"nominatedNodeName": name}})
@@ -312,7 +316,7 @@ def _has_room(pod: PodInfo, node: NodeInfo, *, without: tuple[PodInfo, ...] = ()
     if node.node.spec.unschedulable or len(node.pods) - len(without) >= node.allowed_pods:
         return False
     return all(
-        node.requested.get(name, 0) - sum(one.requests.get(name, 0) for one in without) + wanted
+        node.requested.get(name, 0) - sum(other.requests.get(name, 0) for other in without) + wanted
         <= node.allocatable.get(name, 0)
         for name, wanted in pod.requests.items()
     )
@@ -320,7 +324,7 @@ def _has_room(pod: PodInfo, node: NodeInfo, *, without: tuple[PodInfo, ...] = ()
 
 def _victims(pod: PodInfo, node: NodeInfo) -> tuple[PodInfo, ...]:
     """Return whom kube-scheduler would evict: nobody if its own filters let the pod in as it is."""
-    lower = tuple(one for one in node.pods.values() if one.priority < pod.priority)
+    lower = tuple(other for other in node.pods.values() if other.priority < pod.priority)
     if _has_room(pod, node) or not lower or not _has_room(pod, node, without=lower):
         return ()
     victims = lower

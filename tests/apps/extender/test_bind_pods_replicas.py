@@ -43,8 +43,8 @@ async def test_claims_race_and_one_wins(place: Place) -> None:
         answers = await asyncio.gather(
             *(one.verbs.bind(binding(pod, name)) for one, pod in zip(replicas, pods, strict=True))
         )
-        assert sorted(bool(one.error) for one in answers) == [False, True, True]
-    assert sum(one.claims.conflicts for one in replicas if one.claims) > 0
+        assert sorted(bool(answer.error) for answer in answers) == [False, True, True]
+    assert sum(replica.claims.conflicts for replica in replicas if replica.claims) > 0
 
 
 async def test_a_claim_that_came_to_nothing_is_forgotten(place: Place) -> None:

@@ -38,12 +38,12 @@ async def extended(
     stop = asyncio.Event()
     options = ExtenderOptions.default(claims=replicas > 1)
     processes = [ExtenderProcess(options, world.connect()) for _ in range(replicas)]
-    tasks = [asyncio.create_task(one.run(stop, Listen())) for one in processes]
-    for one in processes:
-        await one.serving.wait()
-        await one.mirror.synced()
+    tasks = [asyncio.create_task(process.run(stop, Listen())) for process in processes]
+    for process in processes:
+        await process.serving.wait()
+        await process.mirror.synced()
     client = world.connect()
-    urls = tuple(one.url for one in processes)
+    urls = tuple(process.url for process in processes)
     scheduler = KubeScheduler(client, urls, name=NAME, names_only=names_only)
     running = asyncio.create_task(scheduler.run())
     try:

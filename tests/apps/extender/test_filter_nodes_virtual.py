@@ -31,14 +31,14 @@ def template(name: str, cpu: str = "16", **metadata: Any) -> dict[str, Any]:
 
 def tried(extender: ExtenderProcess, pod: Pod, *nodes: dict[str, Any]) -> FilterResult:
     """Return what is said of whole node objects."""
-    items = tuple(msgspec.Raw(msgspec.json.encode(one)) for one in nodes)
+    items = tuple(msgspec.Raw(msgspec.json.encode(node)) for node in nodes)
     return extender.verbs.filter(ExtenderArgs(pod=pod, nodes=NodeList(items=items)))
 
 
 def kept(result: FilterResult) -> list[str]:
     """Return the names of the nodes that can take the pod."""
     items = result.nodes.items if result.nodes is not None else None
-    return [msgspec.json.decode(one)["metadata"]["name"] for one in items or ()]
+    return [msgspec.json.decode(item)["metadata"]["name"] for item in items or ()]
 
 
 async def test_a_new_node_is_like_those_of_its_group_when_idle(place: Place) -> None:

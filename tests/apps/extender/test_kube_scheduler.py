@@ -50,10 +50,10 @@ async def extended(
     stop = asyncio.Event()
     processes = [ExtenderProcess(options, world.connect()) for _ in range(replicas)]
     listen = Listen(tls=await certificates(folder) if tls else None)
-    tasks = [asyncio.create_task(one.run(stop, listen)) for one in processes]
-    for one in processes:
-        await one.serving.wait()
-        await one.mirror.synced()
+    tasks = [asyncio.create_task(process.run(stop, listen)) for process in processes]
+    for process in processes:
+        await process.serving.wait()
+        await process.mirror.synced()
     url = processes[0].url
     if token:
         url = url.replace("http://", f"http://numakube:{token}@")

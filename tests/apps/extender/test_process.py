@@ -171,7 +171,7 @@ def test_both_configurations_are_printed() -> None:
         assert {entry[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt", "bind")}
         assert ("profiles" in config) == (deployment == "second")
         objects = CliRunner().invoke(cli, [*words, "--manifests"])
-        kinds = [one["kind"] for one in yaml.safe_load_all(objects.output)]
+        kinds = [item["kind"] for item in yaml.safe_load_all(objects.output)]
         assert kinds.count("Deployment") == (2 if deployment == "second" else 1)
     assert json.dumps(kinds)
 
@@ -208,10 +208,10 @@ def _args_of(manifest: ExtenderManifest) -> list[str]:
 
 def _secrets_of(manifest: ExtenderManifest) -> dict[str, Any]:
     return {
-        one["metadata"]["name"]: volume["secret"]
-        for one in manifest.objects()
-        if one["kind"] == "Deployment"
-        for volume in one["spec"]["template"]["spec"]["volumes"]
+        item["metadata"]["name"]: volume["secret"]
+        for item in manifest.objects()
+        if item["kind"] == "Deployment"
+        for volume in item["spec"]["template"]["spec"]["volumes"]
         if "secret" in volume
     }
 

@@ -89,8 +89,8 @@ def _check_filter(body: dict[str, Any], answer: dict[str, Any], where: str) -> N
 
 
 def _check_prioritize(body: dict[str, Any], answer: list[dict[str, Any]], where: str) -> None:
-    assert [one["Host"] for one in answer] == (body["NodeNames"] or _items(body)), where
-    assert all(type(one["Score"]) is int and 0 <= one["Score"] <= 10 for one in answer), where
+    assert [entry["Host"] for entry in answer] == (body["NodeNames"] or _items(body)), where
+    assert all(type(entry["Score"]) is int and 0 <= entry["Score"] <= 10 for entry in answer), where
 
 
 def _check_bind(_: dict[str, Any], answer: dict[str, Any], where: str) -> None:

@@ -266,7 +266,7 @@ async def test_an_extender_says_whether_pods_would_fit(place: Place) -> None:
         for _ in range(2):
             async with session.post("/v1/fit", json=question) as response:
                 answer = await response.json()
-            assert sorted(one["node"] for one in answer["placements"]) == ["a", "b"]
+            assert sorted(placement["node"] for placement in answer["placements"]) == ["a", "b"]
             assert answer["refused"][0]["reason"].startswith("0/2 nodes are available")
         hold = {**question, "hold": {"name": "j", "seconds": 5}}
         async with session.post("/v1/fit", json=hold) as response:

@@ -119,7 +119,7 @@ async def test_prioritize_rates_every_host_and_the_better_one_higher(place: Plac
     pod = await place.pod("p")
     names = ("c", "a", "b")
     extender.verbs.filter(asked(pod, *names))
-    found = {one.host: one.score for one in extender.verbs.prioritize(asked(pod, *names))}
+    found = {verb.host: verb.score for verb in extender.verbs.prioritize(asked(pod, *names))}
     assert list(found) == list(names)
     assert all(0 <= score <= 10 for score in found.values())
     # The zone of b is filled exactly; the others would be left with odd ends.
@@ -201,7 +201,7 @@ async def test_binding_twice_is_binding_once(place: Place) -> None:
     await place.node("other", 8)
     pod = await place.pod("p")
     answers = await asyncio.gather(*(extender.verbs.bind(binding(pod, "n")) for _ in range(3)))
-    assert [one.error for one in answers] == ["", "", ""]
+    assert [answer.error for answer in answers] == ["", "", ""]
     assert not (await extender.verbs.bind(binding(pod, "n"))).error
     await place.seen(lambda one: one.mirror.pods.store and _bound(one, pod))
     assert "already" in (await extender.verbs.bind(binding(pod, "other"))).error
@@ -257,8 +257,8 @@ async def test_refused_pods_are_known_again_after_a_restart(place: Place) -> Non
     first, second = await place.start(), await place.start()
     await place.report("n", 6, 2)
     await place.seen(lambda one: _woken(one, "p"))
-    counts = [one.metrics.woken._value for one in (first, second)]
-    await until(lambda: sum(one.get() for one in counts) == 1)
+    counts = [process.metrics.woken._value for process in (first, second)]
+    await until(lambda: sum(count.get() for count in counts) == 1)
     assert pod.metadata.name == "p"
 
 
@@ -289,7 +289,7 @@ async def test_preemption_adds_victims_until_one_zone_is_clear(place: Place) -> 
     vip = await place.pod("vip", "8", priorityClassName="high")
     found = extender.verbs.preempt(_preempt(vip, {"n": [lows[0].metadata.uid]}))
     chosen = found.node_name_to_meta_victims["n"]
-    assert {one.uid for one in chosen.pods or ()} == {one.metadata.uid for one in lows}
+    assert {pod.uid for pod in chosen.pods or ()} == {low.metadata.uid for low in lows}
 
 
 async def test_nobody_else_is_evicted_while_room_is_being_made(place: Place) -> None:

@@ -56,7 +56,7 @@ class Cluster:
 
     async def reports(self) -> list[str]:
         """Return the names of all reports."""
-        return sorted(one.metadata.name for one in (await self.client.list(NRTS)).items)
+        return sorted(nrt.metadata.name for nrt in (await self.client.list(NRTS)).items)
 
     def process(self, *args: str) -> GcProcess:
         """Return a collector with these arguments."""
@@ -107,7 +107,7 @@ async def test_c20_reports_in_namespaces_go_as_well(cluster: Cluster) -> None:
         await cluster.client.create(kind, report(name, free="1", namespace="default"))
     process = cluster.process("--grace-period", "0s", "--oneshot")
     assert await process.run(asyncio.Event()) == 0
-    assert [one["metadata"]["name"] for one in (await cluster.client.list(kind)).items] == ["a"]
+    assert [item["metadata"]["name"] for item in (await cluster.client.list(kind)).items] == ["a"]
     assert cluster.said == ["noderesourcetopology/default/b removed"]
 
 

@@ -132,7 +132,7 @@ def test_a_name_beside_a_configuration_is_told_unless_the_file_has_it(tmp_path: 
     for name, told in (("a", 0), ("b", 1)):
         notes: list[str] = []
         config = configuration_of({"config": str(file), "scheduler_name": name}, Path, notes)
-        assert [one.scheduler_name for one in config.profiles] == ["a"]
+        assert [profile.scheduler_name for profile in config.profiles] == ["a"]
         assert len(notes) == told
 
 
@@ -145,7 +145,7 @@ def test_every_flag_of_a_real_kube_scheduler_is_known() -> None:
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout  # noqa: S603
     flags = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.MULTILINE))
     command = load_program("scheduler").command(lambda _: None)
-    known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     beside = {"--help", "--version", "--v", "--write-config-to"}
     assert flags - known - beside == set()
 
@@ -175,8 +175,8 @@ def test_a_configuration_of_rte_is_read_with_all_of_its_keys(tmp_path: Path) -> 
     assert (settings.reading.policy, settings.reading.scope) == ("restricted", "pod")
     assert settings.publishing.no_publish is True
     assert dict(options.exclusions.resources) == {"*": ("memory",)}
-    assert [one.name for one in options.exclusions.pods] == ["b*"]
-    assert [one.partition(":")[0] for one in options.notes] == [
+    assert [pod.name for pod in options.exclusions.pods] == ["b*"]
+    assert [note.partition(":")[0] for note in options.notes] == [
         "nrtUpdater.patchMode",
         "metricsTLS.cipherSuites",
     ]

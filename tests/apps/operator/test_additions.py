@@ -64,7 +64,7 @@ def test_an_extender_comes_with_the_configuration_that_a_kube_scheduler_needs() 
     assert isinstance(configuration, dict)
     (extender,) = configuration["extenders"]
     assert extender["urlPrefix"] == f"https://{EXTENDER}.ns.svc:10263"
-    assert [one.get("name") for one in plan.status["relatedObjects"]][-1] == EXTENDER
+    assert [entry.get("name") for entry in plan.status["relatedObjects"]][-1] == EXTENDER
     plain = scheduler_plan(extender=ExtenderSpec(replicas=1, tls="Disabled"))
     (container,) = applied(plain, "Deployment")[EXTENDER]["spec"]["template"]["spec"]["containers"]
     assert "--insecure-serving" in container["args"]
@@ -82,9 +82,9 @@ def test_controllers_come_when_they_are_asked_for() -> None:
     assert container["args"][-3:] == told
     assert [made[name]["spec"]["replicas"] for name in OTHERS] == [2, 1]
     for name in OTHERS:
-        tokens = [one for one in applied(plan, "Role")[name]["rules"] if "resourceNames" in one]
+        tokens = [rule for rule in applied(plan, "Role")[name]["rules"] if "resourceNames" in rule]
         assert tokens[-1]["resourceNames"] == ["secondary-scheduler-debug"]
-    assert [one.get("name") for one in plan.status["relatedObjects"]][-2:] == list(OTHERS)
+    assert [entry.get("name") for entry in plan.status["relatedObjects"]][-2:] == list(OTHERS)
     assert plan.verdict.state is State.PROGRESSING
 
 
@@ -129,7 +129,7 @@ def test_an_extender_that_is_switched_off_is_removed() -> None:
     for owner, count in (("s", 1), ("somebody", 0)):
         plan = plan_scheduler(seen(deployment(EXTENDER, owner=owner), None), SCHEDULER_SETUP)
         assert plan is not None
-        removed = [one.name for one in plan.actions if isinstance(one, Delete)]
+        removed = [action.name for action in plan.actions if isinstance(action, Delete)]
         assert removed == [EXTENDER] * count
         assert plan.verdict.state is State.AVAILABLE
 
@@ -153,7 +153,7 @@ async def of_companions(client: Client) -> list[str]:
     )
     for kind in kinds:
         found += (await client.list(kind, namespace=NAMESPACE)).items
-    names = [str(one["metadata"]["name"]) for one in found]
+    names = [str(item["metadata"]["name"]) for item in found]
     return [name for name in names if name.startswith((EXTENDER, *OTHERS))]
 
 

@@ -136,8 +136,8 @@ async def everything(client: Client) -> dict[str, str]:
     """Return what an operator made, with what would change if it were written again."""
     found = {}
     for resource in KINDS:
-        for one in (await client.list(resource, labels=OURS)).items:
-            metadata = one["metadata"]
+        for item in (await client.list(resource, labels=OURS)).items:
+            metadata = item["metadata"]
             mark = metadata.get("generation") or metadata["resourceVersion"]
             found[f"{resource.kind} {metadata['name']}"] = f"{metadata['uid']} {mark}"
     return found
@@ -189,7 +189,7 @@ async def test_several_operators_at_once_do_not_undo_each_others_work(site: Site
 
 async def pass_by(client: Client, value: str, *processes: OperatorProcess) -> None:
     """Change a label of the node, and wait until every operator has looked at both objects."""
-    before = [passes(one) for one in processes]
+    before = [passes(process) for process in processes]
     await label(client, "node-0", "example.com/x", value)
 
     async def seen() -> bool:
@@ -268,6 +268,6 @@ async def delete_and_see_it_return(client: Client) -> None:
 
     async def returned() -> bool:
         found = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
-        return [one["metadata"]["uid"] for one in found] not in ([], [old["metadata"]["uid"]])
+        return [item["metadata"]["uid"] for item in found] not in ([], [old["metadata"]["uid"]])
 
     await until(returned)

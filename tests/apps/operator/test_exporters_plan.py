@@ -59,8 +59,8 @@ def planned(seen: Seen, setup: Setup = SETUP) -> Plan:
 
 def applied(plan: Plan, kind: str) -> dict[str, Document]:
     """Return the objects of a kind that a plan applies."""
-    found = [one.document for one in plan.actions if isinstance(one, Apply)]
-    return {one["metadata"]["name"]: one for one in found if one["kind"] == kind}
+    found = [action.document for action in plan.actions if isinstance(action, Apply)]
+    return {item["metadata"]["name"]: item for item in found if item["kind"] == kind}
 
 
 def arguments(plan: Plan, name: str = POOL) -> list[str]:
@@ -94,7 +94,7 @@ def daemon_set(name: str = POOL, *, ready: bool = True, owner: str = "u") -> Dae
 def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
     """Topologies outlive the operator: others write them too."""
     plan = planned(Seen(object=wanted()))
-    kinds = [one.document["kind"] for one in plan.actions if isinstance(one, Apply)]
+    kinds = [action.document["kind"] for action in plan.actions if isinstance(action, Apply)]
     assert kinds == [
         *("CustomResourceDefinition", "CustomResourceDefinition"),
         *("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
@@ -107,7 +107,7 @@ def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
         assert isinstance(action, Apply)
         owners = action.document["metadata"].get("ownerReferences", [])
         expected = [] if action.document["kind"] == "CustomResourceDefinition" else ["u"]
-        assert [one["uid"] for one in owners] == expected
+        assert [owner["uid"] for owner in owners] == expected
     assert plan.verdict.state is State.PROGRESSING
     assert plan.verdict.message == f"ns/{POOL} is updating"
 
@@ -207,7 +207,7 @@ def test_what_was_made_for_a_group_that_is_gone_is_removed() -> None:
     stale = daemon_set(f"{NAME}-old")
     foreign = daemon_set(f"{NAME}-other", owner="somebody")
     plan = planned(Seen(object=wanted(), made=made(daemon_set(), stale, foreign)))
-    assert [one for one in plan.actions if isinstance(one, Delete)] == [
+    assert [action for action in plan.actions if isinstance(action, Delete)] == [
         Delete(
             api_version="apps/v1",
             kind="DaemonSet",
@@ -224,7 +224,7 @@ def test_no_groups_leave_nothing_on_nodes_and_are_fine() -> None:
     plan = planned(Seen(object=nothing, made=made(daemon_set())))
     assert plan.verdict.state is State.AVAILABLE
     assert (plan.status["daemonsets"], plan.status["nodeGroups"]) == ([], [])
-    assert [type(one) for one in plan.actions] == [Delete, Apply, Apply]
+    assert [type(action) for action in plan.actions] == [Delete, Apply, Apply]
 
 
 def test_a_paused_object_is_left_alone() -> None:

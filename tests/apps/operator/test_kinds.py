@@ -133,7 +133,7 @@ async def test_kubectl_prints_how_things_stand(client: Client) -> None:
     path = "/apis/nodetopology.openshift.io/v1/numaresourcesschedulers"
     answer = await client.request(Request(method="GET", path=path, accept=TABLE))
     table: dict[str, Any] = json.loads(answer.body)
-    columns = [one["name"] for one in table["columnDefinitions"]]
+    columns = [definition["name"] for definition in table["columnDefinitions"]]
     shown = dict(zip(columns, table["rows"][0]["cells"], strict=True))
     assert shown.pop("Age")
     assert shown == {

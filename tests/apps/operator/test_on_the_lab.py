@@ -72,7 +72,7 @@ async def remove_definition(client: Client) -> None:
 
     async def gone() -> bool:
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
-        return not {one["metadata"]["name"] for one in found.items}.intersection(DEFINITIONS)
+        return not {item["metadata"]["name"] for item in found.items}.intersection(DEFINITIONS)
 
     await until(gone)
 
@@ -91,13 +91,13 @@ async def create(client: Client, document: Document) -> None:
 def conditions(document: Document) -> dict[str, str]:
     """Return the status of each condition."""
     found = document.get("status", {}).get("conditions", [])
-    return {one["type"]: one["status"] for one in found}
+    return {entry["type"]: entry["status"] for entry in found}
 
 
 def message_of(document: Document, type_: str) -> str:
     """Return what a condition says."""
     found = document.get("status", {}).get("conditions", [])
-    return next((one["message"] for one in found if one["type"] == type_), "")
+    return next((entry["message"] for entry in found if entry["type"] == type_), "")
 
 
 async def in_state(client: Client, resource: Resource[Any], state: str) -> Document:
@@ -163,14 +163,14 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
     assert group["config"]["podsFingerprinting"] == "EnabledExclusiveResources"
     assert scheduler["status"]["schedulerName"] == "numa"
     topologies = await client.list(NODE_RESOURCE_TOPOLOGIES)
-    assert {one.metadata.name for one in topologies.items} == {"node-0", "node-1"}
+    assert {topology.metadata.name for topology in topologies.items} == {"node-0", "node-1"}
 
     for name in ("a", "b", "c"):
         await client.create(PODS.raw, aligned_pod(name), namespace="default")
 
     async def running() -> bool:
         found = await client.list(PODS, namespace="default")
-        return [one.status and one.status.phase for one in found.items] == ["Running"] * 3
+        return [pod.status and pod.status.phase for pod in found.items] == ["Running"] * 3
 
     await until(running)
 
@@ -181,7 +181,7 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
         sets = await client.list(DAEMON_SETS, namespace=NAMESPACE)
         accounts = await client.list(SERVICE_ACCOUNTS, namespace=NAMESPACE)
         roles = await client.list(CLUSTER_ROLES)
-        names = {one["metadata"]["name"] for one in (*accounts.items, *roles.items)}
+        names = {account["metadata"]["name"] for account in (*accounts.items, *roles.items)}
         return not sets.items and not names & {"rte", "secondary-scheduler"}
 
     await until(gone)
@@ -189,7 +189,7 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
     async def without_exact_data() -> bool:
         reports = await client.list(NODE_RESOURCE_TOPOLOGIES)
         return len(reports.items) == 2 and not any(
-            EXACT_ANNOTATION in one.metadata.annotations for one in reports.items
+            EXACT_ANNOTATION in report.metadata.annotations for report in reports.items
         )
 
     await until(without_exact_data)
@@ -275,7 +275,7 @@ async def test_fields_of_others_stay_and_ours_cannot_be_taken_over_by_accident(s
 
     live = await until(ours_again)
     assert live["metadata"]["annotations"]["example.com/team"] == "blue"
-    managers = {one["manager"] for one in live["metadata"]["managedFields"]}
+    managers = {field["manager"] for field in live["metadata"]["managedFields"]}
     assert {"numakube-operator", "somebody"} <= managers
 
 

@@ -85,14 +85,14 @@ async def test_the_samples_of_olm_are_taken_by_a_cluster_that_knows_its_kinds(
 ) -> None:
     """A11, A12: Namespace, OperatorGroup and Subscription, and the catalog they name."""
     await install_openshift_kinds(site.client)
-    short = {one for each in DEFINITIONS for one in each["spec"]["names"].get("shortNames", ())}
+    short = {name for each in DEFINITIONS for name in each["spec"]["names"].get("shortNames", ())}
     assert {"mcp", "csv", "sub", "og", "scc"} <= short, "as `oc get csv,mcp` names them"
     await site.client.create(NAMESPACES, {"metadata": {"name": "openshift-marketplace"}})
     (catalog,) = sample("catalog-source")
     group = sample("operator")
     for document in (catalog, *group):
         await create(site.client, document)
-    assert [one["kind"] for one in group] == ["Namespace", "OperatorGroup", "Subscription"]
+    assert [item["kind"] for item in group] == ["Namespace", "OperatorGroup", "Subscription"]
     wish = group[-1]["spec"]
     assert (wish["source"], wish["sourceNamespace"]) == ("numakube", "openshift-marketplace")
     del wish["source"]
@@ -113,11 +113,15 @@ async def test_a_selector_of_pools_works_on_openshift(site: LabSite) -> None:
 
     async def scheduled() -> list[int]:
         found = (await site.client.list(DAEMON_SETS)).items
-        return [one["status"].get("desiredNumberScheduled", 0) for one in found if "status" in one]
+        return [
+            entry["status"].get("desiredNumberScheduled", 0) for entry in found if "status" in entry
+        ]
 
     await until(scheduled, lambda found: found == [2])
     found = await in_state(site.client, OPERATORS, "Progressing")
-    assert [one["name"] for one in found["status"]["machineconfigpools"]] == ["worker"]
+    assert [
+        machineconfigpool["name"] for machineconfigpool in found["status"]["machineconfigpools"]
+    ] == ["worker"]
 
 
 async def test_a_selector_of_pools_works_without_pools(site: LabSite) -> None:
@@ -153,6 +157,6 @@ async def test_must_gather_brings_a_bundle_and_what_doctor_says(
     }
     process = await asyncio.create_subprocess_exec("sh", str(GATHER), env=env)
     assert await process.wait() == 0
-    found = {one.name for one in (tmp_path / "must-gather").iterdir()}
+    found = {path.name for path in (tmp_path / "must-gather").iterdir()}
     assert found == {"version", "numakube-bundle.tar.gz", "gather.log", "doctor.txt"}
     assert "NUMA-" in (tmp_path / "must-gather" / "doctor.txt").read_text("utf-8")

@@ -16,7 +16,7 @@ from numakube.apps.operator.planned_actions import (
 
 def held(conditions: tuple[Condition, ...]) -> set[str]:
     """Return the types of conditions that hold."""
-    return {one.type for one in conditions if one.status == "True"}
+    return {condition.type for condition in conditions if condition.status == "True"}
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_exactly_one_state_holds(state: State, types: set[str]) -> None:
     """Available goes with upgradeable."""
     found = conditions_of(Verdict(state=state), (), generation=3, now="2026-01-01T00:00:00Z")
     assert held(found) == types
-    assert {one.observed_generation for one in found} == {3}
-    assert all(one.reason for one in found)
+    assert {condition.observed_generation for condition in found} == {3}
+    assert all(condition.reason for condition in found)
 
 
 def test_the_time_changes_with_the_status_only() -> None:
@@ -41,12 +41,16 @@ def test_the_time_changes_with_the_status_only() -> None:
     first = conditions_of(waiting, (), generation=1, now="1")
     paused = Extra(type="MachineConfigPoolPaused", holds=True, message="detected paused MCPs: a")
     still = Verdict(state=State.PROGRESSING, message="b is updating", extras=(paused,))
-    second = {one.type: one for one in conditions_of(still, first, generation=2, now="2")}
+    second = {
+        condition.type: condition
+        for condition in conditions_of(still, first, generation=2, now="2")
+    }
     assert second["Progressing"].last_transition_time == "1"
     assert second["Progressing"].message == "b is updating"
     wrong = degraded("InternalError", "no")
     third = {
-        one.type: one for one in conditions_of(wrong, tuple(second.values()), generation=2, now="3")
+        condition.type: condition
+        for condition in conditions_of(wrong, tuple(second.values()), generation=2, now="3")
     }
     assert third["Degraded"].last_transition_time == "3"
     assert third["Progressing"].last_transition_time == "3"

@@ -107,7 +107,7 @@ def test_more_replicas_than_nodes_are_refused() -> None:
 def test_the_default_scheduler_configuration() -> None:
     """A real KubeSchedulerConfiguration."""
     plan = scheduler_plan()
-    names = [one["schedulerName"] for one in configuration(plan)["profiles"]]
+    names = [profile["schedulerName"] for profile in configuration(plan)["profiles"]]
     assert names == ["numakube-scheduler", "topo-aware-scheduler"]
     found = plugin(plan)
     assert found["cacheResyncPeriodSeconds"] == 5
@@ -144,7 +144,7 @@ def test_every_field_of_the_scheduler_has_an_effect() -> None:
         "containers"
     ][0]
     assert "--log-level=debug" in container["args"]
-    assert [(one.type, one.holds) for one in plan.verdict.extras] == [
+    assert [(extra.type, extra.holds) for extra in plan.verdict.extras] == [
         ("DedicatedInformerActive", False)
     ]
 
@@ -155,8 +155,8 @@ def test_the_scheduler_takes_more_than_one_profile() -> None:
     more = (SchedulerProfile(scheduler_name="b"), SchedulerProfile(scheduler_name="c", args=own))
     plan = scheduler_plan(scheduler_name="a", cache_resync_period="7s", profiles=more)
     found = {
-        one["schedulerName"]: one["pluginConfig"][0]["args"]
-        for one in configuration(plan)["profiles"]
+        profile["schedulerName"]: profile["pluginConfig"][0]["args"]
+        for profile in configuration(plan)["profiles"]
     }
     assert list(found) == ["a", "b", "c"]
     assert found["a"] == found["b"]

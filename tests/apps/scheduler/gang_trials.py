@@ -204,7 +204,7 @@ class GangTrial:
     async def claims_act(self, most: int) -> None:
         """Let the claim controller do up to *most* things: make claims, name them, delete them."""
         claims = (await self.client.list(RESOURCE_CLAIMS, namespace="default")).items
-        names = {one.metadata.name for one in claims}
+        names = {claim.metadata.name for claim in claims}
         todo = [pod for pod in self.pods if pod.spec.resource_claims and not _is_over(pod)]
         wanted = {f"{pod.metadata.name}-nic": pod for pod in todo}
         acts = [self._make_claim(name, pod) for name, pod in wanted.items() if name not in names]
@@ -260,8 +260,8 @@ class GangTrial:
         """Let every kubelet see to the pods that were bound to it, and to those that have to go."""
         for node, model in list(self.world.kubelets.items()):
             waiting, self._bound[node] = self._bound[node], []
-            for one in waiting:
-                await self._admit(node, one)
+            for pod in waiting:
+                await self._admit(node, pod)
             for pod in list(self._pods.values()):
                 if pod.spec.node_name == node and pod.metadata.deletion_timestamp is not None:
                     model.remove(pod.metadata.uid)
@@ -340,11 +340,11 @@ class GangTrial:
     @property
     def pods(self) -> list[Pod]:
         """All pods, in the order of their names."""
-        return sorted(self._pods.values(), key=lambda one: one.metadata.name)
+        return sorted(self._pods.values(), key=lambda pod: pod.metadata.name)
 
     def placed(self) -> set[str]:
         """Return the pods that have a node."""
-        return {one.metadata.name for one in self._pods.values() if one.spec.node_name}
+        return {pod.metadata.name for pod in self._pods.values() if pod.spec.node_name}
 
     def halves(self) -> dict[str, tuple[int, int]]:
         """Return the gangs that run with fewer pods than they need: how many, of how many."""

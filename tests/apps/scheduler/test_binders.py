@@ -92,7 +92,7 @@ async def test_after_an_answer_that_tells_nothing_it_looks(
         server.script(cut)
     server.reply(answer)
     assert await bound(server) is result
-    assert [one.method for one in server.received] == ["POST", "GET"]
+    assert [received.method for received in server.received] == ["POST", "GET"]
 
 
 async def test_it_keeps_looking_while_the_server_is_away(server: ScriptedServer) -> None:

@@ -141,7 +141,7 @@ def test_users_are_told_when_there_is_something_new_to_say(how: str) -> None:
             decision = Refused(refused_by("Fit"))
             parts.results.tell_refused(entry, decision, message, 0.0)
             parts.results.put_back(entry, decision, message, 0.0)
-    told = [(one[1], one[-1]) for one in parts.told.of("refused")]
+    told = [(part[1], part[-1]) for part in parts.told.of("refused")]
     assert told == [("no room", False), ("less room", True)]
     if how == "failed":
         parts.queue.remove("a")

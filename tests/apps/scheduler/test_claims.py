@@ -103,7 +103,9 @@ async def _make(cluster: LabCluster, *names: str, count: int = 1) -> None:
 
 def _devices(claim: ResourceClaim) -> list[str]:
     allocation = claim.status.allocation
-    return [one.device for one in allocation.devices.results] if allocation is not None else []
+    return (
+        [device.device for device in allocation.devices.results] if allocation is not None else []
+    )
 
 
 async def test_a_claim_is_allocated_reserved_and_protected(cluster: LabCluster) -> None:
@@ -114,7 +116,7 @@ async def test_a_claim_is_allocated_reserved_and_protected(cluster: LabCluster) 
     claim = await _read(cluster, "c")
     assert _devices(claim) == ["gpu-0"]
     assert FINALIZER in claim.metadata.finalizers
-    assert [one.name for one in claim.status.reserved_for] == ["p"]
+    assert [consumer.name for consumer in claim.status.reserved_for] == ["p"]
     assert claim.status.allocation is not None
     assert claim.status.allocation.allocation_timestamp is not None
 
@@ -128,7 +130,7 @@ async def test_two_pods_share_a_claim(cluster: LabCluster) -> None:
     )
     claim = await _read(cluster, "c")
     assert _devices(claim) == ["gpu-0"]
-    assert {one.name for one in claim.status.reserved_for} == {"p", "q"}
+    assert {consumer.name for consumer in claim.status.reserved_for} == {"p", "q"}
 
 
 async def test_a_pod_waits_for_devices_and_is_woken_when_they_are_free(
@@ -210,6 +212,6 @@ async def test_a_binding_that_fails_takes_the_reservation_back(cluster: LabClust
 
     async def is_reserved_once() -> bool:
         claim = await _read(cluster, "c")
-        return [one.name for one in claim.status.reserved_for] == ["p"]
+        return [consumer.name for consumer in claim.status.reserved_for] == ["p"]
 
     await until(is_reserved_once)

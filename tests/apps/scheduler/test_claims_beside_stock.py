@@ -26,7 +26,7 @@ NUMA_NODE: Final = 'device.attributes["resource.kubernetes.io"].numaNode'
 
 
 def _request(name: str, count: int = 1, *expressions: str) -> dict[str, Any]:
-    selectors = [{"cel": {"expression": one}} for one in expressions]
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
     exactly = {"deviceClassName": DRIVER, "count": count, "selectors": selectors}
     return {"name": name, "exactly": exactly}
 
@@ -56,8 +56,8 @@ def _pods(scheduler: str) -> list[dict[str, Any]]:
         )
         for name in CLAIMS
     ]
-    for one in pods:
-        one["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
     named = pod_document("named", "1", also={GPU: "1"}, schedulerName=scheduler)
     first = {
         "name": "first",
@@ -95,14 +95,14 @@ async def _given(cluster: LabCluster, document: dict[str, Any]) -> tuple[Any, ..
         claim.spec,
         claim.metadata.annotations,
         claim.metadata.finalizers,
-        [one.name for one in claim.status.reserved_for],
+        [consumer.name for consumer in claim.status.reserved_for],
         extended.request_mappings if extended is not None else (),
     )
 
 
 async def _claims(cluster: LabCluster, uid: str) -> list[ResourceClaim]:
     listed = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
-    return [one for one in listed if one.metadata.is_owned_by(uid)]
+    return [claim for claim in listed if claim.metadata.is_owned_by(uid)]
 
 
 async def _all_gone(cluster: LabCluster) -> bool:
@@ -128,4 +128,7 @@ async def test_every_pod_gets_the_devices_that_kube_scheduler_gives_it(
         stock = await _placed(cluster, STOCK)
         ours = await _placed(cluster, SCHEDULER_NAME)
     assert ours == stock
-    assert len({one.device for result in ours.values() for one in result[0].devices.results}) == 9
+    assert (
+        len({device.device for result in ours.values() for device in result[0].devices.results})
+        == 9
+    )

@@ -223,7 +223,7 @@ def test_c23_a_sample_of_nodes_is_not_taken_and_that_is_told(
     config = configuration(f"percentageOfNodesToScore: {percentage}\n{KOORDINATOR}")
     engine = assemble(config, all_plugins(BindsNothing.make))
     path = "percentageOfNodesToScore"
-    told = tuple(one.removeprefix(path).strip() for one in engine.notes if path in one)
+    told = tuple(note.removeprefix(path).strip() for note in engine.notes if path in note)
     assert told == notes
 
 
@@ -235,7 +235,7 @@ def test_a_name_beside_a_file_that_has_other_names_is_told(tmp_path: Path) -> No
         notes: list[str] = []
         config = configuration_of({"config": str(path), "scheduler_name": name}, Path, notes)
         assert config.profiles[0].scheduler_name == "topo-aware-scheduler"
-        assert sum(f"--scheduler-name {name} has no effect" in one for one in notes) == told
+        assert sum(f"--scheduler-name {name} has no effect" in note for note in notes) == told
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -352,6 +352,6 @@ async def test_a_pod_whose_resource_claim_does_not_exist_waits(sites: Opener) ->
         await world.create(pod_document("p", resourceClaims=claims), pod_document("q"))
         await world.runs("q")
         waiting = list(running.process.scheduler.queue)
-        assert [(one.pod.name, one.place) for one in waiting] == [("p", Place.GATED)]
+        assert [(pod.pod.name, pod.place) for pod in waiting] == [("p", Place.GATED)]
         assert waiting[0].gate.message == 'could not find ResourceClaim "default/some-gpu"'
         assert not world.pod("p").spec.node_name

@@ -35,7 +35,7 @@ class Setup:
     async def written(self, count: int) -> list[dict[str, Any]]:
         """Return the documents of that many requests."""
         seen = await until(lambda: self.server.received, lambda found: len(found) >= count)
-        documents: list[Any] = [one.json() for one in seen]
+        documents: list[Any] = [received.json() for received in seen]
         return documents
 
 

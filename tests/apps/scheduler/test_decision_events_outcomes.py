@@ -100,7 +100,7 @@ async def test_pods_are_told_again_at_a_limited_rate_and_the_latest_only(setup: 
             setup.outcomes.refused(one, text, again=True)
     setup.outcomes.forget(many.pop().uid)
     requests = await setup.received(len(many))
-    assert {condition_of(one)["message"] for one in requests} == {"2 nodes lack cpu"}
+    assert {condition_of(request)["message"] for request in requests} == {"2 nodes lack cpu"}
     passed = setup.client.clock.monotonic() - before
     assert passed >= (len(many) - REWRITES_AT_ONCE) / REWRITES_PER_SECOND
 
@@ -160,7 +160,7 @@ async def test_a_refusal_never_comes_after_the_binding(setup: Setup) -> None:
     assert order == ["refusal", "binding"]
     setup.outcomes.refused(pod("q"), "no room")
     requests = await setup.received(2)
-    assert [one.path.split("/")[-2] for one in requests] == ["p", "q"]
+    assert [request.path.split("/")[-2] for request in requests] == ["p", "q"]
 
 
 async def test_a_victim_is_marked_and_then_deleted(setup: Setup) -> None:

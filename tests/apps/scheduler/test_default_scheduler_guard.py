@@ -94,7 +94,7 @@ async def give_up(world: LabCluster, identity: str = "") -> None:
 async def events(world: LabCluster) -> dict[str, str]:
     """Return the texts of the events about the lease, by reason."""
     found = (await world.client.list(CORE_EVENTS, namespace=NAMESPACE)).items
-    return {one.reason: one.message for one in found if one.involved_object.name == NAME}
+    return {event.reason: event.message for event in found if event.involved_object.name == NAME}
 
 
 async def test_ours_waits_for_the_lease_while_pods_of_other_profiles_go_on(

@@ -50,7 +50,7 @@ def closeness(world: LabCluster, name: str) -> Closeness | None:
     (container,) = pod.spec.containers
     held = model.placement(pod.metadata.uid, container.name).devices
     groups = [
-        tuple(one.pci for one in model.devices.devices_of(resource) if one.id in ids)
+        tuple(device.pci for device in model.devices.devices_of(resource) if device.id in ids)
         for resource, ids in held.items()
     ]
     return pairing(model.machine.tree, groups)

@@ -147,7 +147,7 @@ def plugins(config: KubeSchedulerConfiguration) -> object:
     """Return what runs at which point, with which weight, by the arguments that it was given."""
     return {
         name: [
-            {point: [one.name for one in at] for point, at in runtime.profile.points.items()},
+            {point: [plugin.name for plugin in at] for point, at in runtime.profile.points.items()},
             runtime.profile.weights,
             getattr(runtime.profile.plugins().get("Everywhere"), "args", None),
         ]
@@ -196,8 +196,8 @@ FIELDS: dict[str, Honoured | Told | Refused] = {
     ),
     "profiles.pluginConfig.name": Refused(of_profile(pluginConfig=[{"name": "Nobody"}])),
     "profiles.pluginConfig.args": Honoured(at_point("filter", some="thing"), plugins),
-    **{f"profiles.plugins.{one}": Honoured(at_point(one), plugins) for one in POINTS},
-    **{f"profiles.plugins.{one}": Refused(at_point(one)) for one in LATER_POINTS},
+    **{f"profiles.plugins.{point}": Honoured(at_point(point), plugins) for point in POINTS},
+    **{f"profiles.plugins.{point}": Refused(at_point(point)) for point in LATER_POINTS},
     "extenders": Refused([{"urlPrefix": "http://127.0.0.1:1"}]),
     "delayCacheUntilActive": Told(True, False),
 }
@@ -239,7 +239,7 @@ def paths(type_: Any, path: str = "") -> Iterator[str]:
 
 def test_the_table_has_every_field_that_is_read() -> None:
     """One that is added without a word on what becomes of it is found here."""
-    later = {f"profiles.plugins.{one}" for one in LATER_POINTS}
+    later = {f"profiles.plugins.{point}" for point in LATER_POINTS}
     assert {*paths(KubeSchedulerConfiguration)} | later == FIELDS.keys() | OURS
     assert [*paths(PluginConfig)] == ["name", "args"]
 
@@ -400,7 +400,7 @@ async def test_the_cluster_of_the_file_is_the_one_that_is_scheduled(tmp_path: Pa
         async with Client(InProcess(named)) as client, Client(InProcess(other)) as elsewhere:
 
             async def leases() -> set[str]:
-                return {one.metadata.name for one in (await client.list(LEASES)).items}
+                return {lease.metadata.name for lease in (await client.list(LEASES)).items}
 
             await until(leases, lambda found: found == {"numa"})
             assert not (await elsewhere.list(LEASES)).items

@@ -42,9 +42,9 @@ async def test_pods_that_wait_are_explained_in_the_schedulers_words(world: LabCl
     await world.until(lambda: all(refusal_of(world.pod(name)) for name in ("wide", "huge")))
     live, offline, hidden = await read(world)
     for facts in (live, offline):
-        found = {one.pod: one for one in redecide(facts, engine_of(facts))}
+        found = {redecision.pod: redecision for redecision in redecide(facts, engine_of(facts))}
         assert set(found) == {"default/wide", "default/huge"}
-        assert all(one.agrees for one in found.values()), found
+        assert all(redecision.agrees for redecision in found.values()), found
     assert len(list(redecide(hidden, engine_of(hidden)))) == 2
     explanations = [
         explain(facts, engine_of(facts), pod_subject(pod))

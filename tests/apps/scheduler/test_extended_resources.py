@@ -41,21 +41,23 @@ async def claims(cluster: LabCluster) -> tuple[ResourceClaim, ...]:
 def devices(claim: ResourceClaim) -> list[str]:
     """Return the devices that a claim has."""
     allocation = claim.status.allocation
-    return [one.device for one in allocation.devices.results] if allocation is not None else []
+    return (
+        [device.device for device in allocation.devices.results] if allocation is not None else []
+    )
 
 
 def held(cluster: LabCluster, name: str) -> tuple[list[str], list[str]]:
     """Return the devices that a pod has from a plugin, and those that it has by claims."""
     (found,) = (
-        one
+        resource
         for kubelet in cluster.pool.kubelets.values()
-        for one in kubelet.pod_resources()
-        if one.name == name
+        for resource in kubelet.pod_resources()
+        if resource.name == name
     )
     (container,) = found.containers
     return (
-        [device for one in container.devices for device in one.ids],
-        [one.device for claim in container.dynamic_resources for one in claim.devices],
+        [device for other in container.devices for device in other.ids],
+        [device.device for claim in container.dynamic_resources for device in claim.devices],
     )
 
 
@@ -89,14 +91,14 @@ async def test_the_claim_and_the_status_say_who_has_what(cluster: LabCluster) ->
     assert (owner.kind, owner.uid) == ("Pod", running.metadata.uid)
     assert claim.metadata.annotations[EXTENDED_RESOURCE_CLAIM] == "true"
     assert claim.metadata.name.startswith("p-extended-resources-")
-    assert [one.uid for one in claim.status.reserved_for] == [running.metadata.uid]
+    assert [consumer.uid for consumer in claim.status.reserved_for] == [running.metadata.uid]
     assert running.status is not None
     status = running.status.extended_resource_claim_status
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name
     (mapping,) = status.request_mappings
     assert (mapping.container_name, mapping.resource_name) == ("main", IMPLICIT)
-    assert {one.request for one in _results(claim)} == {mapping.request_name}
+    assert {result.request for result in _results(claim)} == {mapping.request_name}
     assert sorted(held(cluster, "p")[1]) == sorted(devices(claim)) == ["gpu-0", "gpu-1"]
     await cluster.delete("p")
     await until(lambda: _none_left(cluster))

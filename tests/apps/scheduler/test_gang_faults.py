@@ -156,7 +156,7 @@ class Day:
         await self._trial.claims_act(self._rng.randint(1, 12))
 
     async def _fewer(self) -> None:
-        groups = [one for one in self._groups if one.api != LABELS]
+        groups = [group for group in self._groups if group.api != LABELS]
         if groups:
             group = self._rng.choice(groups)
             least = max(1, self._trial.least[group.name] - 1)

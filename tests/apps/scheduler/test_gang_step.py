@@ -79,15 +79,15 @@ async def test_room_is_made_for_all_members_before_any_is_bound() -> None:
         parts.waits(member(name, 2, priority=10))
     async with scheduling(parts):
         assert parts.gate.bound == []
-        assert {one.message for one in parts.scheduler.queue} == {
+        assert {part.message for part in parts.scheduler.queue} == {
             "gang default/g: waiting for 1 evicted pods to leave"
         }
         kept = {parts.engine.nominations.node_of(name) for name in "ab"}
         assert kept == {"n0", "n1"}
-        assert [one[0] for one in parts.told.of("preempted")] == ["in-the-way"]
+        assert [part[0] for part in parts.told.of("preempted")] == ["in-the-way"]
         assert attempts(parts, "preempting") == 1.0
-        deleted = [one for one in parts.wire.received if one.method == "DELETE"]
-        assert [one.path.rpartition("/")[2] for one in deleted] == ["in-the-way"]
+        deleted = [part for part in parts.wire.received if part.method == "DELETE"]
+        assert [request.path.rpartition("/")[2] for request in deleted] == ["in-the-way"]
 
         parts.engine.cluster.remove_pod("in-the-way")
         gone = PodInfo(running(pod("in-the-way", "6"), "n0"))
@@ -147,7 +147,9 @@ async def test_a_gang_that_runs_with_too_few_for_too_long_is_evicted(others: str
         parts.mirror.assume(one, "n2")
     await parts.clock.advance(5000)
     await turns(20)
-    deleted = [one.path.rpartition("/")[2] for one in parts.wire.received if one.method == "DELETE"]
+    deleted = [
+        part.path.rpartition("/")[2] for part in parts.wire.received if part.method == "DELETE"
+    ]
     if others == "none":
         assert set(deleted) == {"a"}
         assert ("a", "default/g", 2) in parts.told.of("gang_released")

@@ -218,7 +218,7 @@ async def test_a_gang_that_stays_incomplete_is_released(sites: Opener) -> None:
 async def test_a_restarted_scheduler_completes_a_gang(sites: Opener) -> None:
     """Those that were bound count."""
     async with lab_cluster(2, shape=SHAPE, on=sites) as world:
-        node = min(one.metadata.name for one in (await world.client.list(NODES)).items)
+        node = min(node.metadata.name for node in (await world.client.list(NODES)).items)
         first, second = gang("a", "b")
         first["spec"]["nodeName"] = node
         await world.create(first, second)

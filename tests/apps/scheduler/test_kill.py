@@ -48,7 +48,7 @@ async def leader(world: LabCluster) -> str:
 
     async def holder() -> str:
         leases = (await world.client.list(LEASES, namespace="kube-system")).items
-        held = [one for one in leases if one.metadata.name == LEASE]
+        held = [lease for lease in leases if lease.metadata.name == LEASE]
         return held[0].spec.holder_identity or "" if held else ""
 
     return await until(holder)

@@ -27,10 +27,10 @@ def test_pods_are_counted_where_they_wait_and_by_who_keeps_them() -> None:
 
     def waiting() -> list[float | None]:
         queues = ("active", "backoff", "unschedulable", "gated")
-        return [value(parts, "pending_pods", queue=one) for one in queues]
+        return [value(parts, "pending_pods", queue=queue) for queue in queues]
 
     def kept() -> list[float | None]:
-        return [value(parts, "unschedulable_pods", plugin=one) for one in PLUGINS]
+        return [value(parts, "unschedulable_pods", plugin=plugin) for plugin in PLUGINS]
 
     assert waiting() == [1.0, 1.0, 2.0, 1.0]
     assert kept() == [2.0, 1.0, 0.0]

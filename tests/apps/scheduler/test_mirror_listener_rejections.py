@@ -63,9 +63,9 @@ async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: LabCluster)
     assert world.by_phase("Failed") == {"p0", "p1"}
     assert guard.next_change() is not None
     counted = running.process.registry.collect()
-    samples = [one for metric in counted for one in metric.samples]
+    samples = [sample for metric in counted for sample in metric.samples]
     name = "numakube_kubelet_rejections_total"
-    assert sum(one.value for one in samples if one.name == name) == 2
+    assert sum(sample.value for sample in samples if sample.name == name) == 2
 
 
 async def test_a_node_on_which_a_pod_ended_is_tried_again_at_once(world: LabCluster) -> None:
@@ -107,7 +107,7 @@ async def test_a_replica_set_that_is_rejected_does_not_run_away(sites: Opener) -
         await world.until(lambda: every_pending_pod_is_held_back(world))
         assert len(world.by_phase("Failed")) < 20
         events = (await world.client.list(CORE_EVENTS)).items
-        (told,) = [one for one in events if one.reason == "PodsRejectedByKubelet"]
+        (told,) = [event for event in events if event.reason == "PodsRejectedByKubelet"]
         assert (told.involved_object.kind, told.involved_object.name) == ("ReplicaSet", "runaway")
         assert (told.count or 1) == 1
 

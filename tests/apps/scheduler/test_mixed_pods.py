@@ -74,14 +74,14 @@ async def places(cluster: LabCluster) -> dict[str, tuple[set[int], set[int]]]:
 
 
 def _cpu_zones(pod: PodResources, zones: dict[int, int]) -> set[int]:
-    return {zones[cpu] for one in pod.containers for cpu in one.cpu_ids}
+    return {zones[cpu] for container in pod.containers for cpu in container.cpu_ids}
 
 
 def _gpu_zones(pod: PodResources, gpus: dict[tuple[str, str], int | None]) -> set[int]:
     return {
         number
-        for one in pod.containers
-        for claim in one.dynamic_resources
+        for container in pod.containers
+        for claim in container.dynamic_resources
         for device in claim.devices
         if (number := gpus[device.pool, device.device]) is not None
     }
@@ -110,7 +110,7 @@ async def test_gpu_and_cpus_are_on_one_numa_node(policy: str) -> None:
     """Every pod, until the node is full; the one for which no GPU is left near its CPUs waits."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")
     plans = uniform_plans(2, machine, f"policy={policy}", "1.35")
-    async with lab_cluster(plans=tuple(one.with_claimable(GPU) for one in plans)) as cluster:
+    async with lab_cluster(plans=tuple(plan.with_claimable(GPU) for plan in plans)) as cluster:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, namespace="default")
         await cluster.start()
         await cluster.create(*(mixed(f"p{number}") for number in range(9)))
@@ -171,7 +171,7 @@ async def test_pods_share_a_claim_on_its_numa_node() -> None:
     """As long as the kubelet has CPUs for them there; then they wait, or are told."""
     machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
     plans = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
-    async with lab_cluster(plans=tuple(one.with_claimable(GPU) for one in plans)) as cluster:
+    async with lab_cluster(plans=tuple(plan.with_claimable(GPU) for plan in plans)) as cluster:
         shared = {"metadata": {"name": "shared"}, "spec": TEMPLATE["spec"]["spec"]}
         await cluster.client.create(RESOURCE_CLAIMS, shared, namespace="default")
         await cluster.start()

@@ -60,7 +60,7 @@ async def test_cpus_of_claims_and_of_requests_are_counted_together(cluster: LabC
     status = cluster.pod("a").status
     assert status is not None
     (told,) = status.node_allocatable_resource_claim_statuses
-    assert [(one.name, one.quantity) for one in told.mapping] == [("cpu", "5")]
+    assert [(resource.name, resource.quantity) for resource in told.mapping] == [("cpu", "5")]
     assert told.containers == ("main",)
     await cluster.create(pod_document("large", "3"))
     await cluster.refuses("large", "Insufficient cpu")
@@ -89,7 +89,7 @@ async def test_with_the_feature_off_nothing_is_counted_or_written(cluster: LabCl
     await cluster.create(claiming("a", "4"), claiming("b", "4"))
     await cluster.runs("a", "b")
     statuses = (cluster.pod(name).status for name in ("a", "b"))
-    assert not any(one.node_allocatable_resource_claim_statuses for one in statuses if one)
+    assert not any(status.node_allocatable_resource_claim_statuses for status in statuses if status)
     await asyncio.gather(cluster.delete("a"), cluster.delete("b"))
 
 

@@ -55,9 +55,9 @@ async def report(world: LabCluster, *, namespace: str = "", available: bool = Tr
     schedulers have to hear of the pods before, and of the reports before there are more pods.
     """
     kind = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1", namespaced=bool(namespace)).raw
-    mirrors = [one.process.mirror for one in world.running]
+    mirrors = [scheduler.process.mirror for scheduler in world.running]
     known = world.pods.resource_version
-    await until(lambda: not any(one.pods.is_behind(known) for one in mirrors))
+    await until(lambda: not any(mirror.pods.is_behind(known) for mirror in mirrors))
     for why in ("reactive", "periodic"):
         for name, zones in zones_of(world, available=available).items():
             change = {"metadata": {"annotations": {RTE_UPDATE: why}}, "zones": zones}
@@ -68,7 +68,7 @@ async def report(world: LabCluster, *, namespace: str = "", available: bool = Tr
                 new = document(name, zones)
                 done = await world.client.create(kind, new, namespace=namespace)
     written = done["metadata"]["resourceVersion"]
-    await until(lambda: not any(one.topologies.is_behind(written) for one in mirrors))
+    await until(lambda: not any(mirror.topologies.is_behind(written) for mirror in mirrors))
 
 
 async def place(world: LabCluster, cpu: str, **how: Any) -> None:
@@ -96,8 +96,10 @@ def zones_of(world: LabCluster, *, available: bool) -> dict[str, list[dict[str, 
     for name, kubelet in world.pool.kubelets.items():
         assert kubelet.admission is not None
         zones = msgspec.to_builtins(nrt_of(name, kubelet.admission.model).zones)
-        for one in (one for zone in zones for one in zone["resources"] if not available):
-            one["allocatable"] = one.pop("available")
+        for entry in (
+            resource for zone in zones for resource in zone["resources"] if not available
+        ):
+            entry["allocatable"] = entry.pop("available")
         found[name] = zones
     return found
 

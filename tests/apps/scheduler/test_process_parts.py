@@ -37,5 +37,5 @@ def test_a_scheduler_without_a_file_has_the_name_that_it_is_told(
 ) -> None:
     """Its lease is called the same, so that two of them do not compete."""
     config = configuration_of(flags, Path)
-    assert [one.scheduler_name for one in config.profiles] == [name]
+    assert [profile.scheduler_name for profile in config.profiles] == [name]
     assert config.leader_election.resource_name == name

@@ -31,7 +31,7 @@ async def documents(parts: Parts) -> dict[str, dict[str, Any]]:
     app.add_routes(endpoints.routes(Access(parts.client, host="127.0.0.1")))
     async with TestClient(TestServer(app)) as client:
         answer = await (await client.get("/debug/queue")).json()
-    return {one["uid"]: one for one in answer["pods"]}
+    return {entry["uid"]: entry for entry in answer["pods"]}
 
 
 async def test_a_pod_that_backs_off_says_for_how_long_it_still_does(parts: Parts) -> None:

@@ -79,6 +79,6 @@ async def test_a_group_of_kubernetes_runs_and_goes_as_a_whole(tmp_path: Path) ->
 
             await world.runs("first")
             left = {"alone", "first"}
-            await world.until(lambda: {one.metadata.name for one in world.pods.store} == left)
+            await world.until(lambda: {pod.metadata.name for pod in world.pods.store} == left)
     finally:
         await asyncio.to_thread(server.__exit__)

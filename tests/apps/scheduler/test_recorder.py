@@ -39,12 +39,12 @@ async def story(world: LabCluster, name: str) -> list[dict[str, Any]]:
         assert document["kind"] == "PodAttempts"
         (flight,) = document["flights"]
         listed = await get(session, "/debug/attempts?full=true&namespace=default&limit=5")
-        assert flight["uid"] in [one["uid"] for one in listed["items"]]
+        assert flight["uid"] in [entry["uid"] for entry in listed["items"]]
         short = await get(session, "/debug/attempts?node=nowhere")
         assert short["items"] == []
         for limit in ("99999999999999999999", "9" * 5000):
             all_ = await get(session, f"/debug/attempts?limit={limit}")
-            assert flight["uid"] in [one["uid"] for one in all_["items"]]
+            assert flight["uid"] in [entry["uid"] for entry in all_["items"]]
         for limit in ("many", "-1", "%C2%B2"):
             async with session.get(URL(f"/debug/attempts?limit={limit}", encoded=True)) as response:
                 assert response.status == 400
@@ -54,7 +54,7 @@ async def story(world: LabCluster, name: str) -> list[dict[str, Any]]:
 
 def events_of(world: LabCluster, name: str) -> list[str]:
     """Return what was noted of a pod so far."""
-    (running,) = [one for one in world.running if not one.task.done()]
+    (running,) = [scheduler for scheduler in world.running if not scheduler.task.done()]
     flights = running.process.scheduler.recording.recorder.called("default", name)
     return [
         type(note).__name__
@@ -79,7 +79,7 @@ async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(
     assert first["queued"]["why"] == "created"
     (tried,) = first["events"]
     assert tried["result"] == "refused"
-    refusals = [one for one in tried["refusals"] if one["closest"] is not None]
+    refusals = [refusal for refusal in tried["refusals"] if refusal["closest"] is not None]
     assert refusals, str(tried["refusals"])
     assert refusals[0]["closest"]["resource"] == "cpu"
     assert refusals[0]["examples"] == ["node-0"]

@@ -64,7 +64,7 @@ async def get(session: aiohttp.ClientSession, path: str) -> Any:
 async def at_rest(session: aiohttp.ClientSession) -> list[dict[str, Any]]:
     """Return the pods that fit nowhere and wait for a change."""
     queue = await get(session, "/debug/queue")
-    return [one for one in queue["pods"] if one["place"] == "unschedulable"]
+    return [pod for pod in queue["pods"] if pod["place"] == "unschedulable"]
 
 
 @pytest.mark.usefixtures("restored")

@@ -46,7 +46,7 @@ async def scheduling(parts: Parts) -> AsyncIterator[None]:
 
 def messages(parts: Parts) -> dict[str, tuple[Place, str]]:
     """Return where pods wait, and why."""
-    return {one.uid: (one.place, one.message) for one in parts.scheduler.queue}
+    return {part.uid: (part.place, part.message) for part in parts.scheduler.queue}
 
 
 async def test_a_plugins_mistake_costs_the_pod_alone(parts: Parts) -> None:
@@ -167,8 +167,8 @@ async def test_a_workload_is_told_that_its_pods_are_held_back(parts: Parts, lead
     assert value("numakube_runaway_workloads") == 1.0
     task = asyncio.create_task(parts.recorder.run())
     await parts.clock.advance(5.0)
-    events = [one for one in parts.wire.received if one.path.endswith("/events")]
-    told = [msgspec.json.decode(one.body or b"{}") for one in events]
-    assert [one["reason"] for one in told] == ["PodsRejectedByKubelet"] * leads
+    events = [part for part in parts.wire.received if part.path.endswith("/events")]
+    told = [msgspec.json.decode(event.body or b"{}") for event in events]
+    assert [entry["reason"] for entry in told] == ["PodsRejectedByKubelet"] * leads
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

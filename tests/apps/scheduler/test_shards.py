@@ -58,9 +58,9 @@ async def settled(world: LabCluster, running: dict[str, RunningScheduler]) -> No
 
     def is_settled() -> bool:
         nodes = len(next(iter(running.values())).process.mirror.nodes.store)
-        views = [shards_of(one).view for one in running.values()]
+        views = [shards_of(scheduler).view for scheduler in running.values()]
         agreed = all(view is not None and view.members == set(running) for view in views)
-        return agreed and sum(len(held(one)) for one in running.values()) == nodes
+        return agreed and sum(len(held(scheduler)) for scheduler in running.values()) == nodes
 
     await world.until(is_settled)
 
@@ -75,7 +75,7 @@ async def test_shards_share_the_nodes_and_place_every_pod(sites: Opener) -> None
     """Pods fill the cluster whichever shard tries them first; kubelets reject none."""
     async with lab_cluster(6, shape=SHAPE, on=sites) as world:
         running = await start(world, "a", "b", "c")
-        owned = [held(one) for one in running.values()]
+        owned = [held(scheduler) for scheduler in running.values()]
         assert sum(map(len, owned)) == len(set().union(*owned)) == 6
 
         await world.create(*pods("pod", 12))

@@ -122,7 +122,7 @@ class Site:
 
     def held(self) -> set[str]:
         """Return the nodes that it binds pods to."""
-        return {one.name for one in self.engine.cluster.nodes() if self.shards.holds(one)}
+        return {node.name for node in self.engine.cluster.nodes() if self.shards.holds(node)}
 
 
 @pytest.fixture

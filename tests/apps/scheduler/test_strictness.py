@@ -70,7 +70,7 @@ async def test_b21_lenient_pods_are_tried_on_unknown_nodes_last(world: LabCluste
     await world.create(*(pod_document(f"q{number}", "10") for number in range(6)))
     await world.until(lambda: bool(world.by_phase("Failed")))
     statuses = [world.pod(name).status for name in world.by_phase("Failed")]
-    reasons = {one.reason for one in statuses if one is not None}
+    reasons = {status.reason for status in statuses if status is not None}
     assert reasons == {"TopologyAffinityError"}
 
 

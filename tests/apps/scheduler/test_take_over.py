@@ -128,7 +128,7 @@ async def test_only_pods_that_still_wait_for_the_default_scheduler_are_taken_ove
             if process.leading and len(process.scheduler.queue) == len(names):
                 break
             await site.clock.advance(0.1)
-        assert {one.pod.name for one in process.scheduler.queue} == set(names)
+        assert {pod.pod.name for pod in process.scheduler.queue} == set(names)
 
     await site.pod("own", "numa")
     await queued("own")

@@ -156,9 +156,9 @@ class Documents:
             "ClusterRole": self.clusterroles,
             "ClusterRoleBinding": self.clusterrolebindings,
         }
-        for one in objects:
-            if one["kind"] in lists:
-                lists[one["kind"]].append(one)
+        for item in objects:
+            if item["kind"] in lists:
+                lists[item["kind"]].append(item)
 
     def collected(self) -> Collected:
         """Return everything as a bundle holds it."""

@@ -52,14 +52,18 @@ def _a_clock_that_is_behind(world: Documents) -> Expected:
 
 @case
 def _the_clock_of_the_reader(world: Documents) -> Expected:
-    for one in world.leases:
-        one["spec"]["renewTime"] = LATER
+    for lease in world.leases:
+        lease["spec"]["renewTime"] = LATER
     return {"NUMA-CLOCK-HERE": ("3 minutes behind",)}
 
 
 @case
 def _a_scheduler_without_the_right_to_bind(world: Documents) -> Expected:
-    role = next(one for one in world.clusterroles if one["metadata"]["name"] == SCHEDULER)
+    role = next(
+        clusterrole
+        for clusterrole in world.clusterroles
+        if clusterrole["metadata"]["name"] == SCHEDULER
+    )
     role["rules"] = [rule for rule in role["rules"] if "pods/binding" not in rule["resources"]]
     return {"NUMA-RBAC-MISSING": ("numakube/numakube-scheduler", "may not create pods/binding")}
 

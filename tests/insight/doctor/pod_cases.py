@@ -117,6 +117,6 @@ def _a_workload_whose_pods_are_rejected_again_and_again(world: Documents) -> Exp
 def _a_new_size_that_a_kubelet_refuses(world: Documents) -> Expected:
     pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     pending["message"] = "the CPUs of a container are exclusive"
-    running = next(one for one in world.pods if one["spec"].get("nodeName") == "node-0")
+    running = next(entry for entry in world.pods if entry["spec"].get("nodeName") == "node-0")
     running["status"]["conditions"] = [pending]
     return {"NUMA-POD-RESIZE-INFEASIBLE": ("on node-0: the CPUs of a container are exclusive",)}

@@ -38,7 +38,9 @@ def _gpus_without_numa_node(world: Documents) -> Expected:
 def _gpus_that_are_in_no_zone_of_a_foreign_report(world: Documents) -> Expected:
     world.report("node-3", exact=False)
     for zone in world.topologies["node-3"]["zones"]:
-        zone["resources"] = [one for one in zone["resources"] if "gpu" not in one["name"]]
+        zone["resources"] = [
+            resource for resource in zone["resources"] if "gpu" not in resource["name"]
+        ]
     return {"NUMA-DEV-NOT-IN-ZONES": ("node-3", "offers 4 vendor.example/gpu")}
 
 
@@ -168,7 +170,7 @@ def _our_exporter_without_the_kubelets_configuration(world: Documents) -> Expect
     world.report("node-0", exact=False)
     why = "there is no file /var/lib/kubelet/config.yaml"
     report = world.topologies["node-0"]
-    known = [one for one in report["attributes"] if "Manager" not in one["name"]]
+    known = [attribute for attribute in report["attributes"] if "Manager" not in attribute["name"]]
     unknown = {"name": "topology.numakube.dev/policy-unknown", "value": why}
     report["attributes"] = [*known, unknown]
     return {"NUMA-NRT-POLICY-UNKNOWN": ("node-0", why, "nodes/configz", "--kubelet-config-file")}
@@ -189,7 +191,7 @@ def _a_node_whose_exporter_is_gone(world: Documents) -> Expected:
     for node in world.nodes:
         world.attribute(node, {"name": name, "value": f"numakube/numakube-exporter-{node[-1] * 5}"})
         world.pods.append(exporter_pod(f"numakube-exporter-{node[-1] * 5}", node))
-    world.pods[:] = [one for one in world.pods if one["metadata"]["name"] not in ("web-2", GONE)]
+    world.pods[:] = [item for item in world.pods if item["metadata"]["name"] not in ("web-2", GONE)]
     return {"NUMA-NRT-NO-EXPORTER": ("node-2", GONE, "its report names 1 pod that is gone")}
 
 
@@ -198,7 +200,9 @@ def _a_report_that_rte_has_taken_over(world: Documents) -> Expected:
     report = world.topologies["node-1"]
     report["metadata"]["annotations"]["k8stopoawareschedwg/rte-update"] = "reactive"
     names = ("topologyManagerPolicy", "topologyManagerScope")
-    report["attributes"] = [one for one in report["attributes"] if one["name"] in names]
+    report["attributes"] = [
+        attribute for attribute in report["attributes"] if attribute["name"] in names
+    ]
     return {"NUMA-NRT-OVERWRITTEN": ("node-1", "rte, it seems, has written", "--adopt")}
 
 
@@ -210,7 +214,7 @@ def _a_report_that_lacks_a_pod_that_runs_for_an_hour(world: Documents) -> Expect
 
 @case
 def _a_report_that_names_a_pod_that_is_gone(world: Documents) -> Expected:
-    world.pods[:] = [one for one in world.pods if one["metadata"]["name"] != "web-2"]
+    world.pods[:] = [item for item in world.pods if item["metadata"]["name"] != "web-2"]
     return {"NUMA-NRT-FROZEN": ("node-2", "it names 1 pod which the API server does not know")}
 
 

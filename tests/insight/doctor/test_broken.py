@@ -30,8 +30,9 @@ def test_what_is_broken_is_found_and_nothing_else(break_it: Break) -> None:
     assert set(found) == set(expected)
     for rule, words in expected.items():
         told = "\n".join(
-            f"{one.subject.kind} {one.subject.key} {one.subject.field}: {one.detail}\n{one.remedy}"
-            for one in found[rule]
+            f"{finding.subject.kind} {finding.subject.key} {finding.subject.field}: "
+            f"{finding.detail}\n{finding.remedy}"
+            for finding in found[rule]
         )
         for word in words:
             assert word in told

@@ -136,9 +136,9 @@ def test_gated_and_new_pods_are_not_lost() -> None:
     world = healthy()
     gated = pod("gated", spec={"schedulerName": "none", "schedulingGates": [{"name": "later"}]})
     new = pod("new", spec={"schedulerName": "none"}, metadata={"creationTimestamp": NOW})
-    for one in (gated, new):
-        one["status"]["conditions"] = []
-        world.pods.append(one)
+    for entry in (gated, new):
+        entry["status"]["conditions"] = []
+        world.pods.append(entry)
     assert ids(world) == []
 
 

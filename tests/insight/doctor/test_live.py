@@ -71,6 +71,6 @@ async def finds(client: Client, *ids: str, only: str = "NUMA") -> None:
 
     async def found() -> tuple[str, ...]:
         facts = facts_of(await gather(client))
-        return tuple(one.rule.id for one in diagnose(facts, only=[only]).entries)
+        return tuple(entry.rule.id for entry in diagnose(facts, only=[only]).entries)
 
     await until(found, lambda found: found == ids)

@@ -44,5 +44,7 @@ def test_nodes_that_are_well_have_no_findings(shape: str) -> None:
                 world.run(f"web-{number}", name, resources=resources(cpu=cpus, memory="1Gi"))
             world.report(name, exact=exact)
         entries = world.diagnosis().entries
-        assert [one.rule.id for one in entries if one.rule.severity is not Severity.INFO] == []
-        assert {one.rule.id for one in entries} <= {"NUMA-KUBELET-MEMORY-OFF"}
+        assert [
+            entry.rule.id for entry in entries if entry.rule.severity is not Severity.INFO
+        ] == []
+        assert {entry.rule.id for entry in entries} <= {"NUMA-KUBELET-MEMORY-OFF"}

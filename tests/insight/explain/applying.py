@@ -65,7 +65,9 @@ def _claimed(facts: ClusterFacts, change: Change) -> ClusterFacts:
     if change.kind == "claim-constraint":
         del devices["constraints"][int(change.was)]
     else:
-        (request,) = (one for one in devices["requests"] if one["name"] == change.resource)
+        (request,) = (
+            request for request in devices["requests"] if request["name"] == change.resource
+        )
         request["exactly"]["count"] = int(change.to)
     claims = Followed({**claims, change.claim: msgspec.convert(tree, ResourceClaim)})
     return replace(facts, objects=replace(facts.objects, resource_claims=claims))
@@ -180,11 +182,11 @@ def _with_another(facts: ClusterFacts, change: Change) -> ClusterFacts:
 def _with_slices(objects: ClusterObjects, like: str, name: str) -> ClusterObjects:
     """Return *objects* with the devices of another node like one, in a pool named after it."""
     slices = dict(objects.resource_slices)
-    for one in objects.resource_slices.values():
-        if one.spec.node_name == like:
-            pool = msgspec.structs.replace(one.spec.pool, name=name)
-            spec = msgspec.structs.replace(one.spec, node_name=name, pool=pool)
-            slices[f"{name}-{one.metadata.name}"] = msgspec.structs.replace(one, spec=spec)
+    for piece in objects.resource_slices.values():
+        if piece.spec.node_name == like:
+            pool = msgspec.structs.replace(piece.spec.pool, name=name)
+            spec = msgspec.structs.replace(piece.spec, node_name=name, pool=pool)
+            slices[f"{name}-{piece.metadata.name}"] = msgspec.structs.replace(piece, spec=spec)
     return replace(objects, resource_slices=Followed(slices))
 
 
@@ -194,7 +196,8 @@ def _idle(nrt: NodeResourceTopology, name: str) -> NodeResourceTopology:
         msgspec.structs.replace(
             zone,
             resources=tuple(
-                msgspec.structs.replace(one, available=one.allocatable) for one in zone.resources
+                msgspec.structs.replace(resource, available=resource.allocatable)
+                for resource in zone.resources
             ),
         )
         for zone in nrt.zones
@@ -204,13 +207,13 @@ def _idle(nrt: NodeResourceTopology, name: str) -> NodeResourceTopology:
 
 
 def _without(facts: ClusterFacts, change: Change) -> ClusterFacts:
-    gone = [one for one in facts.pods if one.metadata.key in change.pods]
-    rest = tuple(one for one in facts.pods if one not in gone)
+    gone = [pod for pod in facts.pods if pod.metadata.key in change.pods]
+    rest = tuple(pod for pod in facts.pods if pod not in gone)
     model = _model(facts, change.node)
     topologies = dict(facts.topologies)
     if model is not None:
-        for one in gone:
-            remove_pod(model, one.metadata.uid)
+        for pod in gone:
+            remove_pod(model, pod.metadata.uid)
         model.collect_garbage()
         topologies[change.node] = _report(change.node, model)
     return replace(facts, pods=rest, topologies=topologies)
@@ -222,7 +225,9 @@ def _reconfigured(facts: ClusterFacts, change: Change) -> ClusterFacts:
     if view.report is None:
         attributes = {change.resource: change.to}
         before = facts.topologies[change.node]
-        kept = tuple(one for one in before.attributes if one.name != change.resource)
+        kept = tuple(
+            attribute for attribute in before.attributes if attribute.name != change.resource
+        )
         added = tuple(
             type(before.attributes[0])(name=name, value=value) for name, value in attributes.items()
         )
@@ -282,7 +287,9 @@ def _relaxed(pod: Pod, change: Change) -> Pod:
         case "host-port":
             return _spec(
                 pod,
-                containers=tuple(msgspec.structs.replace(one, ports=()) for one in spec.containers),
+                containers=tuple(
+                    msgspec.structs.replace(container, ports=()) for container in spec.containers
+                ),
             )
         case "topology-spread":
             return _spec(pod, topology_spread_constraints=())
@@ -295,7 +302,9 @@ def _relaxed(pod: Pod, change: Change) -> Pod:
                 pod, affinity=affinity and msgspec.structs.replace(affinity, pod_anti_affinity=None)
             )
         case "volume":
-            return _spec(pod, volumes=tuple(one for one in spec.volumes if one.name != change.was))
+            return _spec(
+                pod, volumes=tuple(volume for volume in spec.volumes if volume.name != change.was)
+            )
         case "scheduling-gates":
             return _spec(pod, scheduling_gates=())
         case kind:

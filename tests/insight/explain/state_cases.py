@@ -254,7 +254,7 @@ def unreported_resource() -> Case:
     report = facts.topologies["node-a"]
     zones = tuple(
         msgspec.structs.replace(
-            zone, resources=tuple(one for one in zone.resources if one.name != "cpu")
+            zone, resources=tuple(resource for resource in zone.resources if resource.name != "cpu")
         )
         for zone in report.zones
     )

@@ -58,7 +58,7 @@ def test_upstreams_mode_is_explained_too() -> None:
     )
     assert explanation.verdict == "refused"
     assert explanation.groups[0].reason == "cannot align container"
-    assert "fewer-cpus" in {one.kind for one in explanation.changes}
+    assert "fewer-cpus" in {change.kind for change in explanation.changes}
 
 
 def test_the_configuration_is_the_one_that_the_scheduler_has() -> None:
@@ -132,7 +132,7 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     world.run(pod("plain", cpu="1", priority=5), "node-a")
     facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
-    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    (moved,) = [change for change in explanation.changes if change.kind == "evict"]
     assert moved.pods == ("default/plain",)
 
 
@@ -147,7 +147,9 @@ PAGES = {
 def test_every_field_is_in_the_reference(module: ModuleType) -> None:
     """A new field without a line in the reference fails here."""
     page = (DOCS / PAGES[module]).read_text(encoding="utf-8")
-    parts = [one for one in Document.__subclasses__() if one.__module__ == module.__name__]
+    parts = [
+        subclass for subclass in Document.__subclasses__() if subclass.__module__ == module.__name__
+    ]
     assert parts
     for part in parts:
         for field in msgspec.structs.fields(part):
@@ -191,10 +193,10 @@ def test_a_pod_that_a_budget_protects_is_the_last_to_go() -> None:
     guarded(world, "db")
     facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
-    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    (moved,) = [change for change in explanation.changes if change.kind == "evict"]
     assert moved.pods == ("default/free",)
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="3")))
-    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    (moved,) = [change for change in explanation.changes if change.kind == "evict"]
     assert set(moved.pods) == {"default/free", "default/guarded"}
     assert "A disruption budget forbids to evict default/guarded for now." in moved.text
 
@@ -252,7 +254,7 @@ def test_many_changes_of_one_kind_do_not_crowd_out_the_others() -> None:
     spec = msgspec.structs.replace(wanted.spec, containers=containers)
     subject = pod_subject(msgspec.structs.replace(wanted, spec=spec))
     facts = world.facts()
-    kinds = [one.kind for one in explain(facts, engine_of(facts), subject).changes]
+    kinds = [change.kind for change in explain(facts, engine_of(facts), subject).changes]
     assert len(kinds) <= 6
     assert {"scope", "policy"} <= set(kinds)
 

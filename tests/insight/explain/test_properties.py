@@ -91,7 +91,7 @@ def test_the_verdict_is_the_schedulers(seed: int) -> None:
     else:
         assert isinstance(decision, Refused)
         assert explanation.verdict == "refused"
-        told = next((one for one in explanation.changes if one.kind == "preempt"), None)
+        told = next((change for change in explanation.changes if change.kind == "preempt"), None)
         assert (told is None) == (decision.nomination is None)
         if told is not None and decision.nomination is not None:
             assert told.node == decision.nomination.node

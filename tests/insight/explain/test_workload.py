@@ -73,7 +73,7 @@ def test_the_first_that_does_not_fit_is_explained() -> None:
     assert found.summary == "4 of the 7 pods fit: 2 on a, 2 on b. Number 5 does not."
     assert found.first_refused is not None
     assert found.first_refused.groups[0].reason == "Insufficient cpu"
-    assert "evict" not in {one.kind for one in found.first_refused.changes}
+    assert "evict" not in {change.kind for change in found.first_refused.changes}
     text = render_workload(found)
     assert text.startswith("Deployment default/web (planned, 7 pods)\n4 of the 7 pods fit")
     assert "The first that does not fit, beside those that do:\nPod default/web-5 (planned" in text
@@ -83,7 +83,7 @@ def test_what_helps_all_of_them_was_tried_for_all_of_them() -> None:
     """The least number of nodes, the largest request."""
     facts = world("a", "b").facts()
     found = explain_workload(facts, engine_of, planned(facts, pod("web", cpu="7"), 7))
-    assert [one.text for one in found.changes] == [
+    assert [change.text for change in found.changes] == [
         "Ask for 3 CPUs instead of 7 in container main: all of them then fit.",
         "Add 2 nodes like a: all of them then fit.",
     ]
@@ -188,7 +188,7 @@ def test_a_job_that_is_a_gang_is_explained_as_its_group_is(kind: str) -> None:
         "2 of the 3 pods fit: 1 on b, 1 on c. Number 3 does not."
         " The gang needs 2, so those that fit are bound."
     )
-    assert [one.text for one in found.changes] == ["Add a node like b: all of them then fit."]
+    assert [change.text for change in found.changes] == ["Add a node like b: all of them then fit."]
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,11 @@ def test_a_node_with_devices_is_added_for_pods_with_claims() -> None:
         add_claim(made, f"mine-{number}")
         made.pods.append(owned(claiming(f"next-{number}", f"mine-{number}"), "Job", "train"))
     found = explain_workload(made.facts(), engine_of, _job(made))
-    assert "Add 2 nodes like node-a: all of them then fit." in [one.text for one in found.changes]
+    assert "Add 2 nodes like node-a: all of them then fit." in [
+        change.text for change in found.changes
+    ]
     assert found.first_refused is not None
-    texts = [one.text for one in found.first_refused.changes]
+    texts = [change.text for change in found.first_refused.changes]
     assert "Add a node like node-a: an empty one would take it." in texts
 
 

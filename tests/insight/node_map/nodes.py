@@ -58,7 +58,7 @@ def kubelet(
 ) -> KubeletNode:
     """Return a kubelet with all managers on, 1 GiB of each zone with CPUs reserved."""
     parsed = from_shape(machine) if isinstance(machine, str) else machine
-    kept = {one.id: {"memory": GIB} for one in parsed.nodes if one.cores}
+    kept = {node.id: {"memory": GIB} for node in parsed.nodes if node.cores}
     settings = KubeletSettings(
         topology_policy=policy,
         cpu_policy="static",
@@ -72,8 +72,8 @@ def kubelet(
 
 def admitted(node: KubeletNode, *pods: Pod) -> KubeletNode:
     """Let *node* admit all of *pods*, and return it."""
-    for one in pods:
-        outcome = node.admit(one)
+    for pod in pods:
+        outcome = node.admit(pod)
         assert isinstance(outcome, Admitted), outcome
     return node
 
@@ -81,8 +81,8 @@ def admitted(node: KubeletNode, *pods: Pod) -> KubeletNode:
 def picture(name: str, node: KubeletNode, *pods: Pod) -> NodePicture:
     """Return the picture of *node* after it admitted *pods*."""
     admitted(node, *pods)
-    names = {uid_hash(one.metadata.uid): one.metadata.key for one in pods}
-    ids = {kind: [one.id for one in some] for kind, some in node.machine.devices.items()}
+    names = {uid_hash(pod.metadata.uid): pod.metadata.key for pod in pods}
+    ids = {kind: [device.id for device in some] for kind, some in node.machine.devices.items()}
     return picture_of_report(name, report_of(node), pods=names, device_ids=ids)
 
 
@@ -156,7 +156,7 @@ def bundle(path: Path, cluster: ClusterFacts) -> Path:
         "noderesourcetopologies": cluster.topologies.values(),
     }
     files = {
-        list_file(plural): encode({"items": [to_tree(one) for one in objects]})
+        list_file(plural): encode({"items": [to_tree(wire) for wire in objects]})
         for plural, objects in lists.items()
     }
     path.write_bytes(pack(Collected(cluster.taken_at, files)))

@@ -69,7 +69,7 @@ def test_virtual_functions_of_one_card_are_one_row() -> None:
     connections = connections_of(picture_of_machine("", from_shape("telco-2s")))
 
     assert connections is not None
-    assert [one.label for one in connections.functions] == [
+    assert [function.label for function in connections.functions] == [
         "acc100 03:00.0",
         "sriov 01:00.0",
         "sriov 05:00.0",

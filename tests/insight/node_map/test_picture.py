@@ -37,9 +37,9 @@ def test_every_cpu_and_device_of_any_machine_appears_once(machine: Machine) -> N
     drawn = Counter(cpu.id for cpu in picture.cpus())
     online = [cpu for node in machine.nodes for core in node.cores for cpu in core.threads]
     assert drawn == Counter(online)
-    devices = Counter((one.resource, one.id) for one in picture.devices())
+    devices = Counter((device.resource, device.id) for device in picture.devices())
     assert devices == Counter(
-        (resource, one.id) for resource, some in machine.devices.items() for one in some
+        (resource, device.id) for resource, some in machine.devices.items() for device in some
     )
     text = text_of(picture, width=100)
     cells = sum(line.count("·") for line in text.splitlines()[2:] if line.startswith("│"))
@@ -57,7 +57,9 @@ def test_owners_are_those_of_the_report() -> None:
         mine = {cpu.id for cpu in picture.cpus() if picture.owner_name(cpu.owner) == names[uid]}
         assert CpuSet.of(mine) == holding.cpus
         devices = [
-            one.position for one in picture.devices() if picture.owner_name(one.owner) == names[uid]
+            device.position
+            for device in picture.devices()
+            if picture.owner_name(device.owner) == names[uid]
         ]
         assert tuple(devices) == holding.devices.get("vendor.example/gpu", ())
 
@@ -69,7 +71,7 @@ def test_a_device_near_two_zones_is_drawn_in_both_and_told() -> None:
     kubelet.register_devices(card, [Device("a", (0,)), Device("b", (0, 1))])
     picture = picture_of_model("n1", kubelet, pods={})
 
-    assert [[one.id for one in zone.devices] for zone in picture.zones] == [["a", "b"], ["b"]]
+    assert [[device.id for device in zone.devices] for zone in picture.zones] == [["a", "b"], ["b"]]
     told = [devices_free_words(picture, zone.devices) for zone in picture.zones]
     assert told == ["2 of 2 free, 1 also near other zones", "1 of 1 free, 1 also near other zones"]
 
@@ -176,7 +178,7 @@ class TestPlans:
     def test_a_pod_that_is_refused_takes_nothing(self) -> None:
         """The reason is the kubelet's."""
         plan = self._plan(arriving=("a", "b"))
-        assert [one.pod for one in plan.refused] == ["team/b"]
+        assert [refused.pod for refused in plan.refused] == ["team/b"]
         assert plan.refused[0].reason == "TopologyAffinityError"
         assert [pod.name for pod in plan.picture.pods] == ["team/web", "team/a"]
 

@@ -114,7 +114,7 @@ def test_pods_that_are_not_reported_yet_are_counted() -> None:
 
 def usages(facts: ClusterFacts) -> dict[str, PodUsage]:
     """Return the usage of all pods by name."""
-    return {one.name: one for one in pod_usages(facts, facts.pods)}
+    return {usage.name: usage for usage in pod_usages(facts, facts.pods)}
 
 
 def placed(policy: str, *pods: Pod) -> ClusterFacts:
@@ -227,7 +227,7 @@ def test_containers_are_told_apart_where_the_node_tells() -> None:
     assert isinstance(placement, Placement)
     nrt = with_vectors(nrt_of("n1", node, exact=False), placement, *pods)
     facts = ClusterFacts(pods=tuple(pods), topologies={"n1": nrt})
-    assert [one.containers for one in usages(facts).values()] == [{"app": 0}, {"app": 1}]
+    assert [usage.containers for usage in usages(facts).values()] == [{"app": 0}, {"app": 1}]
     assert usages(facts)["p1"].zones == (1,)
     late = nodes.on("n1", nodes.named("late", cpu="1", memory="1Gi"))
     other = ClusterFacts(pods=(*pods, late), topologies={"n1": nrt})

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def matrix(machine: Machine, rows: str, columns: str) -> list[str]:
     """Return how each device of one resource is connected to those of another."""
     return [
-        " ".join(_word(machine, one.pci, other.pci) for other in machine.devices[columns])
-        for one in machine.devices[rows]
+        " ".join(_word(machine, device.pci, other.pci) for other in machine.devices[columns])
+        for device in machine.devices[rows]
     ]
 
 
@@ -74,7 +74,7 @@ def test_parts_of_one_card_are_in_one_slot() -> None:
     """All virtual functions of a card have its address; the accelerator has another root port."""
     machine = from_shape("telco-2s")
 
-    cards = [one.pci for one in machine.devices["intel.com/sriov"]]
+    cards = [device.pci for device in machine.devices["intel.com/sriov"]]
     assert len(set(cards[:16])) == len(set(cards[16:])) == 1
     assert cards[0] != cards[16]
     assert set(matrix(machine, "intel.com/sriov", "intel.com/acc100")[0].split()) == {"NODE"}
@@ -83,8 +83,10 @@ def test_parts_of_one_card_are_in_one_slot() -> None:
 def test_devices_lie_evenly_on_the_switches_of_their_numa_node() -> None:
     """Six devices on four switches: no switch has more than two, and the order stays."""
     machine = from_shape("8 cores, 1Gi, gpu 6, nic 2, 4 switches")
-    roots = [machine.tree.paths[one.pci].root for one in machine.devices["vendor.example/gpu"]]
-    nics = [machine.tree.paths[one.pci].root for one in machine.devices["vendor.example/nic"]]
+    roots = [
+        machine.tree.paths[device.pci].root for device in machine.devices["vendor.example/gpu"]
+    ]
+    nics = [machine.tree.paths[device.pci].root for device in machine.devices["vendor.example/nic"]]
 
     assert [roots.count(root) for root in dict.fromkeys(roots)] == [2, 1, 2, 1]
     assert nics == [roots[0], roots[3]]
@@ -94,14 +96,14 @@ def test_where_a_device_without_numa_node_is_attached_is_not_known() -> None:
     """Such a device has no address."""
     machine = from_shape("8 cores, 1Gi, gpu 1 1@-, 1 switch")
 
-    assert [bool(one.pci) for one in machine.devices["vendor.example/gpu"]] == [True, False]
+    assert [bool(device.pci) for device in machine.devices["vendor.example/gpu"]] == [True, False]
 
 
 def test_many_devices_behind_one_switch_have_addresses_of_their_own() -> None:
     """Buses and domains are not used up."""
     machine = from_shape("8 cores, 1Gi, gpu 2000, 1 switch")
 
-    first, *others = (one.pci for one in machine.devices["vendor.example/gpu"])
+    first, *others = (device.pci for device in machine.devices["vendor.example/gpu"])
 
     assert len({first, *others}) == 2000
     assert {_word(machine, first, other) for other in others} == {"PIX"}

@@ -78,7 +78,9 @@ def state_of(pod: Pod) -> tuple[str, bool]:
     """Return phase and readiness of *pod*."""
     status = pod.status
     conditions = status.conditions if status else ()
-    ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
+    ready = any(
+        condition.type == "Ready" and condition.status == "True" for condition in conditions
+    )
     return (status.phase if status else ""), ready
 
 

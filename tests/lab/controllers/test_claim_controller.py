@@ -102,7 +102,7 @@ async def test_a_pod_waits_for_its_template_and_says_so() -> None:
         async def reason() -> str | None:
             await world.recorded()
             events = (await world.client.list(CORE_EVENTS, namespace="default")).items
-            return next((one.message for one in events), None)
+            return next((event.message for event in events), None)
 
         message = await until(reason)
         assert message == (

@@ -47,7 +47,7 @@ def rolled_out(count: int) -> Callable[[DaemonSet], bool]:
 
 def places(lab: Bench) -> list[str]:
     """Return the nodes of all pods."""
-    return sorted(one.spec.node_name for one in lab.pods.store.values())
+    return sorted(pod.spec.node_name for pod in lab.pods.store.values())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_rolling_update_takes_one_node_at_a_time() -> None:
         lab.pods.store.subscribe(note)
         await lab.change(DAEMON_SETS, "agent", {"spec": {"template": template(image="two")}})
         await lab.sees(DAEMON_SETS, "agent", rolled_out(3))
-        assert {one.spec.containers[0].image for one in lab.pods.store.values()} == {"two"}
+        assert {pod.spec.containers[0].image for pod in lab.pods.store.values()} == {"two"}
         assert fewest == 2
         revisions = lab.mirror(CONTROLLER_REVISIONS).store
         await lab.until(CONTROLLER_REVISIONS, lambda: len(revisions) == 2)
@@ -164,7 +164,7 @@ async def test_a_pod_that_was_only_left_on_its_node_goes_with_the_next_update(
         await lab.change(DAEMON_SETS, "agent", {"spec": {"template": template(image="two")}})
         await lab.until(PODS, lambda: places(lab) == ["a"])
         await lab.sees(DAEMON_SETS, "agent", rolled_out(1))
-        assert {one.spec.containers[0].image for one in lab.pods.store.values()} == {"two"}
+        assert {pod.spec.containers[0].image for pod in lab.pods.store.values()} == {"two"}
 
 
 async def test_on_delete_waits_for_the_user() -> None:
@@ -195,7 +195,7 @@ async def test_failed_pods_are_replaced_after_growing_pauses() -> None:
 
 
 def _failed(lab: Bench) -> bool:
-    return any(one.status and one.status.phase == "Failed" for one in lab.pods.store.values())
+    return any(pod.status and pod.status.phase == "Failed" for pod in lab.pods.store.values())
 
 
 def _is_up(one: Pod) -> bool:

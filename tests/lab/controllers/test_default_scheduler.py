@@ -56,7 +56,7 @@ async def test_pods_are_spread_by_room_and_told_of_in_events() -> None:
         events = lab.mirror(CORE_EVENTS)
         await lab.until(
             CORE_EVENTS,
-            lambda: expected in {(one.reason, one.message) for one in events.store.values()},
+            lambda: expected in {(event.reason, event.message) for event in events.store.values()},
         )
 
 

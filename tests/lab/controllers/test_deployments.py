@@ -46,7 +46,10 @@ def reason(one: Deployment, kind: str) -> str:
 def sets_of(lab: Bench) -> dict[str, ReplicaSet]:
     """Return the replica sets by the image of their pods."""
     found = lab.mirror(REPLICA_SETS).in_namespace("default")
-    return {one.spec.template["spec"]["containers"][0]["image"]: one for one in found}
+    return {
+        replica_set.spec.template["spec"]["containers"][0]["image"]: replica_set
+        for replica_set in found
+    }
 
 
 def image(name: str) -> dict[str, object]:
@@ -77,7 +80,9 @@ async def test_a_new_image_rolls_out_within_the_limits() -> None:
         await lab.sees(DEPLOYMENTS, "web", rolled_out(3, 1))
         told: list[int] = []
         lab.mirror(REPLICA_SETS).store.subscribe(
-            lambda _: told.append(sum(one.spec.replicas for one in sets_of(lab).values()))
+            lambda _: told.append(
+                sum(replica_set.spec.replicas for replica_set in sets_of(lab).values())
+            )
         )
         await lab.change(DEPLOYMENTS, "web", image("two"))
         await lab.sees(DEPLOYMENTS, "web", rolled_out(3, 2))
@@ -147,7 +152,7 @@ async def test_scaling_is_told_in_events() -> None:
         (owned,) = lab.mirror(REPLICA_SETS).in_namespace("default")
         await lab.recorded()
         events = (await lab.client.list(CORE_EVENTS)).items
-        told = {(one.reason, one.message) for one in events}
+        told = {(event.reason, event.message) for event in events}
         name = owned.metadata.name
         assert ("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to 2") in told
         created = {f"Created pod: {pod.metadata.name}" for pod in lab.pods.store.values()}

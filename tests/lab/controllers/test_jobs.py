@@ -56,7 +56,7 @@ async def test_a_job_completes_when_enough_pods_have_succeeded() -> None:
 
         def note(_: object) -> None:
             nonlocal most
-            running = [one for one in lab.pods.store.values() if not _is_over(one)]
+            running = [pod for pod in lab.pods.store.values() if not _is_over(pod)]
             most = max(most, len(running))
 
         lab.pods.store.subscribe(note)
@@ -66,9 +66,11 @@ async def test_a_job_completes_when_enough_pods_have_succeeded() -> None:
         assert (done.status.succeeded, done.status.active, done.status.failed) == (5, 0, 0)
         assert done.status.completion_time is not None
         assert most <= 2
-        assert all(TRACKING not in one.metadata.finalizers for one in lab.pods.store.values())
+        assert all(TRACKING not in pod.metadata.finalizers for pod in lab.pods.store.values())
         await lab.recorded()
-        told = {(one.reason, one.message) for one in (await lab.client.list(CORE_EVENTS)).items}
+        told = {
+            (event.reason, event.message) for event in (await lab.client.list(CORE_EVENTS)).items
+        }
         assert ("Completed", "Job completed") in told
 
 
@@ -120,11 +122,11 @@ async def test_a_suspended_job_runs_nothing() -> None:
         paused = await lab.sees(
             JOBS, "work", lambda one: one.status.start_time is None and one.status.active == 0
         )
-        assert [one.reason for one in paused.status.conditions] == ["JobSuspended"]
+        assert [condition.reason for condition in paused.status.conditions] == ["JobSuspended"]
         await lab.until(PODS, lambda: not len(lab.pods.store))
         await lab.change(JOBS, "work", {"spec": {"suspend": False}})
         resumed = await lab.sees(JOBS, "work", lambda one: one.status.ready == 1)
-        assert [one.reason for one in resumed.status.conditions] == ["JobResumed"]
+        assert [condition.reason for condition in resumed.status.conditions] == ["JobResumed"]
         assert resumed.status.start_time is not None
 
 
@@ -137,8 +139,8 @@ async def test_an_indexed_job_runs_every_index_once() -> None:
         assert done.status.completed_indexes == "0-3"
         assert done.status.succeeded == 4
         pods = list(lab.pods.store.values())
-        assert sorted(str(index_of(one)) for one in pods) == ["0", "1", "2", "3"]
-        assert sorted(one.spec.hostname for one in pods) == [f"work-{index}" for index in range(4)]
+        assert sorted(str(index_of(pod)) for pod in pods) == ["0", "1", "2", "3"]
+        assert sorted(pod.spec.hostname for pod in pods) == [f"work-{index}" for index in range(4)]
 
 
 async def test_a_finished_job_is_deleted_after_its_time() -> None:
@@ -178,7 +180,7 @@ async def test_a_job_does_not_keep_pods_of_one_before_it_with_its_name() -> None
 
 
 def _released(lab: Bench) -> bool:
-    return all(TRACKING not in one.metadata.finalizers for one in lab.pods.store.values())
+    return all(TRACKING not in pod.metadata.finalizers for pod in lab.pods.store.values())
 
 
 def _has_failed(count: int, one: Job) -> bool:

@@ -41,7 +41,7 @@ async def renew(lab: Bench, name: str) -> None:
     """Renew the lease of a node, or make it."""
     spec = {"renewTime": format_micro_time(lab.client.clock.now()), "holderIdentity": name}
     found = (await lab.client.list(LEASES, namespace="kube-node-lease")).items
-    if any(one.metadata.name == name for one in found):
+    if any(lease.metadata.name == name for lease in found):
         change = merge_patch({"spec": spec})
         done = await lab.client.patch(LEASES, name, change, namespace="kube-node-lease")
     else:

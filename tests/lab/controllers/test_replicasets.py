@@ -131,7 +131,9 @@ def test_a_released_pod_keeps_its_other_owners() -> None:
     plan = decide(replica_set(0), msgspec.structs.replace(stranger, metadata=metadata))
     (release, *_) = plan.actions
     assert isinstance(release, PlannedChange)
-    assert [one["uid"] for one in release.patch["metadata"]["ownerReferences"]] == ["other"]
+    assert [reference["uid"] for reference in release.patch["metadata"]["ownerReferences"]] == [
+        "other"
+    ]
 
 
 def test_a_replica_set_that_is_being_deleted_creates_nothing() -> None:

@@ -21,7 +21,10 @@ REPORT_SECONDS = 0.2
 def ready(lab: Bench, name: str, count: int) -> bool:
     """Tell whether a deployment has all its pods."""
     found = lab.mirror(DEPLOYMENTS).in_namespace("default")
-    return any(one.metadata.name == name and one.status.ready_replicas == count for one in found)
+    return any(
+        deployment.metadata.name == name and deployment.status.ready_replicas == count
+        for deployment in found
+    )
 
 
 async def test_a_deployment_runs_on_nodes_and_goes_without_a_trace() -> None:
@@ -29,7 +32,7 @@ async def test_a_deployment_runs_on_nodes_and_goes_without_a_trace() -> None:
     async with bench(*ALL, nodes=("a", "b"), assign="") as lab:
         await lab.apply(DEPLOYMENTS, workload("web", replicas=4))
         await lab.until(DEPLOYMENTS, lambda: ready(lab, "web", 4))
-        assert sorted(one.spec.node_name for one in lab.pods.store.values()) == ["a", "a", "b", "b"]
+        assert sorted(pod.spec.node_name for pod in lab.pods.store.values()) == ["a", "a", "b", "b"]
         await lab.client.delete(DEPLOYMENTS, "web", namespace="default")
         await lab.until(PODS, lambda: not len(lab.pods.store))
 

@@ -35,7 +35,7 @@ def settled(count: int) -> Callable[[StatefulSet], bool]:
 
 def names(lab: Bench) -> list[str]:
     """Return the names of all pods."""
-    return sorted(one.metadata.name for one in lab.pods.store.values())
+    return sorted(pod.metadata.name for pod in lab.pods.store.values())
 
 
 def images(lab: Bench) -> list[str]:
@@ -51,7 +51,7 @@ async def test_pods_come_up_in_order_and_go_in_reverse() -> None:
         def note(change: Change[Pod]) -> None:
             word = {Added: "+", Removed: "-"}.get(type(change))
             if word:
-                ready = sum(_is_ready(one) for one in lab.pods.store.values())
+                ready = sum(_is_ready(pod) for pod in lab.pods.store.values())
                 story.append(f"{word}{change.object.metadata.name}({ready})")
 
         lab.pods.store.subscribe(note)
@@ -98,7 +98,7 @@ async def test_claims_are_made_once_and_kept() -> None:
         await lab.apply(STATEFUL_SETS, stateful("db", replicas=2, volumeClaimTemplates=[claim]))
         await lab.sees(STATEFUL_SETS, "db", settled(2))
         claims = await lab.client.list(PERSISTENT_VOLUME_CLAIMS)
-        uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in claims.items}
+        uids = {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in claims.items}
         assert sorted(uids) == ["data-db-0", "data-db-1"]
         raw = await lab.client.get(PODS.raw, "db-1", namespace="default")
         assert raw["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data-db-1"
@@ -107,7 +107,9 @@ async def test_claims_are_made_once_and_kept() -> None:
         await lab.change(STATEFUL_SETS, "db", {"spec": {"replicas": 2}}, "scale")
         await lab.sees(STATEFUL_SETS, "db", settled(2))
         claims = await lab.client.list(PERSISTENT_VOLUME_CLAIMS)
-        assert {one["metadata"]["name"]: one["metadata"]["uid"] for one in claims.items} == uids
+        assert {
+            claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in claims.items
+        } == uids
 
 
 async def test_an_update_rolls_from_the_highest_down_to_the_partition() -> None:

@@ -145,7 +145,9 @@ def container(lab: Lab, rng: Random, name: str, node: str) -> dict[str, Any]:
     if devices and rng.random() < 0.5:
         limits[rng.choice(devices)] = "1"
     pages = {
-        hugepage_name(one.page_bytes) for part in model.machine.nodes for one in part.hugepages
+        hugepage_name(hugepage.page_bytes)
+        for part in model.machine.nodes
+        for hugepage in part.hugepages
     }
     if pages and rng.random() < 0.3:
         limits[rng.choice(sorted(pages))] = "1Gi"
@@ -201,11 +203,11 @@ async def test_a_restarted_kubelet_is_picked_up(lab: Lab) -> None:
         for _ in range(60):
             await lab.clock.advance(0.25)
         nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")
-        assert "topology.numakube.dev/stale" in {one.name for one in nrt.attributes}
+        assert "topology.numakube.dev/stale" in {attribute.name for attribute in nrt.attributes}
         await lab.pool.start("n1")
         await converge(lab)
         nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")
-        assert "topology.numakube.dev/stale" not in {one.name for one in nrt.attributes}
+        assert "topology.numakube.dev/stale" not in {attribute.name for attribute in nrt.attributes}
 
 
 async def test_a_deleted_report_is_written_again(lab: Lab) -> None:

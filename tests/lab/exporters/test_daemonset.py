@@ -156,7 +156,8 @@ async def test_a_daemon_set_of_exporters_reports_every_node(lab: Lab) -> None:
         }
         return len(pods.items) == 2 and all(
             pod.status is not None
-            and wanted <= {(one.type, one.status) for one in pod.status.conditions}
+            and wanted
+            <= {(condition.type, condition.status) for condition in pod.status.conditions}
             for pod in pods.items
         )
 

@@ -148,7 +148,7 @@ async def test_a_paused_node_has_a_silent_exporter(lab: Lab) -> None:
     await occupy(lab, "node-1")
     await until(lambda: is_true(lab, "node-1"))
     nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")
-    assert nrt_names.STALE not in {one.name for one in nrt.attributes}
+    assert nrt_names.STALE not in {attribute.name for attribute in nrt.attributes}
     lab.pool.resume("node-0")
     await occupy(lab, "node-0")
     await until(lambda: is_true(lab, "node-0"))

@@ -102,7 +102,11 @@ async def test_a_pod_is_listed_before_it_holds_anything(lab: Lab) -> None:
     for _ in range(60):
         await lab.clock.advance(0.05)
         assert kubelet.admission is not None
-        cpus = [len(one.cpu_ids) for each in kubelet.pod_resources() for one in each.containers]
+        cpus = [
+            len(container.cpu_ids)
+            for each in kubelet.pod_resources()
+            for container in each.containers
+        ]
         state = cpus, pod.metadata.uid in kubelet.admission.allocated
         if state not in seen:
             seen.append(state)
@@ -124,6 +128,6 @@ async def test_no_report_is_made_of_a_kubelet_that_has_just_started(lab: Lab) ->
         async for nrt in published(lab, 12 * STEP_SECONDS):
             assert told_zones(nrt) == told_zones(right)
             assert [held_by(nrt, pod) for pod in pods] == [held_by(right, pod) for pod in pods]
-            marked |= STALE in {one.name for one in nrt.attributes}
+            marked |= STALE in {attribute.name for attribute in nrt.attributes}
         assert marked
-        assert STALE not in {one.name for one in nrt.attributes}
+        assert STALE not in {attribute.name for attribute in nrt.attributes}

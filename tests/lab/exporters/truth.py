@@ -33,9 +33,9 @@ def told_zones(nrt: NodeResourceTopology) -> dict[str, Amounts]:
     """Return the amounts that an object tells; what has none of a resource need not say so."""
     return {
         zone.name: {
-            one.name: (value(one.allocatable), value(one.available))
-            for one in zone.resources
-            if value(one.allocatable)
+            resource.name: (value(resource.allocatable), value(resource.available))
+            for resource in zone.resources
+            if value(resource.allocatable)
         }
         for zone in nrt.zones
     }

@@ -77,7 +77,7 @@ class Lab:
         """Return the exclusive CPUs of a pod's container."""
         for pod in self.pool.kubelet(node).pod_resources():
             if pod.name == name:
-                return next(one.cpu_ids for one in pod.containers if one.name == container)
+                return next(other.cpu_ids for other in pod.containers if other.name == container)
         return ()
 
     async def node_document(self, name: str = "n1") -> dict[str, Any]:

@@ -32,7 +32,9 @@ def gpu_node() -> NodePlan:
 def claim(name: str, *devices: str) -> dict[str, Any]:
     """Return a claim that has *devices*."""
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": len(devices)}}
-    results = [{"request": "gpu", "driver": DRIVER, "pool": "n1", "device": one} for one in devices]
+    results = [
+        {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": device} for device in devices
+    ]
     return {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"devices": {"requests": [request]}},
@@ -66,7 +68,7 @@ def using(name: str, claim_name: str) -> dict[str, Any]:
 async def warnings(lab: Lab) -> list[str]:
     """Return what the kubelet warns of."""
     events = (await lab.client.list(CORE_EVENTS, namespace="default")).items
-    return [one.message for one in events if one.reason == "FailedPrepareDynamicResources"]
+    return [event.message for event in events if event.reason == "FailedPrepareDynamicResources"]
 
 
 async def test_devices_for_claims_are_published_with_their_place(lab: Lab) -> None:
@@ -76,9 +78,12 @@ async def test_devices_for_claims_are_published_with_their_place(lab: Lab) -> No
     node = await lab.client.get(NODES, "n1")
     assert found["metadata"]["ownerReferences"][0]["uid"] == node.metadata.uid
     assert (found["spec"]["driver"], found["spec"]["nodeName"]) == (DRIVER, "n1")
-    places = [one["attributes"] for one in found["spec"]["devices"]]
-    assert [one["resource.kubernetes.io/numaNode"] for one in places] == [{"int": 0}, {"int": 1}]
-    assert [one["resource.kubernetes.io/pcieRoot"]["string"] for one in places] == [
+    places = [device["attributes"] for device in found["spec"]["devices"]]
+    assert [place["resource.kubernetes.io/numaNode"] for place in places] == [
+        {"int": 0},
+        {"int": 1},
+    ]
+    assert [place["resource.kubernetes.io/pcieRoot"]["string"] for place in places] == [
         "pci0000:00",
         "pci0000:01",
     ]

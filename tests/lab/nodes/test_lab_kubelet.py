@@ -15,7 +15,7 @@ async def test_a_pod_runs_in_one_numa_node(lab: Lab) -> None:
     pod = await lab.runs("a")
     assert lab.cpus("a") == (1, 2, 9, 10)
     status = pod.status
-    assert {one.type: one.status for one in status.conditions} == {
+    assert {condition.type: condition.status for condition in status.conditions} == {
         "PodReadyToStartContainers": "True",
         "Initialized": "True",
         "Ready": "True",
@@ -131,12 +131,14 @@ async def test_a_crashing_pod_is_restarted_with_growing_pauses(lab: Lab) -> None
     assert container.state.waiting.message == (
         f"back-off 10s restarting failed container=main pod=a_default({pod.metadata.uid})"
     )
-    assert {one.type: one.status for one in pod.status.conditions}["Ready"] == "False"
+    assert {condition.type: condition.status for condition in pod.status.conditions}[
+        "Ready"
+    ] == "False"
     await lab.clock.advance(10)
     pod = await lab.get("a")
     (container,) = pod.status.container_statuses
     assert (container.restart_count, container.ready) == (2, True)
-    ready = next(one for one in pod.status.conditions if one.type == "Ready")
+    ready = next(condition for condition in pod.status.conditions if condition.type == "Ready")
     assert (ready.status, ready.reason, ready.message) == ("True", "", "")
 
 
@@ -222,7 +224,7 @@ async def test_init_containers_and_sidecars_have_their_own_statuses(lab: Lab) ->
     assert proxy.ready
     assert proxy.state.running is not None
     (held,) = lab.pool.kubelet("n1").pod_resources()
-    assert [one.name for one in held.containers] == ["proxy", "main"]
+    assert [container.name for container in held.containers] == ["proxy", "main"]
 
 
 async def test_a_lagging_node_acts_late(lab: Lab) -> None:
@@ -250,7 +252,9 @@ async def test_conditions_of_a_scheduler_are_left_alone(lab: Lab) -> None:
     await lab.client.patch(PODS, "a", change, namespace="default", subresource="status")
     lab.pool.resume("n1")
     pod = await lab.runs("a")
-    found = next(one for one in pod.status.conditions if one.type == "PodScheduled")
+    found = next(
+        condition for condition in pod.status.conditions if condition.type == "PodScheduled"
+    )
     assert found.last_transition_time == "2025-12-31T00:00:00Z"
 
 

@@ -139,8 +139,8 @@ async def test_a_plugin_that_registers_late_makes_its_resource_appear(
     await lab.reaches("a", "Running")
     (held,) = lab.pool.kubelet("n1").pod_resources()
     devices = held.containers[0].devices
-    assert [one.ids for one in devices] == [(one,) for one in gpu.allocated[0]]
-    assert {one.numa_nodes for one in devices} == {(0,)}
+    assert [device.ids for device in devices] == [(one,) for one in gpu.allocated[0]]
+    assert {device.numa_nodes for device in devices} == {(0,)}
     assert set(held.containers[0].cpu_ids) <= {0, 1, 2, 3, 8, 9, 10, 11}
 
 

@@ -77,7 +77,9 @@ def test_a_rejection_keeps_only_what_the_kubelet_keeps() -> None:
 def test_unready_containers_are_named() -> None:
     """In both conditions that depend on them."""
     run = PodRun(containers={"a": ContainerRun(started=NOW), "b": ContainerRun(last=CRASHED)})
-    conditions = {one.type: one for one in observed(pod("a", "b"), run).conditions}
+    conditions = {
+        condition.type: condition for condition in observed(pod("a", "b"), run).conditions
+    }
     for kind in ("Ready", "ContainersReady"):
         assert conditions[kind].reason == "ContainersNotReady"
         assert conditions[kind].message == "containers with unready status: [b]"
@@ -135,12 +137,12 @@ def test_a_condition_that_stays_keeps_its_time() -> None:
     run = PodRun(containers={"a": ContainerRun(started=NOW)})
     first = observed(pod("a"), run)
     second = observed(pod("a", status=first), run, LATER)
-    times = {one.type: one.last_transition_time for one in second.conditions}
+    times = {condition.type: condition.last_transition_time for condition in second.conditions}
     assert set(times.values()) == {"2026-01-01T12:00:00Z"}
     assert is_written(pod("a", status=first), second)
     ended = PodRun(containers={"a": ContainerRun(ended=DONE)})
     third = observed(pod("a", status=first), ended, LATER)
-    times = {one.type: one.last_transition_time for one in third.conditions}
+    times = {condition.type: condition.last_transition_time for condition in third.conditions}
     assert times["Ready"] == "2026-01-01T12:01:00Z"
     assert times["Initialized"] == "2026-01-01T12:00:00Z"
     assert not is_written(pod("a", status=first), third)

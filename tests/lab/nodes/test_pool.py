@@ -35,7 +35,7 @@ async def test_a_node_registers_with_everything_that_kubectl_shows(lab: Lab) -> 
         "ephemeral-storage": "100Gi",
     }
     assert status["allocatable"]["cpu"] == "14"
-    assert {one["type"]: one["status"] for one in status["conditions"]} == {
+    assert {condition["type"]: condition["status"] for condition in status["conditions"]} == {
         "MemoryPressure": "False",
         "DiskPressure": "False",
         "PIDPressure": "False",

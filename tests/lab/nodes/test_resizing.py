@@ -25,7 +25,7 @@ NOTHING = ("", "")
 async def pending(lab: Lab, name: str) -> tuple[str, str]:
     """Return reason and message of a resize that waits."""
     status = (await lab.get(name)).status
-    found = [one for one in status.conditions if one.type == "PodResizePending"]
+    found = [condition for condition in status.conditions if condition.type == "PodResizePending"]
     return (found[0].reason, found[0].message) if found else NOTHING
 
 

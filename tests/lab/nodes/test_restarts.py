@@ -25,7 +25,7 @@ def booked(lab: Lab) -> int:
     """Return the memory in MiB that is booked on all NUMA nodes."""
     manager = lab.model().memory
     assert manager is not None
-    return sum(one.tables["memory"].reserved for one in manager.books.values()) // 1024**2
+    return sum(book.tables["memory"].reserved for book in manager.books.values()) // 1024**2
 
 
 async def test_a_restart_keeps_every_placement(lab: Lab) -> None:
@@ -119,7 +119,9 @@ async def test_a_paused_node_is_silent_and_catches_up(lab: Lab) -> None:
     await lab.runs("a")
     await lab.clock.advance(21)
     ready = next(
-        one for one in (await lab.node_document())["status"]["conditions"] if one["type"] == "Ready"
+        condition
+        for condition in (await lab.node_document())["status"]["conditions"]
+        if condition["type"] == "Ready"
     )
     assert (ready["status"], ready["reason"]) == ("True", "KubeletReady")
     assert await lab.client.get(LEASES, "n1", namespace="kube-node-lease") != lease
@@ -133,7 +135,8 @@ async def test_a_node_taken_for_dead_contradicts(lab: Lab) -> None:
     await lab.client.patch(NODES, "n1", change, subresource="status")
     await lab.settle()
     conditions = {
-        one["type"]: one["status"] for one in (await lab.node_document())["status"]["conditions"]
+        condition["type"]: condition["status"]
+        for condition in (await lab.node_document())["status"]["conditions"]
     }
     assert conditions["Ready"] == "True"
 

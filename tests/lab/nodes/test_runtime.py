@@ -31,7 +31,7 @@ class Switch:
         """Return what the switch says."""
         ended = Ended(started=begun, finished=now) if self.off or stop else None
         run = ContainerRun(started=None if ended else begun, ended=ended)
-        return PodRun(containers={one.name: run for one in pod.spec.containers})
+        return PodRun(containers={container.name: run for container in pod.spec.containers})
 
     def forget(self, uid: str) -> None:
         """Keep the record."""

@@ -17,7 +17,11 @@ async def test_a_container_with_its_own_cpus_says_that_it_is_aligned(lab: Lab) -
     await pod_in(lab.client, "own", "Running")
     log = await log_with(lab.client, "own", "aligned")
 
-    (held,) = (one for one in lab.pool.kubelet("node-0").pod_resources() if one.name == "own")
+    (held,) = (
+        resource
+        for resource in lab.pool.kubelet("node-0").pod_resources()
+        if resource.name == "own"
+    )
     first, *_, last = held.containers[0].cpu_ids
     assert log.startswith("CPUs    ")
     assert str(first) in log

@@ -244,7 +244,7 @@ async def test_mounted_files_follow_their_map_all_at_once(stage: Stage) -> None:
     await stage.lab.clock.advance(REFRESH_SECONDS)
     await until(lambda: (process.root / "etc/v/deep/a").read_text() == "2")
     assert (process.root / "etc/v/b").read_text() == "2"
-    assert sorted(one.name for one in (process.root / "etc/v").iterdir())[-2:] == ["b", "deep"]
+    assert sorted(path.name for path in (process.root / "etc/v").iterdir())[-2:] == ["b", "deep"]
     account = process.root / "var/run/secrets/kubernetes.io/serviceaccount"
     assert (account / "token").read_text() == token
     await stage.lab.clock.advance(3000)

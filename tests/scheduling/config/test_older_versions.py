@@ -41,7 +41,7 @@ def loaded(profile: dict[str, Any], version: str = "v1beta1") -> tuple[dict[str,
     }
     notes: list[str] = []
     (found,) = tried(tree, "old.yaml", notes.append).profiles
-    return {one.name: one.args for one in found.plugin_config}, notes
+    return {config.name: config.args for config in found.plugin_config}, notes
 
 
 def test_a_file_of_the_installation_guide_loads_with_the_new_field_for_each_old_one() -> None:
@@ -50,7 +50,7 @@ def test_a_file_of_the_installation_guide_loads_with_the_new_field_for_each_old_
     assert isinstance(tree, dict)
     notes: list[str] = []
     config = tried(tree, "guide.yaml", notes.append)
-    names = [one.scheduler_name for one in config.profiles]
+    names = [profile.scheduler_name for profile in config.profiles]
     assert names == ["default-scheduler", "topo-aware-scheduler"]
     assert config.leader_election.resource_lock == "leases"
     plugin = "profiles[1].pluginConfig: NodeResourceTopologyMatch"

@@ -149,7 +149,7 @@ def profile(**tree: Any) -> Profile:
 
 def at(found: Profile, point: str) -> list[str]:
     """Return the names of the plugins at *point*."""
-    return [one.name for one in found.points[point]]
+    return [plugin.name for plugin in found.points[point]]
 
 
 def test_without_settings_the_defaults_take_part_wherever_they_can() -> None:

@@ -22,7 +22,7 @@ from numakube.scheduling.framework.status import Diagnosis, unschedulable
 )
 def test_of_many_causes_of_a_reason_the_most_frequent_is_told(causes: list[str], text: str) -> None:
     """However many nodes there are, the text stays short."""
-    statuses = [replace(unschedulable("Unaligned"), cause=one) for one in causes]
+    statuses = [replace(unschedulable("Unaligned"), cause=cause) for cause in causes]
     statuses.append(unschedulable("short" if causes else "Unaligned"))
     excluded = [(np.array([row]), status) for row, status in enumerate(statuses)]
     total = len(excluded)

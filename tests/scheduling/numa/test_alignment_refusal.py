@@ -71,7 +71,7 @@ def test_messages_are_short_and_in_human_units(refusal: AlignmentRefusal, messag
 def test_refusals_that_differ_in_numbers_only_are_one_line() -> None:
     """The line has the numbers of the node that came closest."""
     refusals = [short(2000), short(6000), short(4000)]
-    assert len({one.key for one in refusals}) == 1
+    assert len({refusal.key for refusal in refusals}) == 1
     assert short(0, wanted=1, resource="a.b/gpu").key != refusals[0].key
     closest = min(refusals, key=closeness)
     assert (closest, closest.missing) == (refusals[1], 2000)

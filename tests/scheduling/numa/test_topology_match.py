@@ -293,8 +293,8 @@ def test_a_profile_like_upstreams_example_works_with_every_cache(kind: str) -> N
     )
     points = runtime.profile.points
     for point in ("preFilter", "filter", "score", "confirm", "postBind"):
-        assert NAME in [one.name for one in points[point]], point
-    assert (NAME in [one.name for one in points["reserve"]]) is (kind != "passthrough")
+        assert NAME in [plugin.name for plugin in points[point]], point
+    assert (NAME in [plugin.name for plugin in points["reserve"]]) is (kind != "passthrough")
 
 
 @pytest.mark.parametrize(("name", "foreign"), [("first", False), ("second", False), ("they", True)])

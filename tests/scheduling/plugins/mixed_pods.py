@@ -112,4 +112,4 @@ def allocations(decision: Chosen | Refused) -> tuple[AllocationResult, ...]:
 
 def names(decision: Chosen | Refused) -> list[str]:
     """Return the devices that were chosen."""
-    return [one.device for each in allocations(decision) for one in each.devices.results]
+    return [result.device for each in allocations(decision) for result in each.devices.results]

@@ -57,8 +57,12 @@ OTHERS: list[Plugin] = [
     ),
 ]
 PLUGINS = [*default_plugins(), *OTHERS]
-FILTERS = [one for one in PLUGINS if isinstance(one, Filter) and isinstance(one, VectorFilter)]
-SCORES = [one for one in PLUGINS if isinstance(one, Score) and isinstance(one, VectorScore)]
+FILTERS = [
+    plugin for plugin in PLUGINS if isinstance(plugin, Filter) and isinstance(plugin, VectorFilter)
+]
+SCORES = [
+    plugin for plugin in PLUGINS if isinstance(plugin, Score) and isinstance(plugin, VectorScore)
+]
 
 
 def prepared(plugin: Plugin, scene: Scene) -> CycleState | None:

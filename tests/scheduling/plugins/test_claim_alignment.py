@@ -390,8 +390,8 @@ def devices_of(*places: int | list[int] | None) -> tuple[NearDevices, NodeAlloca
     inventory = DeviceInventory(objects.resource_slices.values(), Features())
     known = CycleClaims(objects, [], [], inventory=inventory)
     results = [
-        {"request": "r", "driver": "gpu.example", "pool": "n", "device": one["name"]}
-        for one in offered
+        {"request": "r", "driver": "gpu.example", "pool": "n", "device": entry["name"]}
+        for entry in offered
     ]
     allocation = convert(AllocationResult, {"devices": {"results": results}})
     return NearDevices(known, node), NodeAllocation(allocations=(allocation,))

@@ -52,7 +52,7 @@ def write(known: CycleClaims, api: ReplayedApi) -> list[str]:
     """Write the claims; return those that are assumed to be as they are then."""
     assumed: list[ResourceClaim] = []
     finished(write_claims(api, known, POD, "n", assume=assumed.append, timestamps=False))
-    return [one.metadata.name for one in assumed]
+    return [claim.metadata.name for claim in assumed]
 
 
 def cycle(objects: ClusterObjects, node: NodeAllocation | None) -> CycleClaims:
@@ -72,11 +72,11 @@ def test_a_claim_for_extended_resources_is_created_allocated_and_named_in_the_po
     assert name == "p-0"
     stored = api.claims[f"default/{name}"]
     assert stored.status.allocation == allocation()
-    assert [one.uid for one in stored.status.reserved_for] == ["p"]
+    assert [consumer.uid for consumer in stored.status.reserved_for] == ["p"]
     assert known.claims == [stored]
     told = api.pod_status["extendedResourceClaimStatus"]
     assert told["resourceClaimName"] == name
-    assert [one["resourceName"] for one in told["requestMappings"]] == [GPU]
+    assert [mapping["resourceName"] for mapping in told["requestMappings"]] == [GPU]
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ class Claims:
             for position in range(len(snapshot.rows))
         ]
         alone, scores = self.one_by_one(pod)
-        assert [(one.code, one.reasons) for one in together] == alone
-        good = snapshot.rows[[one.ok for one in together]]
+        assert [(status.code, status.reasons) for status in together] == alone
+        good = snapshot.rows[[status.ok for status in together]]
         assert [self.plugin.score(state, pod, snapshot.at(int(row))) for row in good] == scores
         for row in good[:1]:
             node = snapshot.at(int(row))
@@ -206,7 +206,11 @@ def test_nodes_that_failed_the_final_check_are_not_checked_again() -> None:
     claim(world, "gpu")
     lasting = scheduler(world)
     decisions = [lasting.decide(claiming("p", "gpu")) for _ in range(3)]
-    assert [isinstance(one, Refused) and one.unfinished for one in decisions] == [True, True, False]
+    assert [isinstance(decision, Refused) and decision.unfinished for decision in decisions] == [
+        True,
+        True,
+        False,
+    ]
     offer(world, "n7", device("near", 0))
     fresh = world.objects.resource_slices["n7"]
     cluster = lasting.engine.cluster
@@ -251,7 +255,7 @@ def test_a_node_that_is_as_one_that_failed_is_refused_without_the_final_check() 
         lasting.decide(claiming("p", "gpu", node_selector={"kubernetes.io/hostname": name}))
         for name in world.nodes
     ]
-    assert [_confirmed(one) for one in decisions[:2]] == [[True], [False]]
+    assert [_confirmed(decision) for decision in decisions[:2]] == [[True], [False]]
     assert isinstance(decisions[2], Chosen)
 
 

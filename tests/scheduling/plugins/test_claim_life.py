@@ -118,7 +118,7 @@ class ClaimLife(RuleBasedStateMachine):
     def reserve(self, names: set[str]) -> None:
         """A pod is decided on."""
         self.count += 1
-        entries = [{"name": one, "resourceClaimName": one} for one in sorted(names)]
+        entries = [{"name": name, "resourceClaimName": name} for name in sorted(names)]
         uid = f"p{self.count}"
         tree = {
             "metadata": {"name": uid, "namespace": "ns", "uid": uid},
@@ -158,7 +158,7 @@ class ClaimLife(RuleBasedStateMachine):
         finally:
             self.api.fault = None
         if status.ok:
-            self.bound[uid] = {one.name for one in pod.pod.spec.resource_claims}
+            self.bound[uid] = {claim.name for claim in pod.pod.spec.resource_claims}
         else:
             self.plugin.unreserve(state, pod, "n")
 
@@ -218,7 +218,7 @@ class ClaimLife(RuleBasedStateMachine):
                 claim = self.cluster.objects.resource_claims[f"ns/{name}"]
                 assert claim.status.allocation is not None
                 assert FINALIZER in claim.metadata.finalizers
-                assert uid in {one.uid for one in claim.status.reserved_for}
+                assert uid in {consumer.uid for consumer in claim.status.reserved_for}
 
     @invariant()
     def nothing_is_leaked(self) -> None:

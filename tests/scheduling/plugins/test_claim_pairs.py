@@ -167,13 +167,13 @@ def test_no_choice_on_the_same_numa_nodes_has_closer_pairs(data: st.DataObject) 
     count = data.draw(st.integers(1, 2))
     world = world_with(gpus, nics, gpu=count, nic=count)
     chosen = names(decide(world, claiming("p", "gpu", "nic")))
-    root_of = {one["name"]: one["attributes"][ROOT]["string"] for one in (*gpus, *nics)}
+    root_of = {nic["name"]: nic["attributes"][ROOT]["string"] for nic in (*gpus, *nics)}
 
     def shared(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-        return sorted(root_of[one] for one in some) == sorted(root_of[one] for one in others)
+        return sorted(root_of[one] for one in some) == sorted(root_of[other] for other in others)
 
     possible = any(
-        shared(tuple(one["name"] for one in some), tuple(one["name"] for one in others))
+        shared(tuple(entry["name"] for entry in some), tuple(other["name"] for other in others))
         for some in combinations(gpus, count)
         for others in combinations(nics, count)
     )

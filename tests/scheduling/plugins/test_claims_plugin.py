@@ -54,7 +54,7 @@ def claim(
 ) -> ResourceClaim:
     """Return a claim for a GPU, or for one of *alternatives*; the last device has conditions."""
     results: list[dict[str, Any]] = [
-        {"request": "r", "driver": "d", "pool": "n", "device": one} for one in devices
+        {"request": "r", "driver": "d", "pool": "n", "device": device} for device in devices
     ]
     if results:
         results[-1]["bindingConditions"] = list(conditions)
@@ -70,7 +70,7 @@ def claim(
     meta: dict[str, Any] = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
     meta |= {"ownerReferences": owners, "finalizers": list(finalizers), "generateName": "x-"}
     status = {
-        "reservedFor": [{"resource": "pods", "name": one, "uid": one} for one in users],
+        "reservedFor": [{"resource": "pods", "name": user, "uid": user} for user in users],
         **({"allocation": allocation} if results else {}),
     }
     spec = {"devices": {"requests": [{"name": "r", **wanted}]}}
@@ -252,7 +252,7 @@ def filtered(here: Cluster, one: PodInfo, *nodes: str, **gates: bool) -> tuple[A
 def held(api: ReplayedApi, name: str) -> list[str]:
     """Return the devices of a claim."""
     allocation = api.claims[f"ns/{name}"].status.allocation
-    return [] if allocation is None else [one.device for one in allocation.devices.results]
+    return [] if allocation is None else [device.device for device in allocation.devices.results]
 
 
 def test_claims_are_in_flight_from_the_reservation_to_its_end() -> None:
@@ -328,7 +328,7 @@ def test_who_gives_up_gives_back_what_is_reserved_for_it_alone(
     state, _ = cycle(mine)
     plugin.unreserve(state, pod("c"), "n")
     plugin.unreserve(CycleState(), pod("c"), "n")
-    assert [one.uid for one in api.claims["ns/c"].status.reserved_for] == left
+    assert [consumer.uid for consumer in api.claims["ns/c"].status.reserved_for] == left
 
 
 @pytest.mark.parametrize("name", ["x-1", IN_MEMORY_NAME])

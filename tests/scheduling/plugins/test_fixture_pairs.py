@@ -27,18 +27,18 @@ def test_no_choice_of_free_devices_has_closer_pairs(name: str, data: st.DataObje
     gpus, cards = (free(data, machine.devices[resource]) for resource in MACHINES[name])
     counts = [data.draw(st.integers(1, min(3, len(some)))) for some in (gpus, cards)]
     world = world_with(
-        [at(_name(one), one.numa_nodes[0], address=one.pci) for one in gpus],
-        [at(_name(one), one.numa_nodes[0], address=one.pci) for one in cards],
+        [at(_name(device), device.numa_nodes[0], address=device.pci) for device in gpus],
+        [at(_name(card), card.numa_nodes[0], address=card.pci) for card in cards],
         gpu=counts[0],
         nic=counts[1],
     )
     world.add_node("n", machine=machine, settings=KubeletSettings())
-    known = {_name(one): one for one in (*gpus, *cards)}
+    known = {_name(card): card for card in (*gpus, *cards)}
 
     chosen = [known[id_] for id_ in names(decide(world, claiming("p", "gpu", "nic")))]
 
     def worst(*groups: Sequence[Device]) -> int:
-        found = pairing(machine.tree, [tuple(one.pci for one in some) for some in groups])
+        found = pairing(machine.tree, [tuple(device.pci for device in some) for some in groups])
         assert found is not None
         return found
 

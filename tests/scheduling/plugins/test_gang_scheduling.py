@@ -127,7 +127,7 @@ class Waiting:
 
     def held(self) -> dict[str, str]:
         """Return why each pod is held back that is."""
-        return {one.pod.name: one.gate.message for one in self.queue if one.place is Place.GATED}
+        return {pod.pod.name: pod.gate.message for pod in self.queue if pod.place is Place.GATED}
 
 
 def stories_of(waiting: Waiting, names: list[str], rng: Random) -> list[list[Step]]:
@@ -161,7 +161,7 @@ def test_a_complete_gang_is_tried_in_whichever_order_all_of_it_came(
     while stories:
         story = rng.choice(stories)
         story.pop(0)()
-        stories = [one for one in stories if one]
+        stories = [story for story in stories if story]
     assert not waiting.held()
 
 

@@ -64,7 +64,7 @@ def claim(
             **allocation,
         },
         "devices": [{**device, "conditions": told}] if told else [],
-        "reservedFor": [{"resource": "pods", "name": one, "uid": one} for one in users],
+        "reservedFor": [{"resource": "pods", "name": user, "uid": user} for user in users],
     }
     meta = {"name": "c", "namespace": "default", "uid": "c"}
     return convert(ResourceClaim, {"metadata": meta, "status": status})
@@ -254,6 +254,6 @@ def test_every_share_of_a_device_has_an_id_of_its_own() -> None:
     for name in ("first", "second"):
         claim_for(world, name)
     found = allocations(decide(world, claiming("p", "first", "second", cpu="1")))
-    ids = [one.share_id for each in found for one in each.devices.results]
+    ids = [result.share_id for each in found for result in each.devices.results]
     assert len(set(ids)) == 2
     assert all(ids)

@@ -186,8 +186,8 @@ def test_no_node_ever_has_two_owners_whatever_the_order_of_steps(seed: int) -> N
             group.step()
             for node in NODES:
                 assert len(group.holders(node)) <= 1
-        for one in group.alive.values():
-            one.binding.clear()
+        for shard in group.alive.values():
+            shard.binding.clear()
         for name in list(group.alive) * 12:
             group.go_on(name)
         for node in NODES if group.alive else ():

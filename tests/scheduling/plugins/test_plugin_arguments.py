@@ -35,7 +35,7 @@ def test_defaults_are_those_of_kube_scheduler() -> None:
     """An empty pluginConfig is as none."""
     fit = read_args(NodeResourcesFitArgs, {})
     assert fit.scoring_strategy.type == "LeastAllocated"
-    assert [(one.name, one.weight) for one in fit.scoring_strategy.resources] == [
+    assert [(resource.name, resource.weight) for resource in fit.scoring_strategy.resources] == [
         ("cpu", 1),
         ("memory", 1),
     ]
@@ -50,7 +50,7 @@ def test_a_weight_left_out_or_zero_is_one() -> None:
     listed = [{"name": "cpu"}, {"name": "memory", "weight": 0}]
     args = {"scoringStrategy": {"type": "MostAllocated", "resources": listed}}
     resources = read_args(NodeResourcesFitArgs, args).scoring_strategy.resources
-    assert [one.weight for one in resources] == [1, 1]
+    assert [resource.weight for resource in resources] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_preferences_that_cannot_be_read_are_refused_as_well() -> None:
 
 def test_every_plugin_has_the_name_it_is_known_by() -> None:
     """The table and the classes agree, and the weights are those of the default profile."""
-    assert [one.name for one in default_plugins()] == list(DEFAULT_PLUGINS)
+    assert [plugin.name for plugin in default_plugins()] == list(DEFAULT_PLUGINS)
     assert default_weights() == {
         "TaintToleration": 3,
         "NodeAffinity": 2,

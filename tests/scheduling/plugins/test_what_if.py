@@ -15,7 +15,7 @@ from numakube.scheduling.plugins.default_plugins import default_plugins
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
-PLUGINS = [one for one in default_plugins() if isinstance(one, Filter)]
+PLUGINS = [plugin for plugin in default_plugins() if isinstance(plugin, Filter)]
 
 
 def verdicts(plugin: Plugin, state: CycleState, cluster: Cluster, new: PodInfo) -> list[Status]:
@@ -36,7 +36,7 @@ def fresh(plugin: Plugin, cluster: Cluster, new: PodInfo) -> CycleState | None:
 
 def shown(statuses: list[Status]) -> list[object]:
     """What a user sees of statuses."""
-    return [(one.code, one.reasons) for one in statuses]
+    return [(status.code, status.reasons) for status in statuses]
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda one: one.name)

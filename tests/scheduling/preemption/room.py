@@ -72,8 +72,8 @@ def full_node(
     """Add a node on which *pods* run, with a report of *site* if it has one."""
     cluster.set_node(node_object(name))
     cache = Predict()
-    for one in pods:
-        running = taken(bound(one, name))
+    for pod in pods:
+        running = taken(bound(pod, name))
         if site is not None:
             assert site.admit(running)
         cluster.place(PodInfo(running), name)

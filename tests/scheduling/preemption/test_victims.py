@@ -130,8 +130,8 @@ def test_every_policy_gets_no_more_victims_than_it_needs(cluster: Cluster, polic
     assert 1 <= len(found.pods) <= 2
     rest = [one for one in pods if one.metadata.name not in names(found)]
     site = ReportedNode.make(policy=policy)
-    for one in (*rest, pod("new", cpus=5, priority=9)):
-        assert site.admit(one)
+    for other in (*rest, pod("new", cpus=5, priority=9)):
+        assert site.admit(other)
 
 
 def test_a_victim_whose_place_is_unknown_gives_no_credit(cluster: Cluster) -> None:

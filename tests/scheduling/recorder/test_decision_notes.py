@@ -115,8 +115,8 @@ def test_the_best_candidates_are_kept_with_the_scores_of_each_plugin(make_node: 
         decision = Chosen(chosen, CycleState(), 41, 40, scores, Diagnosis(total=41), known)
         note = of(decision, cluster)
         shown = note_document(note, WALL)["candidates"]
-        assert len({one["node"] for one in shown} | {chosen}) == len(shown) == CANDIDATES
-        assert all(one["scores"] == {"A": 60, "B": 10} for one in shown)
+        assert len({entry["node"] for entry in shown} | {chosen}) == len(shown) == CANDIDATES
+        assert all(entry["scores"] == {"A": 60, "B": 10} for entry in shown)
 
 
 def test_few_candidates_are_kept_in_order(make_node: MakeNode) -> None:
@@ -124,7 +124,7 @@ def test_few_candidates_are_kept_in_order(make_node: MakeNode) -> None:
     scores = Scores(np.array([0, 1, 2]), np.array([5, 9, 7]), {"A": np.array([5, 9, 7])})
     note = of(Chosen("n1", CycleState(), 3, 3, scores), cluster_of(make_node, 3))
     shown = note_document(note, WALL)
-    assert [one["node"] for one in shown["candidates"]] == ["n1", "n2", "n0"]
+    assert [candidate["node"] for candidate in shown["candidates"]] == ["n1", "n2", "n0"]
     assert shown["candidates"][0]["scores"] == {"A": 9}
     assert shown["result"] == "chosen"
 

@@ -121,7 +121,7 @@ def test_a_row_without_a_node_has_nothing() -> None:
     assert table.allowed_pods[row]
     table.clear(row)
     counts = (table.pod_count, table.allowed_pods, table.nonzero_cpu_milli)
-    assert [int(one[row]) for one in (*counts, table.nonzero_memory_bytes)] == [0, 0, 0, 0]
+    assert [int(count[row]) for count in (*counts, table.nonzero_memory_bytes)] == [0, 0, 0, 0]
     assert not table.allocatable("cpu")[row]
     assert not table.requested("cpu")[row]
 

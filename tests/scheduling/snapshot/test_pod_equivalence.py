@@ -51,8 +51,8 @@ def test_work_is_done_once_for_all_replicas() -> None:
     infos, asked = PodInfos(), list[str]()
     replicas = [pod(name, cpu="4") for name in ("a", "b", "c")]
     replicas[2] = replace(replicas[2], spec=replace(replicas[2].spec, node_name="node-1"))
-    for one in replicas:
-        infos.of(one).memo("work", lambda pod: asked.append(pod.metadata.name))
+    for replica in replicas:
+        infos.of(replica).memo("work", lambda pod: asked.append(pod.metadata.name))
     assert asked == ["a"]
 
 

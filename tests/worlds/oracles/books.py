@@ -39,14 +39,14 @@ async def no_zone_holds_more_than_it_has(lab: Lab) -> AsyncIterator[str]:
 
 async def caches_equal_a_fresh_list(lab: Lab) -> AsyncIterator[str]:
     """Every scheduler knows what the API server says, and waits for every pod that waits."""
-    nodes = {one.metadata.name for one in (await lab.through(lab.client.list(NODES))).items}
+    nodes = {node.metadata.name for node in (await lab.through(lab.client.list(NODES))).items}
     pods = (await lab.through(lab.client.list(PODS))).items
     placed = {
-        one.metadata.uid: one.spec.node_name
-        for one in pods
-        if one.spec.node_name and not has_ended(one)
+        pod.metadata.uid: pod.spec.node_name
+        for pod in pods
+        if pod.spec.node_name and not has_ended(pod)
     }
-    waiting = {one.metadata.uid: one.metadata.name for one in lab.waiting()}
+    waiting = {pod.metadata.uid: pod.metadata.name for pod in lab.waiting()}
     for name, running in lab.schedulers.items():
         if not running.process.leading or running.task.done():
             continue
@@ -98,9 +98,9 @@ async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
         if kubelet.admission is None or lab.producers.get(name) not in EXACT:
             continue
         shown = {
-            one["name"]: one["cpus"]
-            for one in picture_document(node_picture(facts, name))["pods"]
-            if one["cpus"]
+            pod["name"]: pod["cpus"]
+            for pod in picture_document(node_picture(facts, name))["pods"]
+            if pod["cpus"]
         }
         held = {
             pod.metadata.key: str(cpus)
@@ -125,8 +125,8 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
     """The zones in an audit are those of the kubelet's state, and no pod is left out."""
     facts = await lab.facts()
     told = audit(facts, facts.pods, moves=False)
-    unknown = {(one.namespace, one.name) for one in told.unknown}
-    misaligned = {(one.namespace, one.name): one for one in told.misaligned}
+    unknown = {(pod.namespace, pod.name) for pod in told.unknown}
+    misaligned = {(pod.namespace, pod.name): pod for pod in told.misaligned}
     for pod in lab.pods:
         name, place = pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name)
         kubelet = lab.pool.kubelets.get(name)
@@ -139,7 +139,7 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
             yield f"audit does not know where {place[1]} is, which has CPUs {cpus} of {name}"
         if _is_allotted(pod) or not cpus:
             continue
-        zones = {one.id for one in model.machine.nodes if cpus & _zone(model, one.id)}
+        zones = {node.id for node in model.machine.nodes if cpus & _zone(model, node.id)}
         listed = misaligned.get(place)
         if listed is not None and not zones <= set(listed.zones):
             yield f"audit has {place[1]} on {listed.zones}, its CPUs {cpus} are on {zones}"
@@ -147,7 +147,7 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
         aligns = model.settings.topology_policy != "none"
         if aligns and listed is None and place not in unknown and len(zones) > most:
             smallest = min(
-                len(_zone(model, one.id) & _usable(model)) for one in model.machine.nodes
+                len(_zone(model, node.id) & _usable(model)) for node in model.machine.nodes
             )
             if len(cpus) <= smallest:
                 yield f"audit has {place[1]} aligned, its CPUs {cpus} are on {zones}"
@@ -162,7 +162,7 @@ def cpus_of(model: KubeletNode, uid: str) -> CpuSet:
 
 
 def _zone(model: KubeletNode, zone: int) -> CpuSet:
-    (node,) = (one for one in model.machine.nodes if one.id == zone)
+    (node,) = (node for node in model.machine.nodes if node.id == zone)
     return CpuSet.of(cpu for core in node.cores for cpu in core.threads)
 
 

@@ -60,7 +60,7 @@ async def _pages(lab: Lab, running: RunningScheduler, facts: ClusterFacts) -> As
         overview = overview_of(source, await source.zone_book.rows())
     finally:
         source.close()
-    waiting = sum(not one.spec.node_name and not has_ended(one) for one in facts.pods)
+    waiting = sum(not pod.spec.node_name and not has_ended(pod) for pod in facts.pods)
     if overview.nodes != len(facts.nodes) or overview.waiting != waiting:
         shown = f"{overview.nodes} nodes and {overview.waiting} waiting pods"
         yield f"{shown}, there are {len(facts.nodes)} and {waiting}"

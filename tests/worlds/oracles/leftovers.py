@@ -42,7 +42,7 @@ def left_over(lab: Lab) -> Counter[str]:
     nodes = lab.pool.kubelets
     for name, program in programs.items():
         for path, things in _collections(program, set()):
-            others = sum(not (isinstance(one, str) and one in nodes) for one in things)
+            others = sum(not (isinstance(thing, str) and thing in nodes) for thing in things)
             found[f"{name}: {path}"] = others
     return found
 

@@ -36,7 +36,10 @@ async def events_are_true(lab: Lab) -> AsyncIterator[str]:
             if lab.seen.nodes.get(uid, {where}) != {where}:
                 yield f"{event.message}; it was on {lab.seen.nodes[uid]}"
     for pod in lab.pods:
-        told = {one.type: one.status for one in (pod.status.conditions if pod.status else ())}
+        told = {
+            condition.type: condition.status
+            for condition in (pod.status.conditions if pod.status else ())
+        }
         # The last word about a pod that runs is its kubelet's.
         runs = pod.spec.node_name and not has_ended(pod)
         if runs and told.get("PodScheduled", "True") != "True":

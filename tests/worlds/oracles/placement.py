@@ -84,22 +84,26 @@ async def _waiting_though_they_fit(lab: Lab) -> AsyncIterator[str]:
         if told.verdict == "fits":
             yield f"{name} waits, and explain says: {told.summary}"
         elif _is_plain(pod):
-            places = [one for one in lab.pool.kubelets if _takes(lab, nodes.get(one), one, pod)]
-            if places and all(lab.tells_exactly(one) for one in places):
+            places = [
+                kubelet
+                for kubelet in lab.pool.kubelets
+                if _takes(lab, nodes.get(kubelet), kubelet, pod)
+            ]
+            if places and all(lab.tells_exactly(place) for place in places):
                 yield f"{name} waits, and the kubelet of {places[0]} would admit it: {told.summary}"
 
 
 async def nobody_is_evicted_in_vain(lab: Lab) -> AsyncIterator[str]:
     """Whoever had others evicted runs then; a gang is not ended that has lost nobody."""
     events = (await lab.through(lab.client.list(CORE_EVENTS))).items
-    ended = {one.involved_object.uid for one in events if one.reason == "GangIncomplete"}
+    ended = {event.involved_object.uid for event in events if event.reason == "GangIncomplete"}
     lost = {gang for uid, gang in lab.seen.gangs.items() if uid not in ended and _is_lost(lab, uid)}
     for uid in ended:
         if lab.seen.gangs.get(uid) not in lost:
             yield f"{uid} was evicted because its gang {lab.seen.gangs.get(uid)} has lost somebody"
     if lab.unsettled or not lab.all_exact or not lab.served:
         return
-    waiting = {one.metadata.uid: one for one in lab.waiting() if lab.age(one) > lab.young_seconds}
+    waiting = {pod.metadata.uid: pod for pod in lab.waiting() if lab.age(pod) > lab.young_seconds}
     for event in events:
         by = (event.message or "").removeprefix("Preempted by pod ").partition(" on ")[0]
         if event.reason == "Preempted" and by in waiting and by not in lab.seen.nodes:
@@ -130,7 +134,11 @@ async def no_pod_of_the_stock_scheduler_waits_that_fits(lab: Lab) -> AsyncIterat
         return
     nodes = (await lab.facts()).nodes
     for pod in lab.waiting(STOCK):
-        places = [one for one in lab.pool.kubelets if _takes(lab, nodes.get(one), one, pod)]
+        places = [
+            kubelet
+            for kubelet in lab.pool.kubelets
+            if _takes(lab, nodes.get(kubelet), kubelet, pod)
+        ]
         if places and lab.age(pod) >= lab.young_seconds and _is_plain(pod):
             yield f"{pod.metadata.name} waits, and the kubelet of {places[0]} would admit it"
 
@@ -139,9 +147,9 @@ async def pods_run_where_their_disks_are(lab: Lab) -> AsyncIterator[str]:
     """A disk that cannot be reached from everywhere decides where its pod runs."""
     if lab.disks is None:
         return
-    disks = {one.metadata.name: one for one in lab.disks.volumes.store.values()}
+    disks = {volume.metadata.name: volume for volume in lab.disks.volumes.store.values()}
     claims = {(c.metadata.namespace, c.metadata.name): c for c in lab.disks.claims.store.values()}
-    nodes = {one.metadata.name: one for one in (await lab.through(lab.client.list(NODES))).items}
+    nodes = {node.metadata.name: node for node in (await lab.through(lab.client.list(NODES))).items}
     for pod in lab.pods:
         for volume in pod.spec.volumes:
             source = volume.persistent_volume_claim
@@ -157,7 +165,9 @@ async def pods_run_where_their_disks_are(lab: Lab) -> AsyncIterator[str]:
 def _reaches(node: Node, required: NodeSelector | None) -> bool:
     labels = node.metadata.labels
     return required is None or any(
-        all(labels.get(one.key) in one.values for one in term.match_expressions)
+        all(
+            labels.get(expression.key) in expression.values for expression in term.match_expressions
+        )
         for term in required.node_selector_terms
     )
 
@@ -174,7 +184,7 @@ def _is_plain(pod: Pod) -> bool:
 def _takes(lab: Lab, node: Node | None, name: str, pod: Pod) -> bool:
     if node is None or node.spec.unschedulable or node.spec.taints:
         return False
-    if any(one.spec.node_name == name and pending_resize(one) for one in lab.pods):
+    if any(other.spec.node_name == name and pending_resize(other) for other in lab.pods):
         # Room is kept for what a running pod is to have, which the kubelet has yet to give it.
         return False
     admission = lab.pool.kubelet(name).admission
@@ -203,7 +213,7 @@ async def simulation_says_what_fits(lab: Lab) -> AsyncIterator[str]:
     """In a simulation of the present state no pod of ours starts that waits here."""
     if lab.unsettled or not lab.all_exact or not lab.served or lab.sharded:
         return
-    waiting = {one.metadata.key for one in lab.waiting() if lab.age(one) >= lab.young_seconds}
+    waiting = {pod.metadata.key for pod in lab.waiting() if lab.age(pod) >= lab.young_seconds}
     if not waiting:
         return
     facts = await lab.facts()

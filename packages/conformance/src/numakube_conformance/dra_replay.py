@@ -100,8 +100,8 @@ def _outcome(allocator: Allocator, node: Node, claims: Sequence[ResourceClaim]) 
 
 
 def _with_devices(allocations: Iterable[Any]) -> Iterable[Row]:
-    for one in allocations:
-        yield {"devices": {}, **to_tree(one)}
+    for allocation in allocations:
+        yield {"devices": {}, **to_tree(allocation)}
 
 
 # The steps of a recorded case of the plugin: scheduling, binding, giving up, and hints.

@@ -171,8 +171,8 @@ def _options(recorded: Tree, accounting: Accounting) -> ReportOptions:
             node: tuple(resources) for node, resources in recorded["resourceExclude"].items()
         },
         pod_exclude=tuple(
-            PodPattern(one["namespacePattern"], one["namePattern"])
-            for one in recorded["podExclude"]
+            PodPattern(entry["namespacePattern"], entry["namePattern"])
+            for entry in recorded["podExclude"]
         ),
         reference_container=ReferenceContainer.parse(recorded["referenceContainer"]),
         fingerprint=recorded["podSetFingerprint"],
@@ -185,7 +185,9 @@ def _options(recorded: Tree, accounting: Accounting) -> ReportOptions:
 
 def _both(report: Report, key: str) -> Tree:
     """Return the answer in both versions: the older one knows no placement."""
-    older = [one for one in report.attributes if not one.name.startswith(_PLACEMENT)]
+    older = [
+        attribute for attribute in report.attributes if not attribute.name.startswith(_PLACEMENT)
+    ]
     return {
         key: {
             "annotations": dict(report.annotations),
@@ -207,7 +209,7 @@ _PLACEMENT: Final = "topology.node.k8s.io/numaplacement"
 
 
 def _attributes(attributes: Iterable[Attribute]) -> list[Tree]:
-    return [{"name": one.name, "value": one.value} for one in attributes]
+    return [{"name": attribute.name, "value": attribute.value} for attribute in attributes]
 
 
 def _zone_tree(zone: Zone) -> Tree:
@@ -217,12 +219,12 @@ def _zone_tree(zone: Zone) -> Tree:
     if zone.resources:
         tree["resources"] = [
             {
-                "name": one.name,
-                "capacity": one.capacity,
-                "allocatable": one.allocatable,
-                "available": one.available,
+                "name": resource.name,
+                "capacity": resource.capacity,
+                "allocatable": resource.allocatable,
+                "available": resource.available,
             }
-            for one in zone.resources
+            for resource in zone.resources
         ]
     return tree
 

@@ -81,8 +81,8 @@ def _verdict(recorded: dict[str, Any]) -> dict[str, Any]:
     if verdict.get("plugin") == "NodeResourcesFit":
         # kube-scheduler lists what is lacking of several extended resources in random order.
         reasons = verdict["reasons"]
-        special = sorted(one for one in reasons if one not in _IN_ORDER)
-        verdict["reasons"] = [*(one for one in reasons if one in _IN_ORDER), *special]
+        special = sorted(reason for reason in reasons if reason not in _IN_ORDER)
+        verdict["reasons"] = [*(reason for reason in reasons if reason in _IN_ORDER), *special]
     return verdict
 
 

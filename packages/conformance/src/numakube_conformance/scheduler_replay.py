@@ -80,7 +80,7 @@ def _profile(kubernetes: str) -> Profile:
     profile = profile_of("default-scheduler", default_plugins(), default_weights())
     if behaviour_of(kubernetes).version >= _STORAGE_SCORES:
         return profile
-    scores = tuple(one for one in profile.points["score"] if one.name != "VolumeBinding")
+    scores = tuple(plugin for plugin in profile.points["score"] if plugin.name != "VolumeBinding")
     return replace(profile, points={**profile.points, "score": scores})
 
 

@@ -50,7 +50,7 @@ class _Wish:
 
 def ours(allocation: DeviceAllocationResult) -> tuple[DeviceRequestAllocationResult, ...]:
     """Return the results of an allocation that are this driver's."""
-    return tuple(one for one in allocation.results if one.driver == DRIVER)
+    return tuple(result for result in allocation.results if result.driver == DRIVER)
 
 
 def assign(

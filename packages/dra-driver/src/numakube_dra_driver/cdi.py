@@ -59,9 +59,9 @@ def check_names(entry: Entry) -> None:
     """
     if not is_uid(entry.uid):
         raise InvalidValue(f"{entry.uid!r} is not a uid")
-    for one in entry.results:
-        if problems := dns_label(request_of(one)):
-            raise InvalidValue(f"request {request_of(one)!r}: {'; '.join(problems)}")
+    for result in entry.results:
+        if problems := dns_label(request_of(result)):
+            raise InvalidValue(f"request {request_of(result)!r}: {'; '.join(problems)}")
 
 
 class CdiFiles:
@@ -109,8 +109,8 @@ class CdiFiles:
 def specification(entry: Entry) -> str:
     """Return the text of a claim's file."""
     requests: dict[str, list[Given]] = {}
-    for one in entry.results:
-        requests.setdefault(request_of(one), []).append(one)
+    for result in entry.results:
+        requests.setdefault(request_of(result), []).append(result)
     document: dict[str, Any] = {
         "cdiVersion": _VERSION,
         "kind": KIND,
@@ -126,7 +126,7 @@ def specification(entry: Entry) -> str:
 
 
 def _value(parts: list[Given]) -> str:
-    return f"cpus:{','.join(one.cpus for one in parts)}"
+    return f"cpus:{','.join(part.cpus for part in parts)}"
 
 
 def _says(path: Path, text: str) -> bool:

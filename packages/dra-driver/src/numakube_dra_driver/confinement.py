@@ -113,9 +113,9 @@ def _claimed(pod: Pod, container: PodContainer, entries: Mapping[str, Entry]) ->
     names = {entry.name: name for entry, name in named_claims(pod)}
     for use in container.resources.claims if container.resources else ():
         entry = entries.get(names.get(use.name) or "")
-        for one in entry.results if entry is not None else ():
-            if not use.request or use.request == request_of(one):
-                yield one.mask
+        for result in entry.results if entry is not None else ():
+            if not use.request or use.request == request_of(result):
+                yield result.mask
 
 
 class ClaimNri(NriPlugin):
@@ -157,10 +157,10 @@ class ClaimNri(NriPlugin):
             return CpuSet().mask
         self._ledger.load()
         held = {
-            variable(entry, request_of(one)): one.mask
+            variable(entry, request_of(result)): result.mask
             for entry in self._ledger.claims.values()
             if pod.uid in entry.holders
-            for one in entry.results
+            for result in entry.results
         }
         if foreign := [name for name in named if name not in held]:
             raise ClaimNotYours(

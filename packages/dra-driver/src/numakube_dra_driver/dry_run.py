@@ -19,7 +19,7 @@ def printed(offer: Offer, output: str) -> str:
     """Return *offer* as a table, or as the devices of a slice."""
     if output == TABLE:
         return _table(offer)
-    tree = {"devices": [to_tree(one) for one in offer.devices]}
+    tree = {"devices": [to_tree(device) for device in offer.devices]}
     if output == JSON:
         return msgspec.json.format(msgspec.json.encode(tree)).decode()
     return dump_yaml(tree)

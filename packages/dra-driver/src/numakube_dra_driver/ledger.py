@@ -72,7 +72,7 @@ class Entry(Wire, frozen=True):
     @property
     def mask(self) -> CpuMask:
         """All CPUs of the claim as bits."""
-        return union(one.mask for one in self.results)
+        return union(result.mask for result in self.results)
 
     @property
     def holders(self) -> tuple[str, ...]:

@@ -69,12 +69,20 @@ def parameters_of(allocation: DeviceAllocationResult, request: str, driver: str)
     Raises:
         InvalidValue: some make no sense.
     """
-    ours = [one for one in allocation.config if one.opaque and one.opaque.driver == driver]
+    ours = [
+        configuration
+        for configuration in allocation.config
+        if configuration.opaque and configuration.opaque.driver == driver
+    ]
     ours.sort(key=lambda one: one.source != _FROM_CLASS)
     merged: dict[str, Any] = {}
-    for one in ours:
-        if not one.requests or request in one.requests or request.split("/")[0] in one.requests:
-            written = _read(one)
+    for configuration in ours:
+        if (
+            not configuration.requests
+            or request in configuration.requests
+            or request.split("/")[0] in configuration.requests
+        ):
+            written = _read(configuration)
             merged |= {
                 name: value
                 for name in written.cpus.__struct_fields__

@@ -179,13 +179,19 @@ class Preparer:
         results = ours(allocation.devices)
         if not results:
             raise InvalidValue("nothing of this driver is allocated to the claim")
-        for one in results:
-            if one.pool != self._pool:
-                raise InvalidValue(f"pool {one.pool} is not this node's, which is {self._pool}")
-        keys = [(one.request, one.pool, one.device, one.share_id or "") for one in results]
-        consumers = tuple(one.uid for one in claim.status.reserved_for)
+        for result in results:
+            if result.pool != self._pool:
+                raise InvalidValue(f"pool {result.pool} is not this node's, which is {self._pool}")
+        keys = [
+            (result.request, result.pool, result.device, result.share_id or "")
+            for result in results
+        ]
+        consumers = tuple(consumer.uid for consumer in claim.status.reserved_for)
         if known is not None:
-            had = [(one.request, one.pool, one.device, one.share) for one in known.results]
+            had = [
+                (result.request, result.pool, result.device, result.share)
+                for result in known.results
+            ]
             if had != keys:
                 raise InvalidValue("the claim is prepared with another allocation")
             return replace(known, consumers=consumers)
@@ -263,13 +269,13 @@ class Preparer:
         devices = [
             {
                 "driver": DRIVER,
-                "pool": one.pool,
-                "device": one.device,
-                **({"shareID": one.share} if one.share else {}),
+                "pool": result.pool,
+                "device": result.device,
+                **({"shareID": result.share} if result.share else {}),
                 "conditions": [ready],
-                "data": {"cpus": one.cpus},
+                "data": {"cpus": result.cpus},
             }
-            for one in entry.results
+            for result in entry.results
         ]
         document = {
             "apiVersion": RESOURCE_CLAIMS.api_version,
@@ -300,10 +306,10 @@ class Preparer:
             NumakubeError: it cannot be told which: the API server or the kubelet does not answer.
         """
         listed = {
-            (one.claim_namespace, one.claim_name)
+            (resource.claim_namespace, resource.claim_name)
             for pod in await kubelet.list_pods()
             for container in pod.containers
-            for one in container.dynamic_resources
+            for resource in container.dynamic_resources
         }
         now = self._client.clock.monotonic()
         entries = tuple(self._ledger.claims.values())
@@ -332,8 +338,8 @@ class Preparer:
         allocation = claim.status.allocation
         if claim.metadata.uid != entry.uid or allocation is None or not claim.status.reserved_for:
             return False
-        shares = {(one.device, one.share_id or "") for one in ours(allocation.devices)}
-        return shares == {(one.device, one.share) for one in entry.results}
+        shares = {(result.device, result.share_id or "") for result in ours(allocation.devices)}
+        return shares == {(result.device, result.share) for result in entry.results}
 
     def show(self) -> None:
         """Show what is held."""
@@ -345,12 +351,12 @@ def _answer(entry: Entry) -> Prepared:
     return Prepared(
         devices=tuple(
             PreparedDevice(
-                requests=(request_of(one),),
-                pool=one.pool,
-                device=one.device,
-                cdi_devices=(full_name(entry, request_of(one)),),
-                share=one.share,
+                requests=(request_of(result),),
+                pool=result.pool,
+                device=result.device,
+                cdi_devices=(full_name(entry, request_of(result)),),
+                share=result.share,
             )
-            for one in entry.results
+            for result in entry.results
         )
     )

@@ -65,7 +65,7 @@ def offer_options(settings: DraSettings, around: Surroundings) -> OfferOptions:
     Raises:
         ConfigError: they make no sense.
     """
-    pairs = [one.partition("=") for one in settings.policy_options]
+    pairs = [option.partition("=") for option in settings.policy_options]
     if wrong := [name for name, equals, _ in pairs if not equals]:
         raise ConfigError(f"--cpu-policy-options: {wrong[0]!r} has no value; write NAME=VALUE")
     reserved = settings.reserved_cpus

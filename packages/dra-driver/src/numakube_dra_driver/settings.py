@@ -51,7 +51,7 @@ class DraSettings:
     )
     cpu_devices: str = setting(
         "--cpu-devices",
-        type=click.Choice([str(one) for one in Grouping]),
+        type=click.Choice([str(grouping) for grouping in Grouping]),
         default=str(Grouping.AUTO),
         env="DRA_CPU_DEVICES",
         help="Which CPUs are one device: those of a NUMA node, a last-level cache, a socket, the "

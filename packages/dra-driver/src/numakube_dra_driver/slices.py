@@ -75,7 +75,7 @@ class SlicePublisher:
                 if one.spec.pool.resource_slice_count == len(wanted)
                 and one.spec.devices in (wanted[place], self._kept.get(encode(wanted[place])))
             }
-            generations = {one.spec.pool.generation for one in stored.values()}
+            generations = {piece.spec.pool.generation for piece in stored.values()}
             if len(right) == len(wanted) and len(generations) == 1:
                 return
             generation = max(generations, default=0)
@@ -88,18 +88,18 @@ class SlicePublisher:
 
     async def remove(self) -> None:
         """Delete the slices: nothing is offered any more."""
-        for one in (await self._client.list(SLICES, fields=self.fields)).items:
-            await self._delete(one)
+        for piece in (await self._client.list(SLICES, fields=self.fields)).items:
+            await self._delete(piece)
 
     async def _stored(self, count: int) -> dict[int, ResourceSlice]:
         """Return the stored slices by place; delete what has no place among *count*."""
         stored: dict[int, ResourceSlice] = {}
-        for one in (await self._client.list(SLICES, fields=self.fields)).items:
-            place = _place(one)
-            if one.spec.pool.name == self._pool and place not in stored and 0 <= place < count:
-                stored[place] = one
+        for piece in (await self._client.list(SLICES, fields=self.fields)).items:
+            place = _place(piece)
+            if piece.spec.pool.name == self._pool and place not in stored and 0 <= place < count:
+                stored[place] = piece
             else:
-                await self._delete(one)
+                await self._delete(piece)
         return stored
 
     async def _write(
@@ -115,7 +115,7 @@ class SlicePublisher:
             "driver": self._driver,
             "nodeName": self._node,
             "pool": pool,
-            "devices": [to_tree(one) for one in devices],
+            "devices": [to_tree(device) for device in devices],
         }
         if stored is None:
             kept = await self._client.create(

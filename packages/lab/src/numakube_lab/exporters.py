@@ -338,7 +338,10 @@ async def established(client: Client, name: str) -> None:
 
 def _is_established(definition: dict[str, Any]) -> bool:
     conditions = definition.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] == "Established" and condition["status"] == "True"
+        for condition in conditions
+    )
 
 
 PERIOD_SECONDS: Final = 600.0

@@ -107,7 +107,9 @@ class Crew(Lifetime):
         self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)
         self.pool = NodePool(client, root=folder.nodes, runtime=self.runtime)
         self.exporters = ExporterPool(client, self.pool) if exporters else None
-        self._controllers = [one for one in ALL if default_scheduler or one is not DefaultScheduler]
+        self._controllers = [
+            factory for factory in ALL if default_scheduler or factory is not DefaultScheduler
+        ]
         self._plans = plans
         self._tell = tell
 

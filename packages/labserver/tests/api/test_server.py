@@ -107,7 +107,9 @@ async def test_an_event_expires_an_hour_after_it_was_last_written() -> None:
         clock[0] += timedelta(minutes=20)
         await api.get("/version")
 
-        assert [one["metadata"]["name"] for one in (await api.get(events))["items"]] == ["renewed"]
+        assert [item["metadata"]["name"] for item in (await api.get(events))["items"]] == [
+            "renewed"
+        ]
         assert (await api.get(f"{CONFIG_MAPS}/a"))["metadata"]["name"] == "a"
 
 
@@ -120,4 +122,4 @@ async def test_the_oldest_of_too_many_events_expire() -> None:
         for name in ("a", "b", "c"):
             await api.create(events, {"metadata": {"name": name}, "involvedObject": about})
 
-        assert [one["metadata"]["name"] for one in (await api.get(events))["items"]] == ["b", "c"]
+        assert [item["metadata"]["name"] for item in (await api.get(events))["items"]] == ["b", "c"]

@@ -92,7 +92,7 @@ async def test_containerd_hears_from_us_what_it_heard_then(version: str, tmp_pat
     assert handler.runtime.version.startswith(version)
     (_, pods, containers), run, creating, updating, stopping, *removed = handler.heard
     assert [pod.name for pod in pods] == ["old"]
-    assert [one.name for one in containers] == ["app"]
+    assert [container.name for container in containers] == ["app"]
     assert (run[0], run[1].name) == (Event.RUN_POD_SANDBOX, "web")
     assert creating[1].uid == stopping[1].uid == "00000000-0000-4000-8000-000000000002"
     assert creating[2].cpu == Cpu(quota=50000, period=100000)

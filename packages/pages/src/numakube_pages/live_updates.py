@@ -81,7 +81,7 @@ class Live:
 
     async def next_turn(self, woken: asyncio.Event) -> bool:
         """Wait for a change, the next glance or the end; tell whether there was a change."""
-        waits = [asyncio.ensure_future(one.wait()) for one in (woken, self._closing)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (woken, self._closing)]
         try:
             await asyncio.wait(waits, timeout=self._glance, return_when=asyncio.FIRST_COMPLETED)
         finally:

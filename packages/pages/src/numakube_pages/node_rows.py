@@ -221,7 +221,10 @@ def _alternating(parts: list[str]) -> list[tuple[int, str]]:
 
 def is_ready(node: Node) -> bool:
     """Tell whether the kubelet of a node says that it works."""
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions
+    )
 
 
 def _state_of(node: Node) -> tuple[int, list[str]]:
@@ -312,5 +315,6 @@ def grouped(rows: Iterable[NodeRow], label: str) -> dict[str, list[NodeRow]]:
     for row in rows:
         groups.setdefault(row.labels.get(label, "") or NO_LABEL, []).append(row)
     return {
-        value: groups[value] for value in sorted(groups, key=lambda one: (one == NO_LABEL, one))
+        value: groups[value]
+        for value in sorted(groups, key=lambda group: (group == NO_LABEL, group))
     }

@@ -149,7 +149,10 @@ def node_view(source: Source, name: str) -> NodeView | None:
         sides=sides_of(view, pods),
         age=source.report_age(name),
         blocked=belief.blocked if belief is not None else "",
-        conditions=[(one.type, one.status, one.message) for one in node.status.conditions],
+        conditions=[
+            (condition.type, condition.status, condition.message)
+            for condition in node.status.conditions
+        ],
     )
 
 
@@ -159,7 +162,7 @@ def placed_pod(
     """Return a pod with what a report says of it, and which *devices* of its node it has."""
     holding = report.holding(pod.metadata.uid) if report is not None else None
     use = None if report is None or holding is None else use_in_report(report, holding)
-    claimed = [one for one in devices if pod.metadata.key in one.pods]
+    claimed = [device for device in devices if pod.metadata.key in device.pods]
     return PlacedPod(
         pod=pod,
         qos=qos_class(pod),
@@ -200,7 +203,7 @@ def _zone_lines(told: NodeTopology | None, believed: Sequence[Amounts]) -> list[
 def _kind(line: ZoneLine) -> object:
     """Return what zones have in common that share a line."""
     amounts = (line.zone.allocatable, line.zone.available, line.believed or {})
-    return line.costs, *(tuple(sorted(one.items())) for one in amounts)
+    return line.costs, *(tuple(sorted(amount.items())) for amount in amounts)
 
 
 def picture_of(source: Source, name: str) -> NodePicture | None:

@@ -339,7 +339,9 @@ def _version(obj: Node | NodeResourceTopology | Pod | None) -> str:
 
 def _shows(node: Node) -> object:
     """Return the parts of a node that pages show; heartbeats are not."""
-    ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "")
+    ready = next(
+        (condition.status for condition in node.status.conditions if condition.type == "Ready"), ""
+    )
     return ready, node.spec, node.status.allocatable, node.metadata.labels
 
 
@@ -394,9 +396,9 @@ class Reflection:
     def not_ready(self) -> str:
         """Say what has never been listed; the kind of reports may come later."""
         waiting = [
-            str(one)
-            for one in self._reflectors()
-            if not one.synced.is_set() and not isinstance(one.last_error, NotFound)
+            str(reflector)
+            for reflector in self._reflectors()
+            if not reflector.synced.is_set() and not isinstance(reflector.last_error, NotFound)
         ]
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
 
@@ -410,9 +412,9 @@ def missing_of(reflectors: Iterable[Reflector[Any]]) -> str:
     One whose place in history has expired lists again at once: that is no news.
     """
     failing = [
-        one
-        for one in reflectors
-        if not one.synced.is_set() or not isinstance(one.last_error, Expired | NoneType)
+        reflector
+        for reflector in reflectors
+        if not reflector.synced.is_set() or not isinstance(reflector.last_error, Expired | NoneType)
     ]
     return "; ".join(dict.fromkeys(map(_trouble, failing)))
 
@@ -460,7 +462,9 @@ async def report_dates(client: Client) -> Mapping[str, datetime]:
 async def _dates(client: Client, dated: Resource[_Dated]) -> dict[str, datetime]:
     found = {}
     for report in (await client.list(dated, resource_version="0")).items:
-        dates = [date for one in report.metadata.managed_fields if (date := _date(one)) is not None]
+        dates = [
+            date for writer in report.metadata.managed_fields if (date := _date(writer)) is not None
+        ]
         if dates:
             found[report.metadata.name] = max(dates)
     return found
@@ -562,7 +566,7 @@ class PodBook:
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:
     """Return one condition of a pod."""
     conditions = pod.status.conditions if pod.status else ()
-    return next((one for one in conditions if one.type == kind), None)
+    return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def phase_of(pod: Pod) -> str:

@@ -150,7 +150,7 @@ class Pages:
     async def pending(self, _: web.Request) -> web.Response:
         """Waiting pods by reason, and pods that kubelets refused."""
         book, inside = self._source.pod_book, self._source.inside
-        queue = {one.pod: one for one in inside.waiting()} if inside else {}
+        queue = {waiting.pod: waiting for waiting in inside.waiting()} if inside else {}
         refused = sorted(book.refused.values(), key=_newest_first, reverse=True)
         return self._page(
             "pending.html",

@@ -106,7 +106,7 @@ def _claims(pod: Pod, devices: Sequence[DraDevice]) -> Iterator[ClaimLine]:
             yield ClaimLine(name=entry.name, text="not created yet")
             continue
         key = f"{pod.metadata.namespace}/{name}"
-        held = [_device_text(one) for one in devices if key in one.claims]
+        held = [_device_text(device) for device in devices if key in device.claims]
         yield ClaimLine(name=entry.name, text=f"{name}: {', '.join(held) or 'no device known'}")
 
 
@@ -125,8 +125,8 @@ def verdict_of(pod: Pod) -> str:
 
 
 def _containers(pod: Pod) -> list[ContainerLine]:
-    init = [_line(one, _init_kind(one)) for one in pod.spec.init_containers]
-    return [*init, *(_line(one, "container") for one in pod.spec.containers)]
+    init = [_line(container, _init_kind(container)) for container in pod.spec.init_containers]
+    return [*init, *(_line(container, "container") for container in pod.spec.containers)]
 
 
 def _init_kind(container: Container) -> str:
@@ -279,11 +279,11 @@ def waiting_gangs(queue: Iterable[Waiting], pods: Mapping[str, Pod]) -> tuple[Wa
         if entry.gang is not None and entry.pod in pods:
             found.setdefault(str(entry.gang["name"]), []).append(entry)
     gangs = [_waiting_gang(name, entries, pods) for name, entries in found.items()]
-    return tuple(sorted(gangs, key=lambda one: one.since))
+    return tuple(sorted(gangs, key=lambda gang: gang.since))
 
 
 def _waiting_gang(name: str, entries: list[Waiting], pods: Mapping[str, Pod]) -> WaitingGang:
-    first = min(entries, key=lambda one: pods[one.pod].metadata.creation_timestamp or "")
+    first = min(entries, key=lambda entry: pods[entry.pod].metadata.creation_timestamp or "")
     pod, told = pods[first.pod], first.gang or {}
     scheduled = condition_of(pod, "PodScheduled")
     why = scheduled.message.removeprefix(f"gang {name}: ") if scheduled is not None else ""

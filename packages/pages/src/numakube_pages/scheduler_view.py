@@ -186,7 +186,7 @@ class Recorded:
     def mispredictions(self) -> list[Missed]:
         """Return all mispredictions, newest first."""
         flights = self._items("attempts", "items")
-        found = [one for flight in flights for one in _read(missed_in, flight)]
+        found = [missed for flight in flights for missed in _read(missed_in, flight)]
         return sorted(found, key=lambda one: one.at, reverse=True)
 
     def belief(self, node: str) -> None:

@@ -145,7 +145,7 @@ def _known(facts: ClusterFacts, name: str) -> NodeFacts:
 def _settings(name: str, known: NodeFacts) -> Iterator[Finding]:
     for problem in known.problems:
         text = problem.partition(": ")[2]
-        label = next((one for one in _LABELS if one in text), "")
+        label = next((label for label in _LABELS if label in text), "")
         rule = OVERRULED if "does not count" in text else SETTINGS
         names = {"NODE": name, **({"LABEL": label} if label else {})}
         yield about_node(rule, name, text, field=_label(label), fix=rule.fix_for(**names))

@@ -235,10 +235,10 @@ def _rule(rule: Rule) -> str:
 
 
 def _ignored(wish: PodWish, scope: TopologyScope) -> Iterator[str]:
-    for one in wish.containers:
-        if one.ignored_under(scope):
-            why = f": {one.why_ignored}" if one.why_ignored else ""
-            yield f"container {one.name} is not aligned{why}."
+    for container in wish.containers:
+        if container.ignored_under(scope):
+            why = f": {container.why_ignored}" if container.why_ignored else ""
+            yield f"container {container.name} is not aligned{why}."
     for name in sorted(wish.ignored_resources):
         yield f"{name} is not aligned: ignoredResources."
 

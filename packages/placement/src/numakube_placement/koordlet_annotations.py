@@ -131,8 +131,8 @@ def _annotations(
 def _topology(layout: CpuLayout) -> CpuTopology:
     return CpuTopology(
         detail=tuple(
-            CpuInfo(id=one.id, core=one.core, socket=one.socket, node=one.numa)
-            for one in layout.places
+            CpuInfo(id=place.id, core=place.core, socket=place.socket, node=place.numa)
+            for place in layout.places
         )
     )
 
@@ -181,7 +181,7 @@ def _pool(layout: CpuLayout, pool: Mapping[int, CpuMask]) -> tuple[CpuSharedPool
         CpuSharedPool(socket=sockets[numa], node=numa, cpuset=str(CpuSet(cpus)))
         for numa, cpus in pool.items()
     ]
-    return tuple(sorted(entries, key=lambda one: (one.socket, one.node)))
+    return tuple(sorted(entries, key=lambda entry: (entry.socket, entry.node)))
 
 
 def _bound(pods: Iterable[Pod], problems: list[str]) -> dict[str, CpuMask]:

@@ -101,11 +101,11 @@ class EnforcedCluster:
                 "nodeName": node,
                 "containers": [
                     {
-                        "name": one,
+                        "name": container,
                         "image": "registry.example/app:1",
                         "resources": {"requests": amounts, "limits": amounts},
                     }
-                    for one in containers
+                    for container in containers
                 ],
             },
         }
@@ -133,11 +133,11 @@ class EnforcedCluster:
                 "schedulerName": "numakube-scheduler",
                 "containers": [
                     {
-                        "name": one,
+                        "name": container,
                         "image": "registry.example/app:1",
                         "resources": {"requests": amounts, "limits": amounts},
                     }
-                    for one in containers
+                    for container in containers
                 ],
             },
         }
@@ -147,7 +147,7 @@ class EnforcedCluster:
     async def allotted(self, name: str) -> dict[str, str]:
         """Return the CPUs that a scheduler gave to each container of a pod."""
         status = json.loads((await self.get(name)).metadata.annotations[keys.RESOURCE_STATUS])
-        return {one["name"]: one["cpuset"] for one in status["containers"]}
+        return {container["name"]: container["cpuset"] for container in status["containers"]}
 
     async def get(self, name: str) -> Pod:
         """Return a pod."""
@@ -193,9 +193,9 @@ class EnforcedCluster:
         async def said() -> list[str]:
             events = (await self.cluster.client.list(CORE_EVENTS, namespace="default")).items
             return [
-                one.message
-                for one in events
-                if one.involved_object.name == name and one.reason == reason
+                event.message
+                for event in events
+                if event.involved_object.name == name and event.reason == reason
             ]
 
         return (await until(said))[0]

@@ -172,7 +172,7 @@ def test_what_cannot_be_read_leaves_the_pod_alone() -> None:
     bad = PodState(uid="a", name="ns/a", containers=CONTAINERS, problems=("cpuset: bad",))
     decided = decide([bad, BOUND], NODE)
     assert set(decided.pods) == {"bound"}
-    assert [(one.pod, one.reason, one.message) for one in decided.problems] == [
+    assert [(problem.pod, problem.reason, problem.message) for problem in decided.problems] == [
         ("ns/a", UNREADABLE, "cpuset: bad")
     ]
 
@@ -190,7 +190,7 @@ def test_cpus_given_twice_are_told_and_obeyed() -> None:
     """The annotation is the contract; its writer must mend it."""
     decided = decide([BOUND, pod("b", share("3-4"))], NODE)
     assert set(decided.pods) == {"bound", "b"}
-    assert [(one.pod, one.reason) for one in decided.problems] == [("ns/b", OVERLAP)]
+    assert [(problem.pod, problem.reason) for problem in decided.problems] == [("ns/b", OVERLAP)]
     assert decided.problems[0].message == "CPUs 3 also belong to pod ns/bound"
 
 
@@ -198,7 +198,7 @@ def test_a_node_without_shared_cpus_leaves_others_alone() -> None:
     """No pod can be left without a CPU."""
     decided = decide([pod("all", share("0-15")), pod("a")], NODE)
     assert set(decided.pods) == {"all"}
-    assert [(one.pod, one.reason) for one in decided.problems] == [("ns/a", NO_POOL)]
+    assert [(problem.pod, problem.reason) for problem in decided.problems] == [("ns/a", NO_POOL)]
 
 
 @given(
@@ -215,6 +215,6 @@ def test_nobody_runs_on_cpus_of_a_pod_that_has_them_for_itself(
     exclusive = 0
     for cpus in taken:
         exclusive |= cpus
-    for one in shared:
-        if one.uid in decided.pods:
-            assert decided.pods[one.uid].whole.cpus == NODE.layout.all & ~exclusive != 0
+    for state in shared:
+        if state.uid in decided.pods:
+            assert decided.pods[state.uid].whole.cpus == NODE.layout.all & ~exclusive != 0

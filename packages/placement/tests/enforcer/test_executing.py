@@ -194,7 +194,7 @@ def test_drift_is_logged_as_a_warning_and_our_own_writes_are_not(tmp_path: Path)
     with capture_logs() as lines:
         for outcome in (first, second):
             Reporter(None).report({}, decide([state("a", "0-1")], NODE), outcome)
-    warned = [one["event"] for one in lines if one["log_level"] == "warning"]
+    warned = [line["event"] for line in lines if line["log_level"] == "warning"]
     assert warned == [str(Kind.DRIFT)] * len(second.changes)
 
 
@@ -322,7 +322,7 @@ def test_a_group_that_cannot_be_changed_is_named(tmp_path: Path) -> None:
     assert machine.executor.look() == ""
     pods = [state("a", "4-5")]
     refused = machine.executor.apply(pods, decide(pods, NODE)).refused
-    assert {(one.owner.pod, one.why) for one in refused} == {("ns/a", "EACCES")}
+    assert {(other.owner.pod, other.why) for other in refused} == {("ns/a", "EACCES")}
 
 
 def test_a_broken_state_file_is_put_aside(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_the_limit_of_a_container_that_is_being_made_is_no_drift(
     machine.groups.add(new)
     machine.enforce(state("a", "0-1"))
     machine.groups.write(new, version.quota, QUOTA[version])
-    assert {one.kind for one in machine.enforce(state("a", "0-1")).changes} == {Kind.APPLIED}
+    assert {change.kind for change in machine.enforce(state("a", "0-1")).changes} == {Kind.APPLIED}
     machine.executor.restore()
     assert machine.groups.read(new, version.quota) == QUOTA[version]
 

@@ -370,7 +370,7 @@ async def test_one_answer_carries_a_few_updates_and_the_next_ones_the_rest(tmp_p
         await world.enforcer.step()
         for told in (MOST_RIDING, len(names)):
             await world.runtime.stop(sandbox_of("b"), container_of("b"))
-            assert len({one.container_id for one in world.runtime.updates}) == told
+            assert len({update.container_id for update in world.runtime.updates}) == told
 
 
 @pytest.mark.parametrize("event", ["stop", "remove"])

@@ -259,7 +259,7 @@ async def test_a_pod_is_waited_for_that_can_only_be_known_from_the_api(
             await clock.advance(0.1)
         await asked
     said = {"pod": "a", "container": "app", "answer": answer, "log_level": level}
-    assert [one for one in logs if one["event"] == "nri_container"] == [
+    assert [log for log in logs if log["event"] == "nri_container"] == [
         {"event": "nri_container", **said}
     ]
 
@@ -321,6 +321,6 @@ async def test_a_runtime_that_answered_is_looked_for_at_once_when_it_refuses_aga
         await asyncio.gather(task, return_exceptions=True)
     assert max(clock.slept[:before]) > 4 * RETRY_SECONDS
     assert max(clock.slept[before:][:3]) <= 2 * RETRY_SECONDS
-    events = [one["event"] for one in logs]
+    events = [log["event"] for log in logs]
     assert events.count("nri_connected") == 1
     assert events.index("nri_away") < events.index("nri_connected")

@@ -135,7 +135,7 @@ def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
     for decisions in (bad, bad, good, bad):
         with structlog.testing.capture_logs() as logs:
             reporter.report({}, decisions, Outcome())
-        told.append([(one["event"], one["problem"]) for one in logs])
+        told.append([(log["event"], log["problem"]) for log in logs])
     bad_news, good_news = ("not_enforced", "because"), ("mended", "because")
     assert told == [[bad_news], [], [good_news], [bad_news]]
 
@@ -208,5 +208,5 @@ async def test_the_log_counts_what_was_written_for_pods_that_share(tmp_path: Pat
     with structlog.testing.capture_logs() as logs:
         await node.enforcer.step()
         await node.enforcer.step()
-    counted = [one for one in logs if one["event"] == "shared_groups_written"]
-    assert [one["files"] for one in counted] == [1]
+    counted = [log for log in logs if log["event"] == "shared_groups_written"]
+    assert [record["files"] for record in counted] == [1]

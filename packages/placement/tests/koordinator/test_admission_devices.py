@@ -137,7 +137,9 @@ class TestDevices:
             devices=self.gpus(1, init=1, a=1),
         )
         got = given(self.node(0), wish, rule(scope=CONTAINER))
-        assert [(one.minor, one.resources[self.CORE]) for one in got.total.devices] == [(0, 100)]
+        assert [(device.minor, device.resources[self.CORE]) for device in got.total.devices] == [
+            (0, 100)
+        ]
         sidecar = container("side", Role.SIDECAR, cpu="1")
         both = pod(sidecar, container("a", cpu="1"), devices=self.gpus(2, side=1, a=1))
         assert refused(self.node(0), both, rule(scope=CONTAINER)).container == "a"

@@ -83,7 +83,7 @@ def check_sums(ledger: Ledger) -> None:
 def check_shares(ledger: Ledger, wish: PodWish, under: Rule, got: Allotment) -> None:
     """Check that everybody got what it asked for, where the policy says."""
     holders = got.containers if under.scope is TopologyScope.CONTAINER else {"": got.total}
-    asked = {one.name: one.requests for one in wish.containers}
+    asked = {container.name: container.requests for container in wish.containers}
     for name, share in holders.items():
         wanted = asked.get(name, wish.requests)
         if under.bind:
@@ -191,7 +191,10 @@ GPUS = tuple(
 def gpu_pods(draw: st.DrawFn) -> PodWish:
     """Draw a pod whose containers want parts of GPUs, or whole ones."""
     wish = draw(pods(bind=BindPolicy.NONE))
-    sizes = {one.name: draw(st.sampled_from([0, 30, 50, 100, 200])) for one in wish.containers}
+    sizes = {
+        container.name: draw(st.sampled_from([0, 30, 50, 100, 200]))
+        for container in wish.containers
+    }
     parts = {name: {"gpu": {CORE: size, RATIO: size}} for name, size in sizes.items() if size}
     whole = {CORE: 100, RATIO: 100}
     wanted = DeviceWish(requests={"gpu": whole}, by_container=parts) if parts else None
@@ -220,14 +223,16 @@ def test_no_device_is_given_twice_whoever_comes_and_goes(
         got = admit(ledger, wish, rule(policy, scope=scope))
         if isinstance(got, Allotment):
             ledger = ledger.with_pod(str(number), got)
-            held = {(one.type, one.minor): one.resources for one in got.total.devices}
+            held = {(device.type, device.minor): device.resources for device in got.total.devices}
             assert len(held) == len(got.total.devices)
             for share in got.containers.values():
-                for one in share.devices:
-                    assert one.resources[CORE] <= held[one.type, one.minor][CORE]
-        taken = [one for pod in ledger.allotments.values() for one in pod.total.devices]
+                for device in share.devices:
+                    assert device.resources[CORE] <= held[device.type, device.minor][CORE]
+        taken = [device for pod in ledger.allotments.values() for device in pod.total.devices]
         for gpu in GPUS:
-            assert sum(one.resources[CORE] for one in taken if one.minor == gpu.minor) <= 100
+            assert (
+                sum(device.resources[CORE] for device in taken if device.minor == gpu.minor) <= 100
+            )
         ledger = ledger.without([str(gone)])
 
 

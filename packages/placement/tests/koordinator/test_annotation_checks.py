@@ -94,7 +94,7 @@ def test_labels_and_annotations_of_nodes_are_checked() -> None:
             },
         },
     }
-    assert [one.split(": ")[0] for one in findings_in(node) or ()] == [
+    assert [finding.split(": ")[0] for finding in findings_in(node) or ()] == [
         "metadata.labels[node.koordinator.sh/numa-topology-policy]",
         "metadata.annotations[node.koordinator.sh/resource-amplification-ratio][cpu]",
         "metadata.annotations[node.koordinator.sh/reservation].reservedCPUs",

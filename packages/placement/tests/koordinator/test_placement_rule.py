@@ -307,7 +307,7 @@ def test_whole_cores_that_are_required_must_come_out_even() -> None:
 
 def scoped(*containers: ContainerWish, **more: Any) -> PodWish:
     """Return the wish of a pod of containers that are placed one by one."""
-    total = sum(one.requests["cpu"] for one in containers)
+    total = sum(wish.requests["cpu"] for wish in containers)
     parts: dict[str, Any] = {"cpus": CpuWish(bound=True), **more}
     return PodWish(
         scope=TopologyScope.CONTAINER, requests={"cpu": total}, containers=containers, **parts

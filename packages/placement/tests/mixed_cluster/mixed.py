@@ -149,10 +149,10 @@ class Mixed:
         """Return the CPUs that the kubelet has given a container."""
         node = (await self.world.get(name)).spec.node_name
         (found,) = [
-            one.cpu_ids
+            other.cpu_ids
             for pod in self.world.cluster.pool.kubelet(node).pod_resources()
-            for one in pod.containers
-            if (pod.name, one.name) == (name, container)
+            for other in pod.containers
+            if (pod.name, other.name) == (name, container)
         ]
         return CpuSet.of(found)
 

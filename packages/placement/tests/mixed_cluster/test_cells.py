@@ -46,7 +46,7 @@ async def test_the_scheduler_aligns_where_no_kubelet_does(
         assert given.containers == ()
         parts = {"c0": whole, "c1": whole}
     else:
-        parts = {one.name: CpuSet.parse(one.cpuset) for one in given.containers}
+        parts = {container.name: CpuSet.parse(container.cpuset) for container in given.containers}
         assert {name: (len(cpus), len(numa_nodes(cpus))) for name, cpus in parts.items()} == {
             "c0": (3, 1),
             "c1": (3, 1),
@@ -64,7 +64,7 @@ async def test_the_kubelet_aligns_where_it_does(mixed: Mixed, policy: str, scope
 
     assert await mixed.given("pod") is None
     parts = [await mixed.pinned("pod", container=one) for one in ("c0", "c1")]
-    assert [(len(one), len(numa_nodes(one))) for one in parts] == [(3, 1), (3, 1)]
+    assert [(len(part), len(numa_nodes(part))) for part in parts] == [(3, 1), (3, 1)]
     if scope == "pod":
         assert len(numa_nodes(parts[0] | parts[1])) == 1
 
@@ -74,8 +74,8 @@ async def test_a_kubelet_that_does_something_else_is_refused(
     mixed: Mixed, policy: str, scope: str
 ) -> None:
     """With its own reason: by policy first, else by scope."""
-    other_policy = next(one for one in POLICIES if one != policy)
-    other_scope = next(one for one in SCOPES if one != scope)
+    other_policy = next(other for other in POLICIES if other != policy)
+    other_scope = next(other for other in SCOPES if other != scope)
     spec = _for_kubelet(policy, scope)
     await mixed.create("policy", (2,), spec=spec, node=kubelet_node(other_policy, scope))
     await mixed.create("scope", (2,), spec=spec, node=kubelet_node(policy, other_scope))
@@ -111,7 +111,9 @@ async def test_a_label_of_the_node_aligns_pods_that_say_nothing(
     if scope == "pod":
         assert len(given.numa_node_resources) == 1
     else:
-        assert {one.name: len(one.numa_node_resources) for one in given.containers} == {
+        assert {
+            container.name: len(container.numa_node_resources) for container in given.containers
+        } == {
             "c0": 1,
             "c1": 1,
         }
@@ -132,7 +134,7 @@ async def test_container_scope_places_what_pod_scope_leaves_pending(
     if where == "scheduler":
         given = await mixed.given("container")
         assert given is not None
-        parts = [CpuSet.parse(one.cpuset) for one in given.containers]
+        parts = [CpuSet.parse(container.cpuset) for container in given.containers]
     else:
         parts = [await mixed.pinned("container", container=one) for one in ("c0", "c1")]
     assert sorted(map(numa_nodes, parts)) == [(0,), (1,)]

@@ -31,7 +31,7 @@ async def test_an_injected_sidecar_does_not_block_the_pod(mixed: Mixed) -> None:
 
     given = await mixed.given("pod")
     assert given is not None
-    parts = {one.name: CpuSet.parse(one.cpuset) for one in given.containers}
+    parts = {container.name: CpuSet.parse(container.cpuset) for container in given.containers}
     assert {name: len(cpus) for name, cpus in parts.items()} == {"c0": 6, "c1": 6}
     left = NUMA_CPUS[0] | NUMA_CPUS[1]
     for cpus in parts.values():
@@ -53,7 +53,9 @@ async def test_a_container_has_its_own_rule(mixed: Mixed) -> None:
 
     given = await mixed.given("pod")
     assert given is not None
-    masks = {one.name: numa_nodes(CpuSet.parse(one.cpuset)) for one in given.containers}
+    masks = {
+        container.name: numa_nodes(CpuSet.parse(container.cpuset)) for container in given.containers
+    }
     assert len(masks["c0"]) == 1
     assert masks["c1"] == (0, 1)
 
@@ -118,9 +120,9 @@ async def _kill_schedulers(mixed: Mixed) -> None:
     """Delete the scheduler's pods without grace; others take over."""
     client = mixed.world.cluster.client
     old = {
-        one.metadata.uid: one.metadata.name
-        for one in (await client.list(PODS, namespace="numakube")).items
-        if "scheduler" in one.metadata.name
+        pod.metadata.uid: pod.metadata.name
+        for pod in (await client.list(PODS, namespace="numakube")).items
+        if "scheduler" in pod.metadata.name
     }
     assert old
     for name in old.values():
@@ -128,7 +130,7 @@ async def _kill_schedulers(mixed: Mixed) -> None:
 
     async def replaced() -> bool:
         found = (await client.list(PODS, namespace="numakube")).items
-        now = {one.metadata.uid for one in found if "scheduler" in one.metadata.name}
+        now = {pod.metadata.uid for pod in found if "scheduler" in pod.metadata.name}
         return bool(now) and not now & old.keys()
 
     await until(replaced)
@@ -137,7 +139,7 @@ async def _kill_schedulers(mixed: Mixed) -> None:
 async def _all_apart(mixed: Mixed) -> int:
     """Return how many pods hold CPUs, none of which two have."""
     found = (await mixed.world.cluster.client.list(PODS, namespace="default")).items
-    given = [await mixed.given(one.metadata.name) for one in found if one.spec.node_name]
+    given = [await mixed.given(pod.metadata.name) for pod in found if pod.spec.node_name]
     held = [CpuSet.parse(one.cpuset) for one in given if one is not None]
     assert not any(one & other for one, other in combinations(held, 2))
     return len(held)

@@ -119,7 +119,7 @@ class Turmoil(RuleBasedStateMachine):
         if found is None:
             return multiple()
         self.scheduler.forget(uid)
-        return pod(uid, containers={one.name: "1" for one in found[0].spec.containers})
+        return pod(uid, containers={container.name: "1" for container in found[0].spec.containers})
 
     @rule(uid=bound)
     def hear(self, uid: str) -> None:

@@ -90,7 +90,7 @@ def test_bound_cpus_are_written_and_never_given_twice(scheduler: KoordinatorSche
     second = scheduler.run(pod("b", cpu="4", bound=True, spec=SINGLE))
     third = scheduler.run(pod("c", cpu="4", bound=True, spec=SINGLE))
     held = [given(one).total.cpus for one in (first, second, third)]
-    assert [one.bit_count() for one in held] == [4, 4, 4]
+    assert [mask.bit_count() for mask in held] == [4, 4, 4]
     assert held[0] & held[1] == held[0] & held[2] == held[1] & held[2] == 0
     assert json.loads(first.metadata.annotations[keys.RESOURCE_STATUS])["cpuset"] == cpus(first)
 
@@ -304,7 +304,7 @@ def test_preemption_evicts_whoever_holds_what_is_wanted(scheduler: KoordinatorSc
     decision = scheduler.decide(pod("urgent", cpu="7", spec=SINGLE, priority=100))
     assert isinstance(decision, Refused)
     assert decision.nomination is not None
-    assert [one.name for one in decision.nomination.victims] == ["big"]
+    assert [victim.name for victim in decision.nomination.victims] == ["big"]
 
 
 def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(

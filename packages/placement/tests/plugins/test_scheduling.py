@@ -120,8 +120,8 @@ async def test_e7_a_pod_leaves_memory_out_of_its_alignment(sites: Opener) -> Non
             aligned("wide", "2", SINGLE),
             aligned("free", "2", {**SINGLE, "ignoredResources": ["memory"]}),
         )
-        for one in (wide, free):
-            (main,) = one["spec"]["containers"]
+        for entry in (wide, free):
+            (main,) = entry["spec"]["containers"]
             amounts = {"cpu": "2", "memory": "18Gi"}
             main["resources"] = {"requests": amounts, "limits": amounts}
         await world.create(wide)

@@ -97,13 +97,13 @@ def requests_of(*containers: ContainerWish) -> Mapping[str, int]:
     """Return what containers request together at their peak, as Kubernetes counts."""
     sidecars: Mapping[str, int] = {}
     peak: Mapping[str, int] = {}
-    for one in containers:
-        if one.role is Role.SIDECAR:
-            sidecars = add_amounts(sidecars, one.requests)
+    for wish in containers:
+        if wish.role is Role.SIDECAR:
+            sidecars = add_amounts(sidecars, wish.requests)
             peak = largest_amounts(peak, sidecars)
-        elif one.role is Role.INIT:
-            peak = largest_amounts(peak, add_amounts(sidecars, one.requests))
-    apps = [one.requests for one in containers if one.role is Role.APP]
+        elif wish.role is Role.INIT:
+            peak = largest_amounts(peak, add_amounts(sidecars, wish.requests))
+    apps = [wish.requests for wish in containers if wish.role is Role.APP]
     return largest_amounts(peak, add_amounts(sidecars, *apps))
 
 

@@ -50,7 +50,7 @@ def test_all_objects_are_converted_in_their_order() -> None:
     response = answer["response"]
     assert answer["kind"] == "ConversionReview"
     assert (response["uid"], response["result"]) == ("u1", {"status": "Success"})
-    assert [one["apiVersion"] for one in response["convertedObjects"]] == [V1BETA1, V1BETA1]
+    assert [entry["apiVersion"] for entry in response["convertedObjects"]] == [V1BETA1, V1BETA1]
 
 
 def test_one_object_that_cannot_be_converted_fails_all() -> None:

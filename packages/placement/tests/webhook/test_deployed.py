@@ -41,6 +41,8 @@ async def test_what_is_deployed_registers_its_authority_and_is_ready() -> None:
         async def ready() -> bool:
             pods = (await client.list(PODS, namespace=manifest.namespace)).items
             conditions = pods[0].status.conditions if pods and pods[0].status else ()
-            return any(one.type == "Ready" and one.status == "True" for one in conditions)
+            return any(
+                condition.type == "Ready" and condition.status == "True" for condition in conditions
+            )
 
         await until(ready)

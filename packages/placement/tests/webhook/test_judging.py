@@ -83,7 +83,7 @@ def test_templates_and_nodes_are_warned_about() -> None:
     template = {"kind": "Deployment", "spec": {"template": pod(BAD)}}
     answer = asked(template)
     assert answer.allowed
-    assert [one.split(": ")[0] for one in answer.warnings] == [
+    assert [warning.split(": ")[0] for warning in answer.warnings] == [
         f"spec.template.metadata.annotations[{SPEC}].numaTopologyPolicy",
         f"spec.template.metadata.annotations[{SPEC}].numaTopologyScope",
     ]

@@ -152,9 +152,9 @@ def advice_lines(advice: Advice) -> Iterator[str]:
     where = f"on {advice.nodes} of {counted(advice.total, 'node')}"
     yield f"It fits {where} now, {counted(advice.places, 'time')} in all.{idle}"
     for title, lines in (
-        ("Ask for more:", [one.text for one in advice.larger]),
-        ("Ask for less:", [one.text for one in advice.smaller]),
-        ("Reserve otherwise:", [one.text for one in advice.reservations]),
+        ("Ask for more:", [other.text for other in advice.larger]),
+        ("Ask for less:", [other.text for other in advice.smaller]),
+        ("Reserve otherwise:", [reservation.text for reservation in advice.reservations]),
     ):
         if lines:
             yield ""
@@ -338,7 +338,7 @@ def _cpu_trials(kind: IdleKind) -> Iterator[Trial]:
 
 def _by_core(kind: IdleKind, zone: int, reserved: CpuSet) -> list[int]:
     """Return the CPUs of a zone core by core, partly reserved cores first."""
-    node = next(one for one in kind.model.machine.nodes if one.id == zone)
+    node = next(node for node in kind.model.machine.nodes if node.id == zone)
     cores = sorted(node.cores, key=lambda core: not any(cpu in reserved for cpu in core.threads))
     return [cpu for core in cores for cpu in core.threads]
 
@@ -424,7 +424,9 @@ class _Adviser:
 
     def advice(self) -> Advice:
         reservations = (
-            one for kind in self._kinds for one in cheaper_reservations(kind, self._pod)
+            reservation
+            for kind in self._kinds
+            for reservation in cheaper_reservations(kind, self._pod)
         )
         return Advice(
             taken_at=self._facts.taken_at,
@@ -533,7 +535,9 @@ class _Adviser:
             for beside in (0, count)
         }
         least = -(-wanted // _LEAST)
-        return sorted((one for one in sizes if least <= one < wanted), reverse=True)[:_MOST_TRIED]
+        return sorted((size for size in sizes if least <= size < wanted), reverse=True)[
+            :_MOST_TRIED
+        ]
 
     def _notes(self) -> Iterator[str]:
         if self._held is not None:

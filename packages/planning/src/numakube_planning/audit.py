@@ -221,7 +221,7 @@ class _Auditor:
         if view.report is None or holding is None:
             return ""
         devices = self._facts.dra_devices(pod.spec.node_name)
-        own = [one for one in devices if pod.metadata.key in one.pods]
+        own = [device for device in devices if pod.metadata.key in device.pods]
         use = use_with_devices(use_in_report(view.report, holding), own)
         return use_text(use_document(use))
 
@@ -239,7 +239,9 @@ class _Auditor:
 
     def _engine(self, pod: Pod) -> Engine:
         config = configuration_in(self._facts, pod.spec.scheduler_name)
-        key = None if config is None else tuple(one.scheduler_name for one in config.profiles)
+        key = (
+            None if config is None else tuple(profile.scheduler_name for profile in config.profiles)
+        )
         if key not in self._engines:
             self._engines[key] = engine_of(self._facts, config, pod.spec.scheduler_name)
         return self._engines[key]

@@ -346,12 +346,12 @@ class Fit(Endpoints):
         if known < gang.min_count:
             few = f"there are {known} of {gang.min_count} needed pods"
             return _refuse(new, f"gang {gang.name}: {few}")
-        others = (one for one in asked.others_of(members) if cluster.node_of(one.uid) is None)
+        others = (other for other in asked.others_of(members) if cluster.node_of(other.uid) is None)
         request = GangRequest.of(gang, members, [*others, *new], cluster)
         if asked.has_room_kept:
             request = replace(request, needed=min(request.needed, len(request.pods)))
         uids = {one.uid for one in new}
-        return [one for one in trials.gang(request) if one.pod.uid in uids]
+        return [trial for trial in trials.gang(request) if trial.pod.uid in uids]
 
     def _nodes_of(self, question: FitQuestion) -> list[NewNode]:
         if question.nodes and question.hold is not None:
@@ -359,15 +359,15 @@ class Fit(Endpoints):
         known = self._engine.cluster
         found: list[NewNode] = []
         described: list[str] = []
-        for one in question.nodes:
-            like = nodes_like(one, known.row_of) if isinstance(one, str) else None
+        for node in question.nodes:
+            like = nodes_like(node, known.row_of) if isinstance(node, str) else None
             if like is not None:
                 named = NewNodes(like=like.like, count=like.count)
                 found += new_nodes(named, known, limit=MOST_NODES)
-            elif isinstance(one, str):
-                described.append(one)
+            elif isinstance(node, str):
+                described.append(node)
             else:
-                found += new_nodes(one, known, limit=MOST_NODES)
+                found += new_nodes(node, known, limit=MOST_NODES)
         found += described_nodes(described)
         if len(found) > MOST_NODES:
             raise ConfigError(f"nodes: {len(found)}; there may be {MOST_NODES}")
@@ -448,20 +448,20 @@ def _keep(holds: Holder, hold: Hold, missing: Sequence[PodInfo], trials: list[Tr
     """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
     if not hold.seconds:
         holds.release(hold.name)
-    elif sum(bool(one.node) and not one.victims for one in trials) == len(missing):
-        holds.keep(hold.name, hold.seconds, ((one.pod, one.node) for one in trials))
+    elif sum(bool(trial.node) and not trial.victims for trial in trials) == len(missing):
+        holds.keep(hold.name, hold.seconds, ((trial.pod, trial.node) for trial in trials))
 
 
 def _answer(trials: list[Trial], wanted: int, *, kept: int) -> dict[str, Any]:
     """Return the answer; *kept* pods have come already, or have their room."""
-    refused = [one for one in trials if not one.node]
-    placed = [one for one in trials if one.node]
+    refused = [trial for trial in trials if not trial.node]
+    placed = [trial for trial in trials if trial.node]
     return {
         "wanted": wanted,
         "fits": len(placed) + kept,
-        "onNewNodes": sum(one.node.startswith(PREFIX) for one in placed),
-        "placements": [_placement(one) for one in placed],
-        "refused": [{"pod": one.pod.key, "reason": one.reason} for one in refused],
+        "onNewNodes": sum(trial.node.startswith(PREFIX) for trial in placed),
+        "placements": [_placement(trial) for trial in placed],
+        "refused": [{"pod": trial.pod.key, "reason": trial.reason} for trial in refused],
     }
 
 

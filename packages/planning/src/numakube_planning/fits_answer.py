@@ -119,10 +119,10 @@ def _next(
 
 
 def _limits(refused: Explanation) -> tuple[Limit, ...]:
-    limits = [Limit(one.reason, one.meaning, one.nodes) for one in refused.groups]
+    limits = [Limit(group.reason, group.meaning, group.nodes) for group in refused.groups]
     if not limits:
         return (Limit(refused.summary),)
-    return tuple(sorted(limits, key=lambda one: -len(one.nodes)))
+    return tuple(sorted(limits, key=lambda limit: -len(limit.nodes)))
 
 
 def _kinds(
@@ -140,7 +140,7 @@ def _kinds(
         )
         for names in members.values()
     ]
-    return sorted(kinds, key=lambda one: (-one.fits, one.like))
+    return sorted(kinds, key=lambda kind: (-kind.fits, kind.like))
 
 
 def _kind(facts: ClusterFacts, name: str) -> object:
@@ -225,7 +225,8 @@ def _nodes(names: tuple[str, ...], *, wide: bool) -> str:
 
 def _kind_rows(answer: HowManyMore) -> list[list[str]]:
     rows = [
-        [one.like, one.instance_type or "-", str(one.nodes), str(one.fits)] for one in answer.kinds
+        [kind.like, kind.instance_type or "-", str(kind.nodes), str(kind.fits)]
+        for kind in answer.kinds
     ]
     return [
         ["ANOTHER NODE LIKE", "TYPE", "THERE ARE", "ROOM FOR" if answer.unknown else "WOULD TAKE"],

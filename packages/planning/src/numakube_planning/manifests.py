@@ -49,9 +49,9 @@ class RebalancerManifest(ControllerManifest):
         """Return what it may do: read what schedulers read, cordon nodes and evict pods."""
         return [
             *(
-                rule(one["apiGroups"][0], one["resources"], READ)
-                for one in scheduler_rules()
-                if "list" in one["verbs"]
+                rule(entry["apiGroups"][0], entry["resources"], READ)
+                for entry in scheduler_rules()
+                if "list" in entry["verbs"]
             ),
             rule("scheduling.k8s.io", ["priorityclasses"], READ),
             rule("resource.k8s.io", ["resourceclaimtemplates"], READ),

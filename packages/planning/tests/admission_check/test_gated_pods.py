@@ -27,8 +27,8 @@ def gated(name: str, group: str = "", least: int = 2, **more: Any) -> dict[str, 
 async def reasons(world: LabCluster) -> dict[str, str]:
     """Return what events say of pods that do not fit."""
     events = (await world.client.list(CORE_EVENTS)).items
-    found = [one for one in events if one.reason == "DoesNotFit"]
-    return {one.involved_object.name: one.message for one in found}
+    found = [event for event in events if event.reason == "DoesNotFit"]
+    return {event.involved_object.name: event.message for event in found}
 
 
 async def test_a_group_is_let_in_as_a_whole(world: LabCluster) -> None:
@@ -90,7 +90,7 @@ def test_room_that_is_kept_is_asked_for_before_what_waits() -> None:
 
     found = next_to_ask(work, {"asked": 7.0, "kept": 8.0}, 2)
 
-    assert [one.hold for one in found] == ["kept", "important", "new"]
+    assert [work.hold for work in found] == ["kept", "important", "new"]
 
 
 async def _is_said(world: LabCluster, name: str, words: str) -> bool:

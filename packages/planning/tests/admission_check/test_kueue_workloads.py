@@ -116,7 +116,10 @@ async def test_a_check_of_ours_is_active_in_the_older_version_too(world: LabClus
     async def is_active() -> bool:
         check = await world.client.get(kueue.kind("admissionchecks"), "aligned")
         conditions = check.get("status", {}).get("conditions", [])
-        return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+        return any(
+            condition["type"] == "Active" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     async with checking(world):
         await until(is_active)

@@ -53,7 +53,7 @@ def test_pods_are_chosen_by_name_namespace_and_node(numakube: Run, bundle: Path)
     """Those that are not chosen do not count."""
     named = json.loads(numakube("audit", "pod/train", "--from", bundle, "-o", "json").out)
     assert (named["kind"], named["wanting"]) == ("AlignmentAudit", 1)
-    assert [one["name"] for one in named["misaligned"]] == ["train"]
+    assert [entry["name"] for entry in named["misaligned"]] == ["train"]
     there = numakube("audit", "--node", "node-a", "--from", bundle, "--exit-zero")
     assert there.code == 0
     assert "2 of 3 pods that want alignment have it" in there.out
@@ -72,7 +72,7 @@ def test_a_bundle_without_names_says_the_same(numakube: Run, bundle: Path) -> No
 
     def causes(path: Path) -> list[tuple[str, list[int], int]]:
         found = json.loads(numakube("audit", "--from", path, "-o", "json").out)["misaligned"]
-        return sorted((one["cause"], one["zones"], len(one["better"])) for one in found)
+        return sorted((entry["cause"], entry["zones"], len(entry["better"])) for entry in found)
 
     anonymous = bundle.with_name("anonymous.tar.gz")
     anonymous.write_bytes(pack(anonymise(cluster())))

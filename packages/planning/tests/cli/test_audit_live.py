@@ -29,7 +29,7 @@ SHAPE = "2 sockets, 4 cores, smt 1, 16Gi, gpu 1"
 async def audited(world: LabCluster) -> dict[str, AuditedPod]:
     """Return the pods that are not aligned, by their app."""
     recording = world.running[0].process.scheduler.recording
-    flights = [flight_document(one, recording.wall()) for one in recording.recorder]
+    flights = [flight_document(flight, recording.wall()) for flight in recording.recorder]
     told = {"s": SchedulerFacts("s", {"attempts": {"items": flights}})}
     facts = replace(facts_of(await gather(world.client, what=SCHEDULING)), schedulers=told)
     return {name.partition("-")[0]: one for name, one in found(facts).items()}

@@ -68,7 +68,7 @@ def test_the_nodes_that_change_are_drawn(numakube: Run, full: Path) -> None:
     document = json.loads(
         numakube("defrag", "--open", ROOM, "--from", full, "--map", "-o", "json").out
     )
-    assert [one["node"] for one in document["maps"]] == ["n0", "n1"]
+    assert [entry["node"] for entry in document["maps"]] == ["n0", "n1"]
 
 
 def test_a_pod_that_runs_is_placed_again_where_that_aligns_it(

@@ -75,7 +75,7 @@ def test_nodes_like_those_that_are_there_can_be_counted_on(
     answer = json.loads(ended.out)
     new = {f"small-1-new-{number}": 3 for number in (1, 2, 3)}
     assert answer["nodes"] == {"large": 7, "small-0": 3, "small-1": 2, **new}
-    assert [(one["like"], one["nodes"], one["fits"]) for one in answer["kinds"]] == [
+    assert [(kind["like"], kind["nodes"], kind["fits"]) for kind in answer["kinds"]] == [
         ("large", 1, 7), ("small-0", 5, 3),
     ]  # fmt: skip
     for kind, told in {
@@ -95,7 +95,7 @@ def test_it_says_how_many_where_and_what_another_node_takes(
     assert answer["pod"] == "default/train"
     assert answer["nodes"] == {"large": 7, "small-0": 3, "small-1": 2}
     assert answer["fits"] == 12
-    kinds = [(one["like"], one["nodes"], one["fits"]) for one in answer["kinds"]]
+    kinds = [(kind["like"], kind["nodes"], kind["fits"]) for kind in answer["kinds"]]
     assert kinds == [("large", 1, 7), ("small-0", 2, 3)]
 
 
@@ -140,7 +140,7 @@ def test_pods_that_mind_their_like_are_counted_together(
     text = POD.replace("{name: train}", "{name: train, labels: {app: train}}")
     manifest.write_text(text.rstrip() + rule)
     answer = json.loads(numakube("fits", "-f", manifest, "--from", world, "-o", "json").out)
-    assert (answer["fits"], {one["fits"] for one in answer["kinds"]}) == (3, {1})
+    assert (answer["fits"], {kind["fits"] for kind in answer["kinds"]}) == (3, {1})
 
 
 def test_it_must_be_told_which_pods(numakube: Run, world: Path, manifest: Path) -> None:

@@ -87,7 +87,7 @@ def test_every_form_has_the_same_answers(numakube: Run, mix: Path, tmp_path: Pat
     assert found["arms"][0]["pods"] == {"mean": 11.0, "halfWidth95": 0.0}
     assert found["assumptions"]["kubelet_seconds"] == 0.2
     rows = list(csv.DictReader(io.StringIO(numakube(*line, *kept, "-o", "csv").out)))
-    assert [(one["arm"], one["seed"], one["pods"]) for one in rows] == [
+    assert [(row["arm"], row["seed"], row["pods"]) for row in rows] == [
         ("numakube", "1", "11"), ("numakube", "2", "11"),
     ]  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_arms_are_schedulers_times_policies(numakube: Run, mix: Path) -> None:
         "--policy", "none", "--policy", "single-numa-node", "--scope", "pod",
         "--scope", "container", "-o", "json", "-j", 1,
     )  # fmt: skip
-    arms = [one["arm"] for one in json.loads(ended.out)["arms"]]
+    arms = [arm["arm"] for arm in json.loads(ended.out)["arms"]]
     assert arms == [
         "numakube, policy=none, scope=pod",
         "numakube, policy=single-numa-node, scope=pod",

@@ -82,7 +82,7 @@ def test_a_chain_of_moves_opens_room_where_no_single_move_does() -> None:
     )
     plan = plan_for(world, "4")
     assert plan.nodes == ["n0"]
-    assert [(one.pod, one.to_node) for one in plan.steps[0].moves] == [
+    assert [(move.pod, move.to_node) for move in plan.steps[0].moves] == [
         ("default/b", "n2"),
         ("default/a", "n1"),
     ]

@@ -28,7 +28,7 @@ def test_a_pod_leaves_the_cpus_that_gpus_need() -> None:
     plan = reduce_stranded(engine, most=5)
     assert (plan.stranded or {})[GPU] == 2
     assert (plan.stranded_after or {}).get(GPU, 0) == stranded_in(engine).get(GPU, 0) == 0
-    (move,) = (one for step in plan.steps for one in step.moves)
+    (move,) = (move for step in plan.steps for move in step.moves)
     assert (move.from_node, move.to_node, move.closed) == ("n0", "n1", ("n0",))
 
 

@@ -61,7 +61,7 @@ def test_rewinding_restores_the_cluster_as_it_was_at_each_mark(seed: int) -> Non
     assert len({repr(known) for _, known, _ in marks}) > 3
     while marks:
         mark, known, state = marks.pop(rng.randrange(len(marks) // 2, len(marks)))
-        marks = [one for one in marks if one[0] < mark]
+        marks = [other for other in marks if other[0] < mark]
         what_if.rewind(mark)
         assert (seen(what_if.engine), what_if.state) == (known, state)
 

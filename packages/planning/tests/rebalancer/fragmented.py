@@ -35,16 +35,16 @@ async def cordon(world: LabCluster, node: str, *, cordoned: bool) -> None:
 def on(world: LabCluster, node: str) -> set[str]:
     """Return which apps run on *node*."""
     return {
-        one.metadata.labels.get("app", one.metadata.name)
-        for one in world.pods.store
-        if one.spec.node_name == node and one.status and one.status.phase == "Running"
+        pod.metadata.labels.get("app", pod.metadata.name)
+        for pod in world.pods.store
+        if pod.spec.node_name == node and pod.status and pod.status.phase == "Running"
     }
 
 
 def unplaced(world: LabCluster) -> list[Pod]:
     """Return the pods of ReplicaSets that have no node yet."""
     pods = world.pods.store
-    return [one for one in pods if "app" in one.metadata.labels and not one.spec.node_name]
+    return [pod for pod in pods if "app" in pod.metadata.labels and not pod.spec.node_name]
 
 
 @asynccontextmanager

@@ -25,20 +25,20 @@ class WithoutEvictions(RebalancerManifest):
 
     def cluster_rules(self) -> list[dict[str, Any]]:
         rules = super().cluster_rules()
-        return [one for one in rules if "pods/eviction" not in one.get("resources", ())]
+        return [rule for rule in rules if "pods/eviction" not in rule.get("resources", ())]
 
 
 async def placed(world: LabCluster) -> dict[str, str]:
     """Return the node of every pod, by its uid."""
-    return {one.metadata.uid: one.spec.node_name for one in (await world.client.list(PODS)).items}
+    return {pod.metadata.uid: pod.spec.node_name for pod in (await world.client.list(PODS)).items}
 
 
 async def cordons(world: LabCluster) -> dict[str, tuple[bool, bool]]:
     """Return of every node whether it is cordoned, and whether for a move."""
     nodes = (await world.client.list(NODES)).items
     return {
-        one.metadata.name: (one.spec.unschedulable, CORDONED in one.metadata.annotations)
-        for one in nodes
+        node.metadata.name: (node.spec.unschedulable, CORDONED in node.metadata.annotations)
+        for node in nodes
     }
 
 

@@ -47,7 +47,7 @@ async def carry_out(
     client: Client | None = None,
 ) -> str:
     """Move the pod of *app* from the first node to the second; return why not."""
-    pods = {one.metadata.key: one for one in world.pods.store}
+    pods = {pod.metadata.key: pod for pod in world.pods.store}
     key = next(key for key, one in pods.items() if one.metadata.labels.get("app") == app)
     move, by = (
         Move(key, "node-0", "node-1", closed=("node-0",)),
@@ -60,7 +60,7 @@ async def carry_out(
 async def cordoned(world: LabCluster) -> set[str]:
     """Return which nodes take no pods."""
     nodes = (await world.client.list(NODES)).items
-    return {one.metadata.name for one in nodes if one.spec.unschedulable}
+    return {node.metadata.name for node in nodes if node.spec.unschedulable}
 
 
 async def test_a_pod_that_may_not_leave_or_has_no_place_ends_it(world: LabCluster) -> None:

@@ -104,16 +104,18 @@ def test_a_mix_is_drawn_the_same_way_for_the_same_seed() -> None:
     """Arrivals, sizes and life times follow the mix, and the seed alone."""
     first, again, other = (workload_of_mix(MIX, "mix.yaml", seed) for seed in (1, 1, 2))
     assert first == again != other
-    assert [one.at for one in first.arrivals] == sorted(one.at for one in first.arrivals)
-    web = [one for one in first.arrivals if one.pod.metadata.name == "web"]
-    assert [one.at for one in web] == [10.0, 40.0, 70.0]
-    assert all(60 <= (one.seconds or 0) <= 120 for one in web)
-    assert {one.pod.spec.priority for one in web} == {5}
-    jobs = [one for one in first.arrivals if one.owner is OwnerKind.JOB]
-    sizes = Counter(PodInfo(one.pod).requests["cpu"] // 1000 for one in jobs)
+    assert [arrival.at for arrival in first.arrivals] == sorted(
+        arrival.at for arrival in first.arrivals
+    )
+    web = [arrival for arrival in first.arrivals if arrival.pod.metadata.name == "web"]
+    assert [arrival.at for arrival in web] == [10.0, 40.0, 70.0]
+    assert all(60 <= (arrival.seconds or 0) <= 120 for arrival in web)
+    assert {arrival.pod.spec.priority for arrival in web} == {5}
+    jobs = [arrival for arrival in first.arrivals if arrival.owner is OwnerKind.JOB]
+    sizes = Counter(PodInfo(job.pod).requests["cpu"] // 1000 for job in jobs)
     assert sizes.keys() == {4, 8}
     assert sizes[4] > sizes[8]
-    assert {PodInfo(one.pod).qos_class for one in jobs} == {"Guaranteed"}
+    assert {PodInfo(job.pod).qos_class for job in jobs} == {"Guaranteed"}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,9 @@ def _dump(world: World, *, reports: bool = True) -> list[dict[str, Any]]:
     topologies = facts.topologies.values() if reports else ()
     kinds = {"Node": facts.nodes.values(), "Pod": facts.pods, "NodeResourceTopology": topologies}
     return [
-        {**msgspec.to_builtins(one), "kind": kind} for kind, found in kinds.items() for one in found
+        {**msgspec.to_builtins(wire), "kind": kind}
+        for kind, found in kinds.items()
+        for wire in found
     ]
 
 
@@ -195,7 +199,7 @@ def test_a_dump_has_what_runs_and_what_waits() -> None:
     assert [node.name for node in cluster.nodes] == ["node-0", "node-1"]
     assert cluster.nodes[0].machine is cluster.nodes[1].machine
     assert len(cluster.running) == len(world.pods) - 1
-    assert [one.pod.metadata.name for one in waiting_in(facts).arrivals] == ["waits"]
+    assert [arrival.pod.metadata.name for arrival in waiting_in(facts).arrivals] == ["waits"]
 
 
 def test_a_dump_without_topology_is_refused_by_node_unless_a_machine_is_given() -> None:
@@ -300,7 +304,7 @@ def test_nodes_like_another_have_its_machine_its_kubelet_and_its_daemons() -> No
     assert [node.config.topology_manager_policy for node in new] == [
         "restricted", "restricted", "best-effort",
     ]  # fmt: skip
-    assert [(node.unschedulable, [one.key for one in node.taints]) for node in new] == [
+    assert [(node.unschedulable, [taint.key for taint in node.taints]) for node in new] == [
         (False, ["team"])
     ] * 3
     assert [one.node for one in more.running] == ["old", "old", *(node.name for node in new)]

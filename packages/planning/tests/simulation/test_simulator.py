@@ -59,7 +59,7 @@ def _mix(seed: int, count: int = 15) -> Workload:
                 together=bool(rng.random() < 0.2),
             )
         )
-    return _workload(*sorted(arrivals, key=lambda one: one.at))
+    return _workload(*sorted(arrivals, key=lambda arrival: arrival.at))
 
 
 def _run(workload: Workload, arm: str | Arm = "numakube", **more: Any) -> RunResult:

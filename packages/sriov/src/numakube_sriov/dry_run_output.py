@@ -47,7 +47,7 @@ def table(survey: Survey, *, explain: bool) -> str:
         for pool in survey.config.pools
     ]
     parts.append("\n".join(summaries) or "no pools are configured")
-    remarks = [f"warning: {one}" for one in (*survey.config.remarks, *_warnings(survey))]
+    remarks = [f"warning: {remark}" for remark in (*survey.config.remarks, *_warnings(survey))]
     if survey.inventory.trouble:
         remarks.append(f"warning: {survey.inventory.trouble}")
     if remarks:
@@ -71,7 +71,7 @@ def tree(survey: Survey, *, explain: bool) -> dict[str, Any]:
             }
             for pool in survey.config.pools
         ],
-        "warnings": [str(one) for one in (*survey.config.remarks, *_warnings(survey))],
+        "warnings": [str(remark) for remark in (*survey.config.remarks, *_warnings(survey))],
     }
     if explain:
         document["notOffered"] = [
@@ -163,15 +163,19 @@ def _explanation(survey: Survey) -> str:
 
 
 def _refusals(survey: Survey) -> list[tuple[str, str, str]]:
-    unreadable = [(one.address, _NONE, one.why) for one in survey.inventory.unreadable]
+    unreadable = [
+        (unreadable.address, _NONE, unreadable.why) for unreadable in survey.inventory.unreadable
+    ]
     offered = {id_ for standings in survey.standings.values() for id_ in standings}
     refused = [
-        (one.id, one.resource, one.why) for one in survey.shares.refused if one.id not in offered
+        (share.id, share.resource, share.why)
+        for share in survey.shares.refused
+        if share.id not in offered
     ]
     overlapping = [
-        (one.id, one.resource, one.why)
-        for one in survey.shares.refused
-        if one.id in offered and "has it already" in one.why
+        (share.id, share.resource, share.why)
+        for share in survey.shares.refused
+        if share.id in offered and "has it already" in share.why
     ]
     return sorted([*unreadable, *refused, *overlapping])
 

@@ -96,7 +96,7 @@ def _earlier(pool: Pool, before: Survey | None) -> Mapping[str, Standing]:
 
 def _reasons(pool: Pool, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
     """Return why the pool does not have devices, as far as it is known."""
-    unreadable = {one.address: one.why for one in inventory.unreadable}
+    unreadable = {unreadable.address: unreadable.why for unreadable in inventory.unreadable}
     return unreadable | dict(shares.reasons(pool.resource))
 
 
@@ -225,7 +225,7 @@ class Shares:
 
     def reasons(self, resource: str) -> Mapping[str, str]:
         """Return why a pool does not have devices, by their ids."""
-        return {one.id: one.why for one in self.refused if one.resource == resource}
+        return {refused.id: refused.why for refused in self.refused if refused.resource == resource}
 
 
 def share_out(pools: Iterable[Pool], inventory: Inventory) -> Shares:

@@ -72,9 +72,9 @@ class SriovMetrics:
     def show_devices(self, resource: str, standings: Iterable[Standing]) -> None:
         """Show the devices of a pool."""
         tally: Tally[tuple[str, str]] = Tally()
-        for one in standings:
-            health = "unhealthy" if one.trouble else "healthy"
-            nodes = one.member.numa_nodes
+        for standing in standings:
+            health = "unhealthy" if standing.trouble else "healthy"
+            nodes = standing.member.numa_nodes
             tally.update((str(node), health) for node in nodes or (_NOWHERE,))
         for key in self._shown.get(resource, set()) - tally.keys():
             self._devices.remove(resource, *key)

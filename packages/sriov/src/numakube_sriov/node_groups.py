@@ -67,7 +67,7 @@ def _where(pool: Pool) -> dict[str, Any]:
         msgspec.to_builtins, pool.selector.match_expressions
     )
     where: dict[str, Any] = {
-        "tolerations": [msgspec.to_builtins(one) for one in pool.config.tolerations]
+        "tolerations": [msgspec.to_builtins(toleration) for toleration in pool.config.tolerations]
     }
     if pool.selector.match_labels:
         where["nodeSelector"] = dict(pool.selector.match_labels)

@@ -210,7 +210,7 @@ class _Discovery:
                 else:
                     candidates[type_].append(self._candidate(function))
         if DeviceType.AUXILIARY in self._types:
-            functions = {one.address: one for one in reading.functions}
+            functions = {function.address: function for function in reading.functions}
             for candidate in self._auxiliary(functions):
                 if candidate.function.driver:
                     candidates[DeviceType.AUXILIARY].append(candidate)

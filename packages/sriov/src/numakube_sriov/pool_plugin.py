@@ -105,7 +105,7 @@ class PoolPlugin:
 
     def devices(self) -> tuple[Device, ...]:
         """Return all devices as the kubelet sees them."""
-        return tuple(one.as_device() for one in self._standings.values())
+        return tuple(standing.as_device() for standing in self._standings.values())
 
     @property
     def standings(self) -> Mapping[str, Standing]:
@@ -354,7 +354,7 @@ class PodDevices:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 pods = [list(_held(pod)) for pod in await self._kubelet.list_pods()]
                 saved = await asyncio.to_thread(self._saved)
-                asking = [one for one in pods if not saved.issuperset(one)]
+                asking = [pod for pod in pods if not saved.issuperset(pod)]
                 # The kubelet admits one pod at a time; if it looks otherwise, nothing is certain.
                 whose = asking[0] if len(asking) == 1 else []
                 held = {one.id for one in whose if one.resource != resource}

@@ -130,7 +130,7 @@ class Agent:
                     await self.look(tasks)
                     await self._pause(stop)
             finally:
-                for task in (*watchers, *(one.task for one in self._served.values())):
+                for task in (*watchers, *(served.task for served in self._served.values())):
                     task.cancel()
 
     @property
@@ -256,15 +256,15 @@ class Agent:
         """Log what cannot be read, once."""
         self._metrics.unreadable.set(len(survey.inventory.unreadable))
         known = self.survey.inventory.unreadable if self.survey is not None else ()
-        for one in survey.inventory.unreadable:
-            if one not in known:
-                _log.warning("function_unreadable", address=one.address, why=one.why)
+        for unreadable in survey.inventory.unreadable:
+            if unreadable not in known:
+                _log.warning("function_unreadable", address=unreadable.address, why=unreadable.why)
         trouble = survey.inventory.trouble
         if trouble and (self.survey is None or self.survey.inventory.trouble != trouble):
             _log.error("bus_unreadable", why=trouble)
         refused = self.survey.shares.refused if self.survey is not None else ()
         if survey.shares.refused != refused:
-            reasons = Counter((one.resource, one.why) for one in survey.shares.refused)
+            reasons = Counter((share.resource, share.why) for share in survey.shares.refused)
             for (resource, why), count in reasons.items():
                 _log.debug("not_offered", resource=resource, devices=count, why=why)
 

@@ -63,13 +63,13 @@ def anonymise(collected: Collected) -> Collected:
     objects[names.TOPOLOGIES] = tuple(current_reports(objects[names.TOPOLOGIES], updates))
     collector = Collector()
     for plural, members in objects.items():
-        for one in members:
-            renamed(to_tree(one), plural, collector)
+        for member in members:
+            renamed(to_tree(member), plural, collector)
     rename = collector.numbered()
     objects[names.TOPOLOGIES] = _topologies(objects, rename)
     files = {
         names.list_file(plural): _encoded(
-            [renamed(to_tree(one), plural, rename) for one in members]
+            [renamed(to_tree(member), plural, rename) for member in members]
         )
         for plural, members in objects.items()
         if names.list_file(plural) in collected.files
@@ -100,14 +100,14 @@ def _plain_files(collected: Collected) -> dict[str, bytes]:
     """Return the files without names, and what could not be read or had to be left out."""
     kept = (names.META, names.VERSION)
     files = {name: collected.files[name] for name in kept if name in collected.files}
-    refused = [one for one in facts_of(collected).unreadable if one.what in _TYPES]
+    refused = [fact for fact in facts_of(collected).unreadable if fact.what in _TYPES]
     dropped = (name.removesuffix(".json") for name in collected.files if name not in _NOT_LISTS)
     left_out = [name for name in dropped if "/" not in name and name not in _TYPES]
     told = {
-        **{one.what: "it could not be read" for one in refused},
+        **{unreadable.what: "it could not be read" for unreadable in refused},
         **dict.fromkeys(left_out, "the bundle is anonymous, and this is about names"),
     }
-    files[names.ERRORS] = msgspec.json.encode([Unreadable(*one) for one in sorted(told.items())])
+    files[names.ERRORS] = msgspec.json.encode([Unreadable(*item) for item in sorted(told.items())])
     return files
 
 

@@ -88,7 +88,7 @@ class Caches:
 
     def _chosen(self, request: web.Request) -> list[NodeInfo]:
         wanted = request.query.get("node")
-        nodes = [one for one in self._mirror.cluster.nodes() if wanted in (None, one.name)]
+        nodes = [node for node in self._mirror.cluster.nodes() if wanted in (None, node.name)]
         if wanted is not None and not nodes:
             raise web.HTTPNotFound(text=f"there is no node {wanted}")
         return nodes
@@ -335,7 +335,7 @@ class Resync:
 
     async def _resync(self, request: web.Request) -> web.Response:
         wanted = request.query.get("node")
-        names = [one.name for one in self._mirror.cluster.nodes() if wanted in (None, one.name)]
+        names = [node.name for node in self._mirror.cluster.nodes() if wanted in (None, node.name)]
         if wanted is not None and not names:
             raise web.HTTPNotFound(text=f"there is no node {wanted}")
         try:
@@ -386,5 +386,5 @@ class Resync:
             "blocked": numa.get("blocked", ""),
             "resourceVersion": (numa.get("report") or {}).get("resourceVersion", ""),
             "available": [zone["available"] for zone in numa.get("zones") or ()],
-            "reservations": [one["pod"] for one in numa.get("reservations") or ()],
+            "reservations": [reservation["pod"] for reservation in numa.get("reservations") or ()],
         }

@@ -31,22 +31,26 @@ _OLM: Final = "olm.managed"
 
 def missing_versions(live: Document, wanted: Document) -> list[str]:
     """Return the versions that *wanted* has and *live* lacks."""
-    there = {one["name"] for one in live["spec"]["versions"]}
-    return [one["name"] for one in wanted["spec"]["versions"] if one["name"] not in there]
+    there = {version["name"] for version in live["spec"]["versions"]}
+    return [
+        version["name"] for version in wanted["spec"]["versions"] if version["name"] not in there
+    ]
 
 
 def hindrance_to_upgrade(live: Document, wanted: Document) -> str:
     """Return why *live* cannot be given the versions of *wanted*; empty if it can."""
-    known = {one["name"] for one in wanted["spec"]["versions"]}
-    newer = [one["name"] for one in live["spec"]["versions"] if one["name"] not in known]
+    known = {version["name"] for version in wanted["spec"]["versions"]}
+    newer = [
+        version["name"] for version in live["spec"]["versions"] if version["name"] not in known
+    ]
     keeper = "OLM" if _OLM in live["metadata"].get("labels", {}) else manager_of(live)
     if live["spec"]["scope"] != wanted["spec"]["scope"]:
         return f"its objects are {live['spec']['scope']}, which cannot be changed; delete it first"
     if newer:
         return f"it has {', '.join(newer)}, which this release does not know"
     if any(
-        (one["spec"].get("conversion") or {}).get("strategy", "None") != "None"
-        for one in (live, wanted)
+        (entry["spec"].get("conversion") or {}).get("strategy", "None") != "None"
+        for entry in (live, wanted)
     ):
         return "a webhook has to convert between its versions"
     return f"{keeper} manages it; upgrade it there" if keeper else ""
@@ -55,12 +59,12 @@ def hindrance_to_upgrade(live: Document, wanted: Document) -> str:
 def upgraded(live: Document, wanted: Document) -> Document:
     """Return *live* with the versions of *wanted* that it lacks; others own the rest of it."""
     added = missing_versions(live, wanted)
-    stored = next(one["name"] for one in wanted["spec"]["versions"] if one["storage"])
+    stored = next(version["name"] for version in wanted["spec"]["versions"] if version["storage"])
     entries: list[dict[str, Any]] = [
         *live["spec"]["versions"],
-        *(one for one in wanted["spec"]["versions"] if one["name"] in added),
+        *(version for version in wanted["spec"]["versions"] if version["name"] in added),
     ]
-    versions = [{**one, "storage": one["name"] == stored} for one in entries]
+    versions = [{**entry, "storage": entry["name"] == stored} for entry in entries]
     return {**live, "spec": {**live["spec"], "versions": versions}}
 
 
@@ -118,7 +122,9 @@ def _is_unseen(live: Document, status: dict[str, Any]) -> bool:
 
 def _holds(live: Document, type_: str) -> bool:
     conditions = live.get("status", {}).get("conditions", [])
-    return any(one["type"] == type_ and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] == type_ and condition["status"] == "True" for condition in conditions
+    )
 
 
 async def hindrance(client: Client, live: Document) -> str:
@@ -159,14 +165,15 @@ async def _told(client: Client, live: Document) -> str:
 def _words(pod: dict[str, Any]) -> Iterator[str]:
     """Yield what a pod says about why it does not run."""
     status = pod.get("status") or {}
-    for one in status.get("containerStatuses") or ():
-        waiting = (one.get("state") or {}).get("waiting") or {}
+    for entry in status.get("containerStatuses") or ():
+        waiting = (entry.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in _HARMLESS:
             message = f" ({waiting['message']})" if waiting.get("message") else ""
             yield f"{pod['metadata']['name']}: {waiting['reason']}{message}"
-    for one in status.get("conditions") or ():
-        if one["type"] == "PodScheduled" and one["status"] == "False":
-            yield f"{pod['metadata']['name']}: {one.get('message') or one.get('reason')}"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            why = condition.get("message") or condition.get("reason")
+            yield f"{pod['metadata']['name']}: {why}"
 
 
 FIELD_MANAGER: Final = "numakube-deployer"
@@ -320,11 +327,11 @@ class Engine:
         """Return the leases that another role of its namespace names, such as one that it gave."""
         name, namespace = role["metadata"]["name"], role["metadata"]["namespace"]
         listed = await self.client.list(ROLES, namespace=namespace)
-        others = [one for one in listed.items if one["metadata"]["name"] != name]
+        others = [item for item in listed.items if item["metadata"]["name"] != name]
         return {
             lease["metadata"]["name"]
-            for one in others
-            for lease in leases_of({**one, "kind": role["kind"]})
+            for other in others
+            for lease in leases_of({**other, "kind": role["kind"]})
         }
 
     async def _delete(self, document: Document, live: Document) -> None:

@@ -292,11 +292,11 @@ def _adopted_settings(schedulers: Sequence[Found], choices: Choices) -> dict[str
     """Return one configuration with all profiles; ours has been made from it once."""
     if choices.configuration is not None:
         return _complete(choices.configuration, schedulers)
-    for one in schedulers:
-        if one.configuration is None:
-            why = one.unread or "it has no configuration"
-            raise ConfigError(f"nothing is taken over: {one}: {why}")
-    trees = [_as_v1(one) for one in schedulers]
+    for scheduler in schedulers:
+        if scheduler.configuration is None:
+            why = scheduler.unread or "it has no configuration"
+            raise ConfigError(f"nothing is taken over: {scheduler}: {why}")
+    trees = [_as_v1(scheduler) for scheduler in schedulers]
     settings = [{name: text for name, text in tree.items() if name not in _OWN} for tree in trees]
     if any(each != settings[0] for each in settings):
         raise ConfigError("nothing is taken over: the schedulers have different settings")
@@ -330,13 +330,13 @@ def _as_v1(one: Found) -> dict[str, Any]:
 
 def _complete(chosen: dict[str, Any], schedulers: Sequence[Found]) -> dict[str, Any]:
     """Return the configuration that the user chose, if it has all profiles of *schedulers*."""
-    names = {one.get("schedulerName") for one in chosen["profiles"]}
-    for one in schedulers:
-        missing = sorted(set(one.scheduler_names) - names)
+    names = {profile.get("schedulerName") for profile in chosen["profiles"]}
+    for scheduler in schedulers:
+        missing = sorted(set(scheduler.scheduler_names) - names)
         if missing:
             raise ConfigError(
                 f"nothing is taken over: the configuration given has no profile {missing[0]},"
-                f" which {one} serves"
+                f" which {scheduler} serves"
             )
     return chosen
 
@@ -350,7 +350,7 @@ def _election(tree: dict[str, Any], choices: Choices) -> dict[str, Any]:
 
 def _with_ours(profiles: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     """Return *profiles* with one for our own name, alike the first: they share a cache."""
-    if any(one.get("schedulerName") == name for one in profiles):
+    if any(profile.get("schedulerName") == name for profile in profiles):
         return profiles
     return [*profiles, {**profiles[0], "schedulerName": name}]
 
@@ -399,8 +399,8 @@ async def wake_all(client: Client, *, dry_run: bool = False) -> list[str]:
     """Start again what was stopped; return the names."""
     woken = []
     for resource in (DAEMON_SETS, DEPLOYMENTS):
-        for one in (await client.list(resource)).items:
-            kept = one["metadata"].get("annotations", {}).get(REPLACED)
+        for item in (await client.list(resource)).items:
+            kept = item["metadata"].get("annotations", {}).get(REPLACED)
             if kept is None:
                 continue
             change: dict[str, Any] = {"metadata": {"annotations": {REPLACED: None}}}
@@ -409,7 +409,7 @@ async def wake_all(client: Client, *, dry_run: bool = False) -> list[str]:
                 change["spec"] = {"template": {"spec": {"nodeSelector": selector}}}
             else:
                 change["spec"] = {"replicas": int(kept) if kept.isdecimal() else 1}
-            metadata = one["metadata"]
+            metadata = item["metadata"]
             await client.patch(
                 resource,
                 metadata["name"],

@@ -120,7 +120,7 @@ async def contents(client: Client, namespace: str, *, but: Callable[[str, str], 
         except ApiError as error:
             unread.append(f"{kind} cannot be listed ({error})")
             continue
-        found += (_Object(kind.kind, one.metadata) for one in listed.items)
+        found += (_Object(kind.kind, named.metadata) for named in listed.items)
     inside = {(kind.group, kind.kind) for kind in kinds}
     left = sorted(
         f"{one.kind.lower()}/{one.metadata.name}"
@@ -133,7 +133,7 @@ async def contents(client: Client, namespace: str, *, but: Callable[[str, str], 
 async def _namespaced_kinds(client: Client, unread: list[str]) -> list[Resource[Named]]:
     """Return the kinds whose objects a namespace would take along, each in one version."""
     groups = (await _read(client, "/apis", _Groups)).groups or ()
-    versions = ["v1", *(each.group_version for one in groups for each in one.versions)]
+    versions = ["v1", *(each.group_version for group in groups for each in group.versions)]
     kinds: dict[tuple[str, str], Resource[Named]] = {}
     for version in versions:
         path = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -143,16 +143,16 @@ async def _namespaced_kinds(client: Client, unread: list[str]) -> list[Resource[
             unread.append(f"{version} cannot be looked at ({error})")
             continue
         group, _, number = version.rpartition("/")
-        for one in listed:
+        for kind in listed:
             # What cannot be deleted, such as metrics, is shown there and not kept there.
-            if one.namespaced and "/" not in one.name and {"list", "delete"} <= {*one.verbs}:
+            if kind.namespaced and "/" not in kind.name and {"list", "delete"} <= {*kind.verbs}:
                 kinds.setdefault(
-                    (group, one.name),
+                    (group, kind.name),
                     Resource(
                         group=group,
                         version=number,
-                        plural=one.name,
-                        kind=one.kind,
+                        plural=kind.name,
+                        kind=kind.kind,
                         namespaced=True,
                         object_type=Named,
                     ),
@@ -257,8 +257,12 @@ class StillUsed:
     async def _users_of_topologies(self) -> list[str]:
         """Return programs that stay and read or write reports; those at rest are woken."""
         gone = {_key(one) for one in self.going}
-        found = [str(one) for one in await installations(self.client) if one.key not in gone]
-        ours = [one for one in await self._deployed_others() if one not in WITHOUT_REPORTS]
+        found = [
+            str(installation)
+            for installation in await installations(self.client)
+            if installation.key not in gone
+        ]
+        ours = [other for other in await self._deployed_others() if other not in WITHOUT_REPORTS]
         return found or [f"component {one}" for one in ours]
 
     async def _topologies_of_others(self) -> list[str]:
@@ -268,15 +272,15 @@ class StillUsed:
         except NotFound:
             return []
         return [
-            f"noderesourcetopology/{one.metadata.name} of another exporter"
-            for one in listed
-            if producer_of(one) is not Producer.NUMAKUBE
+            f"noderesourcetopology/{report.metadata.name} of another exporter"
+            for report in listed
+            if producer_of(report) is not Producer.NUMAKUBE
         ]
 
     async def _objects(self, definition: Document) -> list[str]:
         """Return the objects of a kind that only users write."""
         spec: dict[str, Any] = definition["spec"]
-        stored = next(one["name"] for one in spec["versions"] if one["storage"])
+        stored = next(version["name"] for version in spec["versions"] if version["storage"])
         kind = Resource(
             group=spec["group"],
             version=stored,
@@ -289,14 +293,14 @@ class StillUsed:
             listed = (await self.client.list(kind)).items
         except NotFound:
             return []
-        return [f"{kind.kind.lower()}/{one.metadata.name}" for one in listed]
+        return [f"{kind.kind.lower()}/{named.metadata.name}" for named in listed]
 
     async def _shared(self, document: Document) -> str:
         key = _key(document)
         sharing = [
             component
             for component in await self._deployed_others()
-            if any(_key(one) == key for one in self.others[component])
+            if any(_key(other) == key for other in self.others[component])
         ]
         return f"used by component {', '.join(sharing)}" if sharing else ""
 
@@ -307,7 +311,9 @@ class StillUsed:
             found = [
                 component
                 for component, documents in self.others.items()
-                if await self._any_live([one for one in documents if _key(one) not in gone])
+                if await self._any_live(
+                    [document for document in documents if _key(document) not in gone]
+                )
             ]
             # Of `api` there may be nothing but what it shares: its kinds may have been there.
             shared = ["api"] if found and "api" in self.others else []

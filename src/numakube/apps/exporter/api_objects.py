@@ -234,7 +234,9 @@ def _has_started(pod: Pod) -> bool:
     status = pod.status
     if status is None or status.start_time is None:
         return False
-    return status.phase != "Pending" or any(one.type == "Initialized" for one in status.conditions)
+    return status.phase != "Pending" or any(
+        condition.type == "Initialized" for condition in status.conditions
+    )
 
 
 def uids_of(pods: Iterable[Pod]) -> Mapping[PodName, str]:
@@ -293,7 +295,7 @@ class NodeObject:
         status = self._node.status if self._node is not None else None
         if status is None:
             return None
-        hosts = {one.type: one.address for one in status.addresses}
+        hosts = {address.type: address.address for address in status.addresses}
         host = hosts.get("InternalIP") or hosts.get("ExternalIP")
         ports = status.daemon_endpoints
         endpoint = ports.kubelet_endpoint if ports is not None else None

@@ -72,13 +72,13 @@ def document_of(
                 "namespace": pod.namespace,
                 "name": pod.name,
                 **_held(pod.cpu_ids, pod.memory),
-                "containers": [_container(one) for one in pod.containers],
+                "containers": [_container(container) for container in pod.containers],
             }
             for pod in pods
         ],
         "allocatable": {
             **_held(allocatable.cpu_ids, allocatable.memory),
-            "devices": [_devices(one) for one in allocatable.devices],
+            "devices": [_devices(device) for device in allocatable.devices],
         },
     }
 
@@ -87,8 +87,8 @@ def _container(container: ContainerResources) -> dict[str, Any]:
     return {
         "name": container.name,
         **_held(container.cpu_ids, container.memory),
-        "devices": [_devices(one) for one in container.devices],
-        "dynamicResources": [_claim(one) for one in container.dynamic_resources],
+        "devices": [_devices(device) for device in container.devices],
+        "dynamicResources": [_claim(resource) for resource in container.dynamic_resources],
     }
 
 
@@ -96,8 +96,8 @@ def _held(cpu_ids: Iterable[int], memory: Iterable[Memory]) -> dict[str, Any]:
     return {
         "cpus": str(CpuSet.of(cpu_ids)),
         "memory": [
-            {"type": one.type, "bytes": one.size_bytes, "numaNodes": list(one.numa_nodes)}
-            for one in memory
+            {"type": other.type, "bytes": other.size_bytes, "numaNodes": list(other.numa_nodes)}
+            for other in memory
         ],
     }
 
@@ -115,13 +115,13 @@ def _claim(claim: DynamicResource) -> dict[str, Any]:
         "claim": f"{claim.claim_namespace}/{claim.claim_name}",
         "devices": [
             {
-                "driver": one.driver,
-                "pool": one.pool,
-                "device": one.device,
-                "shareID": one.share_id,
-                "cdiDevices": list(one.cdi_devices),
+                "driver": device.driver,
+                "pool": device.pool,
+                "device": device.device,
+                "shareID": device.share_id,
+                "cdiDevices": list(device.cdi_devices),
             }
-            for one in claim.devices
+            for device in claim.devices
         ],
     }
 

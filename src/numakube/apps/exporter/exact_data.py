@@ -154,7 +154,7 @@ class _Sources:
         """Return the devices by resource, and each device's position among them."""
         healthy = _places(self.inputs.allocatable.devices)
         held = _places(
-            entry for parts in self.parts.values() for one in parts for entry in one.devices
+            entry for parts in self.parts.values() for part in parts for entry in part.devices
         )
         state = self.inputs.checkpoints.devices
         if state is None and (healthy or held):
@@ -198,17 +198,17 @@ class _Sources:
             }
             saved.setdefault((entry.pod_uid, entry.container_name), set()).update(ids)
         for uid, pod in self.pods.items():
-            for one in pod.containers:
-                listed = {(entry.resource, id_) for entry in one.devices for id_ in entry.ids}
-                same = saved.get((uid, one.name), set()) == listed
+            for container in pod.containers:
+                listed = {(entry.resource, id_) for entry in container.devices for id_ in entry.ids}
+                same = saved.get((uid, container.name), set()) == listed
                 _require_same("kubelet_internal_checkpoint", pod, same=same)
 
     def _holding(self, uid: str, positions: Mapping[str, Mapping[str, int]]) -> Holding:
         parts = self.parts[uid]
-        held = _places(entry for one in parts for entry in one.devices)
+        held = _places(entry for part in parts for entry in part.devices)
         return Holding(
             cpus=CpuSet.of(
-                (*self.pods[uid].cpu_ids, *(cpu for one in parts for cpu in one.cpu_ids))
+                (*self.pods[uid].cpu_ids, *(cpu for part in parts for cpu in part.cpu_ids))
             ),
             memory=tuple(self._blocks(uid)),
             devices={
@@ -221,7 +221,7 @@ class _Sources:
         if self.settings.memory_policy != STATIC_MEMORY:
             return
         whole = self.pods[uid].memory
-        for block in whole or (block for one in self.parts[uid] for block in one.memory):
+        for block in whole or (block for part in self.parts[uid] for block in part.memory):
             yield MemoryBlock(block.numa_nodes, block.type, block.size_bytes)
 
 
@@ -265,7 +265,10 @@ def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:
         if name in seen:
             raise _Unknown(f"there are two pods {pod.namespace}/{pod.name}")
         seen.add(name)
-        for cpu in (*pod.cpu_ids, *(cpu for one in pod.containers for cpu in one.cpu_ids)):
+        for cpu in (
+            *pod.cpu_ids,
+            *(cpu for container in pod.containers for cpu in container.cpu_ids),
+        ):
             if inputs.hardware.numa_of(cpu) is None:
                 raise _Unknown(
                     f"pod {pod.namespace}/{pod.name} holds CPU {cpu}, which is not there"

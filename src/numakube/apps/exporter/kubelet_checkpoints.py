@@ -127,14 +127,16 @@ def without_dropped_devices(
     state = checkpoints.devices
     entries = (state and state.pod_device_entries) or ()
     bare = {
-        uid: {one.name for one in pod.containers}
+        uid: {container.name for container in pod.containers}
         for uid, pod in pods.items()
-        if not any(one.devices for one in pod.containers)
+        if not any(container.devices for container in pod.containers)
     }
-    dropped = {one.pod_uid for one in entries if one.container_name in bare.get(one.pod_uid, ())}
+    dropped = {
+        entry.pod_uid for entry in entries if entry.container_name in bare.get(entry.pod_uid, ())
+    }
     if state is None or not dropped:
         return checkpoints
-    kept = tuple(one for one in entries if one.pod_uid not in dropped)
+    kept = tuple(entry for entry in entries if entry.pod_uid not in dropped)
     return replace(
         checkpoints, devices=msgspec.structs.replace(state, pod_device_entries=kept or None)
     )
@@ -175,7 +177,7 @@ class HiddenUse:
             return set()
         entries = self._checkpoints.cpu.entries.get(uid, {})
         hidden = {cpu for name, cpus in entries.items() if name not in names for cpu in cpus}
-        return hidden.difference(pod.cpu_ids, *(one.cpu_ids for one in pod.containers))
+        return hidden.difference(pod.cpu_ids, *(container.cpu_ids for container in pod.containers))
 
     def _memory(self, uid: str, names: set[str]) -> Iterator[Memory]:
         if self._checkpoints.memory is None:
@@ -229,7 +231,7 @@ def blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[MemoryB
         whole = state.pod_entries.get(uid)
         parts = state.entries.get(uid, {}).values() if whole is None else (whole.memory_blocks,)
         blocks = [block for part in parts for block in part]
-        yield uid, [MemoryBlock(one.numa_affinity, one.type, one.size) for one in blocks]
+        yield uid, [MemoryBlock(block.numa_affinity, block.type, block.size) for block in blocks]
 
 
 def is_half_written(checkpoints: Checkpoints, allocatable_cpus: Iterable[int]) -> bool:
@@ -246,7 +248,7 @@ def _lacks_cpus(state: CpuManagerState | None, allocatable_cpus: Iterable[int]) 
         return False
     held = (cpus.bits for sets in state.entries.values() for cpus in sets.values())
     known = state.default_cpus.bits | union(
-        (*held, *(one.bits for one in state.pod_entries.values()))
+        (*held, *(entry.bits for entry in state.pod_entries.values()))
     )
     return bool(CpuSet.of(allocatable_cpus).bits & ~known)
 
@@ -266,9 +268,9 @@ def _lacks_blocks(state: MemoryManagerState | None) -> bool:
 def _agrees(state: MemoryManagerState, uid: str, pod: PodResources) -> bool:
     saved = state.entries.get(uid, {})
     return all(
-        {(block.type, block.size, block.numa_affinity) for block in saved.get(one.name, ())}
-        == {(block.type, block.size_bytes, block.numa_nodes) for block in one.memory}
-        for one in pod.containers
+        {(block.type, block.size, block.numa_affinity) for block in saved.get(container.name, ())}
+        == {(block.type, block.size_bytes, block.numa_nodes) for block in container.memory}
+        for container in pod.containers
     )
 
 
@@ -342,7 +344,7 @@ def held_uids(checkpoints: Checkpoints) -> frozenset[str]:
     if checkpoints.memory is not None:
         found |= {*checkpoints.memory.entries, *checkpoints.memory.pod_entries}
     if checkpoints.devices is not None:
-        found |= {one.pod_uid for one in checkpoints.devices.pod_device_entries or ()}
+        found |= {entry.pod_uid for entry in checkpoints.devices.pod_device_entries or ()}
     return frozenset(found)
 
 
@@ -383,8 +385,8 @@ def _memory(state: MemoryManagerState, aliases: Mapping[str, str]) -> MemoryMana
 
 def _devices(state: DeviceManagerState, aliases: Mapping[str, str]) -> DeviceManagerState:
     entries = tuple(
-        msgspec.structs.replace(one, pod_uid=aliases.get(one.pod_uid, one.pod_uid))
-        for one in state.pod_device_entries or ()
+        msgspec.structs.replace(entry, pod_uid=aliases.get(entry.pod_uid, entry.pod_uid))
+        for entry in state.pod_device_entries or ()
     )
     return msgspec.structs.replace(state, pod_device_entries=entries)
 
@@ -524,7 +526,11 @@ def cpus_not_loaded(state: CpuManagerState | None, pods: Sequence[PodResources])
     A kubelet that has loaded its pods drops entries of pods that are gone within its reconcile
     period (ten seconds); one that has not keeps them all.
     """
-    listed = {(one.name, frozenset(one.cpu_ids)) for pod in pods for one in pod.containers}
+    listed = {
+        (container.name, frozenset(container.cpu_ids))
+        for pod in pods
+        for container in pod.containers
+    }
     entries = state.entries if state is not None else {}
     missing = sum(
         not any((name, frozenset(cpus)) in listed for name, cpus in containers.items())

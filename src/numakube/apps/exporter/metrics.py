@@ -87,8 +87,14 @@ class ZoneFigures(Collector):
 def _amounts(zone: Zone) -> tuple[Amounts, Amounts]:
     """Return what a zone may give out and what it has left."""
     return (
-        {one.name: amount_of(one.name, one.allocatable) for one in zone.resources},
-        {one.name: amount_of(one.name, one.available) for one in zone.resources},
+        {
+            resource.name: amount_of(resource.name, resource.allocatable)
+            for resource in zone.resources
+        },
+        {
+            resource.name: amount_of(resource.name, resource.available)
+            for resource in zone.resources
+        },
     )
 
 

@@ -290,7 +290,12 @@ class NodeReader:
             return UNKNOWN
         entries = chain(
             answers.allocatable.devices,
-            (entry for pod in answers.pods for one in pod.containers for entry in one.devices),
+            (
+                entry
+                for pod in answers.pods
+                for container in pod.containers
+                for entry in container.devices
+            ),
         )
         return await self.connections(frozenset(id_ for entry in entries for id_ in entry.ids))
 

@@ -145,7 +145,7 @@ def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:
     limit, unit = waking.max_events, waking.time_unit
     periods = (waking.period, settings.publishing.max_silence)
     rate = limit / unit if limit > 0 and unit > 0 else 0.0
-    period = min((one for one in periods if one > 0), default=0.0)
+    period = min((period for period in periods if period > 0), default=0.0)
     return Wakeups(clock=clock, period=period, rate=rate)
 
 
@@ -420,7 +420,7 @@ def _configuration(options: ExporterOptions) -> Values:
         **{name: value for name, value in values.items() if not hasattr(settings.run, name)},
         "resource_exclude": {node: list(names) for node, names in excluded.resources.items()},
         "pod_exclude": [
-            {"namespacePattern": one.namespace, "namePattern": one.name} for one in excluded.pods
+            {"namespacePattern": pod.namespace, "namePattern": pod.name} for pod in excluded.pods
         ],
     }
 

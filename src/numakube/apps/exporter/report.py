@@ -245,14 +245,14 @@ def shared_pool(
         for container in pod.containers
         if container.name == reference.container
     )
-    return frozenset(next((one.cpu_ids for one in containers), ()))
+    return frozenset(next((container.cpu_ids for container in containers), ()))
 
 
 def is_excluded(pod: PodResources, patterns: Iterable[PodPattern]) -> bool:
     """Tell whether namespace and name of *pod* match one of *patterns*."""
     return any(
-        glob_matches(one.namespace, pod.namespace) and glob_matches(one.name, pod.name)
-        for one in patterns
+        glob_matches(pattern.namespace, pod.namespace) and glob_matches(pattern.name, pod.name)
+        for pattern in patterns
     )
 
 
@@ -317,7 +317,7 @@ def _without_cpus(pod: PodResources, shared: frozenset[int]) -> PodResources:
         return pod
     return replace(
         pod,
-        containers=tuple(_container_without(one, shared) for one in pod.containers),
+        containers=tuple(_container_without(container, shared) for container in pod.containers),
         cpu_ids=tuple(cpu for cpu in pod.cpu_ids if cpu not in shared),
     )
 

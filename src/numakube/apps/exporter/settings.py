@@ -261,7 +261,7 @@ class ContentSettings:
     )
     accounting: str = setting(
         "--accounting",
-        type=click.Choice([str(one) for one in Accounting]),
+        type=click.Choice([str(accounting) for accounting in Accounting]),
         default=str(Accounting.KUBELET),
         key="resourceMonitor.accounting",
         help="Count as the kubelet does, or as RTE with its double counting.",

@@ -160,10 +160,12 @@ def _fixed(report: Report) -> tuple[object, ...]:
 
 
 def _empty(zone: Zone) -> Zone:
-    resources = tuple(msgspec.structs.replace(one, available="") for one in zone.resources)
+    resources = tuple(
+        msgspec.structs.replace(resource, available="") for resource in zone.resources
+    )
     attributes = _lasting(zone.attributes)
     return msgspec.structs.replace(zone, resources=resources, attributes=attributes)
 
 
 def _lasting(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:
-    return tuple(one for one in attributes if one.name not in MOVING_ATTRIBUTES)
+    return tuple(attribute for attribute in attributes if attribute.name not in MOVING_ATTRIBUTES)

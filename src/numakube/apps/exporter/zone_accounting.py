@@ -354,13 +354,14 @@ def _parts(pod: PodResources) -> Iterable[ContainerResources]:
     """
     if not pod.cpu_ids and not pod.memory:
         return pod.containers
-    cpus = {*pod.cpu_ids, *(cpu for one in pod.containers for cpu in one.cpu_ids)}
+    cpus = {*pod.cpu_ids, *(cpu for container in pod.containers for cpu in container.cpu_ids)}
     return (
         ContainerResources(
             name="",
             cpu_ids=tuple(cpus),
-            memory=pod.memory or tuple(block for one in pod.containers for block in one.memory),
-            devices=tuple(entry for one in pod.containers for entry in one.devices),
+            memory=pod.memory
+            or tuple(block for container in pod.containers for block in container.memory),
+            devices=tuple(entry for container in pod.containers for entry in container.devices),
         ),
     )
 

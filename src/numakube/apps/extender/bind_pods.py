@@ -351,7 +351,7 @@ class Claims:
         self, ledger: _Ledger, pod: PodInfo, node: str, annotations: Mapping[str, str]
     ) -> bool:
         now = self._client.clock.now()
-        kept = [one for one in ledger.claims if self._is_kept(one, pod.uid)]
+        kept = [claim for claim in ledger.claims if self._is_kept(claim, pod.uid)]
         mine = Claim(pod.uid, pod.key, format_time(now), dict(annotations))
         claims = (*kept[-_MOST_KEPT:], mine)
         lease = self._lease(node, ledger.version, claims, now)

@@ -225,7 +225,9 @@ class Judge:
             result.kept = tuple(names)
         else:
             self._explain(pod, asked, refusals, result)
-            result.refusals = [(one.rows, one.status, one.confirmed) for one in refusals]
+            result.refusals = [
+                (refusal.rows, refusal.status, refusal.confirmed) for refusal in refusals
+            ]
         self._answered[pod.uid] = result.kept
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
@@ -330,7 +332,7 @@ class Judge:
             there = holds.get(name, [])
             nominated = self.nominations.before(pod, name)
             node = self.cluster.by_row[row]
-            others = {one.uid: one for one in (*nominated, *(hold.pod for hold in there))}
+            others = {other.uid: other for other in (*nominated, *(hold.pod for hold in there))}
             if others and node and not self.fits_beside(pod, node, others.values()):
                 taken[row] = bool(nominated) or any(hold.certain for hold in there)
         if len(taken) == len(rows):
@@ -514,7 +516,7 @@ class VirtualNodes:
     def are_in(self, nodes: NodeList | None) -> bool:
         """Tell whether there are such nodes among *nodes*."""
         items = nodes.items if nodes is not None else None
-        return any(name_of(one) not in self._judge.cluster.row_of for one in items or ())
+        return any(name_of(item) not in self._judge.cluster.row_of for item in items or ())
 
     def add_to(self, found: Judgement, pod: PodInfo, nodes: NodeList) -> None:
         """Say in *found* what becomes of *pod* on those of *nodes* that do not exist."""

@@ -119,7 +119,8 @@ class Rooms:
         """Remember what kube-scheduler was told about *pod*."""
         if answer:
             victims = {
-                name: frozenset(one.uid for one in told.pods or ()) for name, told in answer.items()
+                name: frozenset(other.uid for other in told.pods or ())
+                for name, told in answer.items()
             }
             known = self._by_uid.get(pod.uid)
             earlier = {} if known is None or known.until < now else known.victims
@@ -202,7 +203,7 @@ def reconsider(
             continue
         victims = _Case(judge, pod, node, budgets).settle(proposal)
         if victims is not None and victims.pods:
-            pods = tuple(MetaPod(uid=one.uid) for one in victims.pods)
+            pods = tuple(MetaPod(uid=other.uid) for other in victims.pods)
             answer[name] = MetaVictims(pods=pods, num_pdb_violations=victims.violations)
     return answer
 
@@ -234,10 +235,10 @@ class _Case:
     def _with_more(self, proposed: list[PodInfo], violations: int) -> Victims | None:
         """Return the proposed victims and the fewest besides."""
         rest = self._node.clone()
-        for one in proposed:
-            rest.remove_pod(one.uid)
+        for pod in proposed:
+            rest.remove_pod(pod.uid)
         if self._node.numa is not None:
-            rest.numa = self._node.numa.without([one.uid for one in proposed])
+            rest.numa = self._node.numa.without([pod.uid for pod in proposed])
 
         def trial() -> EvictionTrial:
             return EvictionTrial(
@@ -305,5 +306,7 @@ def _room(pod: PodInfo, node: NodeInfo) -> Status:
 
 def _is_in_the_way(victim: PodInfo) -> bool:
     """Tell whether *victim* may have been chosen for more than its resources."""
-    ports = any(port.host_port for one in victim.pod.spec.containers for port in one.ports)
+    ports = any(
+        port.host_port for container in victim.pod.spec.containers for port in container.ports
+    )
     return ports or depends_on_pods(victim)

@@ -183,8 +183,8 @@ class Verbs:
         self.recording.cache_changed(changes)
         for fact in changes.facts:
             self._metrics.facts.labels(fact.kind.value).inc()
-        for one in changes.mispredictions:
-            self._metrics.mispredictions.labels(str(one.severity)).inc()
+        for misprediction in changes.mispredictions:
+            self._metrics.mispredictions.labels(str(misprediction.severity)).inc()
 
     def tidy(self) -> None:
         """End expired holds; to be called from time to time."""
@@ -242,9 +242,9 @@ def _with_objects(args: ExtenderArgs, result: FilterResult) -> FilterResult:
 def _proposals(args: PreemptionArgs) -> dict[str, Proposal]:
     found: dict[str, Proposal] = {}
     for name, meta in (args.node_name_to_meta_victims or {}).items():
-        uids = frozenset(one.uid for one in meta.pods or ())
+        uids = frozenset(pod.uid for pod in meta.pods or ())
         found[name] = Proposal(uids, meta.num_pdb_violations)
     for name, full in (args.node_name_to_victims or {}).items():
-        uids = frozenset(one.metadata.uid for one in full.pods or ())
+        uids = frozenset(pod.metadata.uid for pod in full.pods or ())
         found.setdefault(name, Proposal(uids, full.num_pdb_violations))
     return found

@@ -137,12 +137,12 @@ class Waking:
     async def _wake_for(self, name: str) -> None:
         # In the order of kube-scheduler's queue.
         waiting = sorted(self._waiting.values(), key=lambda one: -one.pod.priority)
-        for one in waiting:
+        for other in waiting:
             node = self._judge.cluster.node(name)
             if node is None:
                 return
-            if one.pod.uid in self._waiting and self._fits(one, node):
-                await self._wake(one, name)
+            if other.pod.uid in self._waiting and self._fits(other, node):
+                await self._wake(other, name)
 
     def _fits(self, one: _Waiting, node: NodeInfo) -> bool:
         asked = one.asked
@@ -200,6 +200,8 @@ def was_refused(pod: PodInfo) -> bool:
     """Tell whether kube-scheduler noted on *pod* that we refused it on some node."""
     conditions = pod.pod.status.conditions if pod.pod.status else ()
     return any(
-        one.type == "PodScheduled" and one.status == "False" and MARK in one.message
-        for one in conditions
+        condition.type == "PodScheduled"
+        and condition.status == "False"
+        and MARK in condition.message
+        for condition in conditions
     )

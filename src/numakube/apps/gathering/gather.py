@@ -166,9 +166,11 @@ class _Gathering:
     async def run(self, what: frozenset[str]) -> None:
         # The version first: a missing server is reported once, in plain words.
         await self._version()
-        wanted = [one for one in LISTED if list_name(one.plural, one.group) in what]
+        wanted = [
+            resource for resource in LISTED if list_name(resource.plural, resource.group) in what
+        ]
         # A report that is read after its update is no older than both.
-        first = [one for one in wanted if one == NODE_RESOURCE_TOPOLOGY_UPDATES]
+        first = [resource for resource in wanted if resource == NODE_RESOURCE_TOPOLOGY_UPDATES]
         await _together(*(self._list(resource) for resource in first))
         await _together(*(self._list(resource) for resource in wanted if resource not in first))
         if CONFIGZ in what:

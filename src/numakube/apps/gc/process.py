@@ -121,11 +121,11 @@ class Collector:
             return
         now, nodes = self.client.clock.monotonic(), self.nodes()
         missing = {
-            one.metadata.key: Orphan(
-                one.metadata.namespace, one.metadata.name, one.metadata.uid, now
+            named.metadata.key: Orphan(
+                named.metadata.namespace, named.metadata.name, named.metadata.uid, now
             )
-            for one in found.items
-            if one.metadata.name not in nodes
+            for named in found.items
+            if named.metadata.name not in nodes
         }
         for key, orphan in missing.items():
             known = self.orphans.get(key)
@@ -147,7 +147,7 @@ class Collector:
 
     def seconds_to_next(self) -> float | None:
         """Return how long it takes until an object is due; ``None`` if none waits."""
-        waiting = [one for one in self.orphans.values() if one.uid not in self._told]
+        waiting = [orphan for orphan in self.orphans.values() if orphan.uid not in self._told]
         if not waiting:
             return None
         first = min(orphan.since for orphan in waiting)
@@ -155,8 +155,8 @@ class Collector:
 
     def _due(self) -> list[Orphan]:
         limit = self.client.clock.monotonic() - self.grace
-        due = [one for one in self.orphans.values() if one.since <= limit]
-        return [one for one in due if one.uid not in self._told]
+        due = [orphan for orphan in self.orphans.values() if orphan.since <= limit]
+        return [orphan for orphan in due if orphan.uid not in self._told]
 
     async def _node_exists(self, name: str) -> bool:
         try:

@@ -126,7 +126,7 @@ async def work_until(
         flush: writes what is left, for a few seconds at most, while the others still run.
     """
     async with asyncio.TaskGroup() as tasks:
-        others = [tasks.create_task(one.run()) for one in beside]
+        others = [tasks.create_task(part.run()) for part in beside]
         working = tasks.create_task(work)
         stopped = tasks.create_task(stop.wait())
         await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -99,8 +99,8 @@ class GoCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse *args* as click wants them."""
-        options = [one for one in self.params if isinstance(one, click.Option)]
-        known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        known = {name for option in options for name in (*option.opts, *option.secondary_opts)}
         asked = any(word.partition("=")[0] == "--version" for word in args)
         if asked and "--version" not in known:
             click.echo(f"numakube {VERSION}")
@@ -112,9 +112,10 @@ def without_effect(ctx: click.Context) -> tuple[str, ...]:
     """Return the flags of another program that stood on the command line."""
     given = click.core.ParameterSource.COMMANDLINE
     return tuple(
-        one.opts[0]
-        for one in ctx.command.params
-        if (one.name or "").startswith(_OTHER) and ctx.get_parameter_source(one.name or "") is given
+        param.opts[0]
+        for param in ctx.command.params
+        if (param.name or "").startswith(_OTHER)
+        and ctx.get_parameter_source(param.name or "") is given
     )
 
 
@@ -135,7 +136,7 @@ def _in_our_form(
         if not name.startswith("-") or long not in known or (name in known and not equals):
             yield word
             continue
-        meant = next(one for one in options if long in (*one.opts, *one.secondary_opts))
+        meant = next(option for option in options if long in (*option.opts, *option.secondary_opts))
         yield from (
             _switched(meant, long, value)
             if meant.is_flag and equals

@@ -163,7 +163,7 @@ class Controller(Generic[T]):
         self._announce(wanted, verdict)
 
     def _announce(self, wanted: T, verdict: Verdict) -> None:
-        before = {one.type: one for one in wanted.status.conditions}
+        before = {condition.type: condition for condition in wanted.status.conditions}
         old = before.get(verdict.state)
         if old is not None and old.status == "True" and old.message == verdict.message:
             return
@@ -238,11 +238,13 @@ class Watched:
         self.pools = Reflector(client, MACHINE_CONFIG_POOLS) if openshift else None
         self.kubelet_configs = Reflector(client, KUBELET_CONFIGS) if openshift else None
         self._made: dict[str, Reflector[Named]] = {
-            one.kind: Reflector(client, one.decoded_as(Named), namespace=namespace, labels=ours)
-            for one in _NAMESPACED
+            resource.kind: Reflector(
+                client, resource.decoded_as(Named), namespace=namespace, labels=ours
+            )
+            for resource in _NAMESPACED
         }
-        for one in _CLUSTER_WIDE:
-            self._made[one.kind] = Reflector(client, one.decoded_as(Named), labels=ours)
+        for resource in _CLUSTER_WIDE:
+            self._made[resource.kind] = Reflector(client, resource.decoded_as(Named), labels=ours)
         # A server has many definitions, and can select one by its name, but not two.
         self._definitions: dict[str, Reflector[Named]] = {
             name: Reflector(
@@ -266,7 +268,9 @@ class Watched:
 
     def missing(self) -> str:
         """Return what has not been read yet; empty if everything has."""
-        return ", ".join(str(one) for one in self.reflectors() if not one.synced.is_set())
+        return ", ".join(
+            str(reflector) for reflector in self.reflectors() if not reflector.synced.is_set()
+        )
 
     def made(self) -> tuple[Made, ...]:
         """Return everything that was made for objects of users."""
@@ -274,7 +278,7 @@ class Watched:
             DAEMON_SETS: self.daemon_sets,
             DEPLOYMENTS: self.deployments,
             CONFIG_MAPS: self.config_maps,
-            **{one: self._made[one.kind] for one in (*_NAMESPACED, *_CLUSTER_WIDE)},
+            **{resource: self._made[resource.kind] for resource in (*_NAMESPACED, *_CLUSTER_WIDE)},
         }
         return tuple(
             Made(api_version=kind.api_version, kind=kind.kind, metadata=one.metadata)
@@ -378,7 +382,10 @@ class SchedulerView:
 
     def plan(self, wanted: NUMAResourcesScheduler, written: Iterable[Document]) -> Plan | None:
         """Return what to do about *wanted*."""
-        deployments = {one.metadata.name: one for one in self._watched.deployments.store.values()}
+        deployments = {
+            deployment.metadata.name: deployment
+            for deployment in self._watched.deployments.store.values()
+        }
         deployments |= {
             document["metadata"]["name"]: msgspec.convert(document, Deployment)
             for document in written

@@ -190,7 +190,7 @@ class _Pass:
             api_ports=self._setup.api_ports,
             pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
         )
-        given = [one for one in configs.values() if one is not None]
+        given = [config for config in configs.values() if config is not None]
         documents = [*given, *operands.objects(), *added]
         return [Apply(owned(document, self._owner)) for document in documents]
 
@@ -209,7 +209,7 @@ class _Pass:
             notified=config.info_refresh_mode != PERIODIC,
             paused=config.info_refresh_pause == ENABLED,
             max_silence=config.max_silence or "",
-            tolerations=tuple(msgspec.to_builtins(one) for one in config.tolerations),
+            tolerations=tuple(msgspec.to_builtins(toleration) for toleration in config.tolerations),
         )
 
     def _config_map(self, pool: Pool) -> Document | None:
@@ -220,8 +220,8 @@ class _Pass:
             return None
         kubelet = kubelet_settings(pool, self._seen.kubelet_configs)
         excludes = [
-            {"namespacePattern": one.namespace or "*", "namePattern": one.name or "*"}
-            for one in self._seen.object.spec.pod_excludes
+            {"namespacePattern": exclude.namespace or "*", "namePattern": exclude.name or "*"}
+            for exclude in self._seen.object.spec.pod_excludes
         ]
         if not kubelet and not excludes and theirs is None:
             return None
@@ -263,7 +263,9 @@ class _Pass:
 
     def _status(self, *, complete: bool) -> dict[str, Any]:
         exporters = itertools.takewhile(self._is_ready, map(self._name, self._pools))
-        ready = [NamespacedName(namespace=self._setup.namespace, name=one) for one in exporters]
+        ready = [
+            NamespacedName(namespace=self._setup.namespace, name=exporter) for exporter in exporters
+        ]
         added = [
             NamespacedName(namespace=self._setup.namespace, name=one)
             for one in daemon_sets_of(self._pools)
@@ -297,9 +299,9 @@ def _related(namespace: str, daemon_sets: list[NamespacedName]) -> list[RelatedO
         RelatedObject(group="topology.node.k8s.io", resource="noderesourcetopologies"),
         *(
             RelatedObject(
-                group="apps", resource="daemonsets", namespace=one.namespace, name=one.name
+                group="apps", resource="daemonsets", namespace=name.namespace, name=name.name
             )
-            for one in daemon_sets
+            for name in daemon_sets
         ),
     ]
 

@@ -232,7 +232,9 @@ def _plain(group: NodeGroup) -> Pool:
         name = group.pool_name
     elif group.machine_config_pool_selector is not None:
         selector = _nodes_of_pools(group.machine_config_pool_selector)
-        roles = [one.key.removeprefix(ROLE_PREFIX) for one in selector.match_expressions]
+        roles = [
+            expression.key.removeprefix(ROLE_PREFIX) for expression in selector.match_expressions
+        ]
         alone = len(roles) == 1 and not selector.match_labels and "/" not in roles[0]
         name = roles[0] if alone else _name_of(selector)
     else:
@@ -260,17 +262,17 @@ def _nodes_of_pools(selector: LabelSelector) -> LabelSelector:
             roles.append(_has_role(value))
         else:
             rest[key] = value
-    for one in selector.match_expressions:
-        is_role = one.key.startswith(_POOL_LABEL)
-        key = ROLE_PREFIX + one.key.removeprefix(_POOL_LABEL) if is_role else one.key
-        roles.append(msgspec.structs.replace(one, key=key))
+    for expression in selector.match_expressions:
+        is_role = expression.key.startswith(_POOL_LABEL)
+        key = ROLE_PREFIX + expression.key.removeprefix(_POOL_LABEL) if is_role else expression.key
+        roles.append(msgspec.structs.replace(expression, key=key))
     return LabelSelector(match_labels=rest, match_expressions=tuple(roles))
 
 
 def _empty(groups: Sequence[NodeGroup], pools: Sequence[Pool], nodes: Sequence[Node]) -> str:
     """Tell of selectors of pools that mean no node here: labels of pools need not be of nodes."""
     for index, (group, pool) in enumerate(zip(groups, pools, strict=True)):
-        if group.machine_config_pool_selector is None or any(pool.has(one) for one in nodes):
+        if group.machine_config_pool_selector is None or any(pool.has(node) for node in nodes):
             continue
         return (
             f"node group {index}: this cluster has no MachineConfigPools, and no node is selected"
@@ -301,23 +303,23 @@ def _openshift(
         if group.node_selector is not None:
             pools.append(_plain(group))
             continue
-        found = [one for one in machine_config_pools if _stands_for(group, one)]
+        found = [pool for pool in machine_config_pools if _stands_for(group, pool)]
         if not found:
             return BadGroups(
                 f"failed to find MachineConfigPool for the node group {group_text(group)}"
             )
         if len(found) > 1 and not several_pools_allowed:
-            names = " ".join(one.metadata.name for one in found)
+            names = " ".join(pool.metadata.name for pool in found)
             doubts.append(
                 f"found multiple pools matches for node group {group_text(group)} but expected"
                 f" one. Pools found [{names}]"
             )
-        for one in found:
-            if one.spec.node_selector is None:
+        for pool in found:
+            if pool.spec.node_selector is None:
                 return BadGroups(
-                    f'the machine config pool "{one.metadata.name}" does not have node selector'
+                    f'the machine config pool "{pool.metadata.name}" does not have node selector'
                 )
-            pools.append(_of_machine_config(group, one, one.spec.node_selector))
+            pools.append(_of_machine_config(group, pool, pool.spec.node_selector))
     twice = _named_twice(pools)
     return BadGroups(twice) if twice else Pools(pools=tuple(pools), doubt="\n".join(doubts))
 
@@ -372,12 +374,14 @@ def group_text(group: NodeGroup) -> str:
 def selector_text(selector: LabelSelector) -> str:
     """Return a selector as one text, the same for the same selector."""
     words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    for one in sorted(selector.match_expressions, key=lambda one: (one.key, one.operator)):
-        values = f" ({','.join(sorted(one.values))})" if one.values else ""
-        words.append(f"{one.key} {one.operator}{values}")
+    for expression in sorted(
+        selector.match_expressions, key=lambda expression: (expression.key, expression.operator)
+    ):
+        values = f" ({','.join(sorted(expression.values))})" if expression.values else ""
+        words.append(f"{expression.key} {expression.operator}{values}")
     return ",".join(words)
 
 
 def expressions_of(selector: LabelSelector) -> tuple[dict[str, Any], ...]:
     """Return the conditions of *selector* besides its labels, as a node affinity has them."""
-    return tuple(msgspec.to_builtins(one) for one in selector.match_expressions)
+    return tuple(msgspec.to_builtins(expression) for expression in selector.match_expressions)

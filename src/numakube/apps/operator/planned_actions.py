@@ -62,19 +62,19 @@ class Plan:
 
 def leftovers(made: Iterable[Made], owner_uid: str, wanted: Iterable[Apply]) -> list[Delete]:
     """Return what to remove: objects of this owner that are not wanted any more."""
-    names = {_name(one.document) for one in wanted}
+    names = {_name(apply.document) for apply in wanted}
     return [
         Delete(
-            api_version=one.api_version,
-            kind=one.kind,
-            namespace=one.metadata.namespace,
-            name=one.metadata.name,
-            uid=one.metadata.uid,
+            api_version=other.api_version,
+            kind=other.kind,
+            namespace=other.metadata.namespace,
+            name=other.metadata.name,
+            uid=other.metadata.uid,
         )
-        for one in made
-        if one.metadata.is_owned_by(owner_uid)
-        and one.metadata.deletion_timestamp is None
-        and (one.kind, one.metadata.namespace, one.metadata.name) not in names
+        for other in made
+        if other.metadata.is_owned_by(owner_uid)
+        and other.metadata.deletion_timestamp is None
+        and (other.kind, other.metadata.namespace, other.metadata.name) not in names
     ]
 
 
@@ -178,7 +178,7 @@ def conditions_of(
     known = {condition.type: condition for condition in before}
     fresh = [_base(type_, verdict, generation, now) for type_ in _BASE]
     fresh += [_extra(extra, generation, now) for extra in verdict.extras]
-    settled = {one.type: _aged(one, known.get(one.type)) for one in fresh}
+    settled = {condition.type: _aged(condition, known.get(condition.type)) for condition in fresh}
     return tuple({**known, **settled}.values())
 
 

@@ -68,7 +68,7 @@ _REPLICAS: Final = 2
 def companion_names(spec: SchedulerSpec) -> list[str]:
     """Return the names of the Deployments of what *spec* asks for."""
     extender = [EXTENDER] if spec.extender is not None else []
-    return extender + [one.name for one in _controllers(spec, "")]
+    return extender + [controller.name for controller in _controllers(spec, "")]
 
 
 def companion_objects(
@@ -280,7 +280,10 @@ def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
     if resync_seconds:
         args["cacheResyncPeriodSeconds"] = resync_seconds
     if scoring is not None:
-        resources = [{"name": one.name, "weight": one.weight or 1} for one in scoring.resources]
+        resources = [
+            {"name": resource.name, "weight": resource.weight or 1}
+            for resource in scoring.resources
+        ]
         args["scoringStrategy"] = {
             "type": scoring.type,
             **({"resources": resources} if resources else {}),
@@ -335,7 +338,7 @@ def _updating(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> str |
     """Return which Deployment is not available yet; the scheduler's own has no name here."""
     if not _is_available(seen.deployment):
         return ""
-    late = (one for one in companion_names(spec) if not _is_available(seen.companions.get(one)))
+    late = (name for name in companion_names(spec) if not _is_available(seen.companions.get(name)))
     return next((f"{namespace}/{name}" for name in late), None)
 
 

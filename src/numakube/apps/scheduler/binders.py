@@ -179,7 +179,7 @@ class Form(Enum):
         self, resources: Sequence[NodeAllocatableResourceClaimStatus]
     ) -> list[dict[str, Any]]:
         """Return *resources* as entries of this form."""
-        return [self._entry(msgspec.to_builtins(one)) for one in resources]
+        return [self._entry(msgspec.to_builtins(resource)) for resource in resources]
 
     def _entry(self, tree: dict[str, Any]) -> dict[str, Any]:
         if self is Form.CLAIM_NAME:
@@ -222,7 +222,9 @@ def form_in(document: Mapping[str, Any]) -> Form:
 def _entry_type(schemas: Mapping[str, Any], field: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of the entries of a list."""
     items = field.get("items", {})
-    reference = next((one["$ref"] for one in (items, *items.get("allOf", ())) if "$ref" in one), "")
+    reference = next(
+        (entry["$ref"] for entry in (items, *items.get("allOf", ())) if "$ref" in entry), ""
+    )
     entry: Mapping[str, Any] = schemas.get(reference.rpartition("/")[2], {}).get("properties", {})
     return entry
 

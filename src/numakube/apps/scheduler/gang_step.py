@@ -171,7 +171,9 @@ class GangStep:
         evicted: set[str] = set()
         for pod, nomination in plan.nominations:
             evicted |= self._preemptions.follow(pod, nomination, tasks, evicted)
-        awaited = {one.uid for _, nomination in plan.nominations for one in nomination.victims}
+        awaited = {
+            victim.uid for _, nomination in plan.nominations for victim in nomination.victims
+        }
         name = attempt.request.gang.name
         message = f"gang {name}: waiting for {len(awaited)} evicted pods to leave"
         decision = self._nothing_tried(message)

@@ -120,7 +120,7 @@ class Preemptions(PodFollower):
             return set()
         whole = self._with_their_gangs(nomination)
         going = Nomination(
-            whole.node, tuple(one for one in whole.victims if one.uid not in evicted)
+            whole.node, tuple(victim for victim in whole.victims if victim.uid not in evicted)
         )
         self._nominate(pod, going)
         preemptor = self._party(pod)
@@ -135,7 +135,7 @@ class Preemptions(PodFollower):
             return True
         node = self._cluster.node(self._nominations.node_of(pod.uid) or "")
         there = node.pods.values() if node is not None else ()
-        return any(one.priority < pod.priority and is_being_preempted(one) for one in there)
+        return any(other.priority < pod.priority and is_being_preempted(other) for other in there)
 
     def give_up(self, pod: PodInfo) -> None:
         """Keep no room for a refused pod."""
@@ -167,7 +167,7 @@ class Preemptions(PodFollower):
                 self.try_again(preemptor, "the last victim is gone")
 
     def _awaits(self, preemptor: Key | str) -> bool:
-        return any(preemptor in one for one in self._preemptors_of.values())
+        return any(preemptor in other for other in self._preemptors_of.values())
 
     def _party(self, pod: PodInfo) -> Key | str:
         """Return the key of the gang that *pod* is planned with, or the uid of a single pod."""
@@ -219,7 +219,7 @@ async def evict(
     client: Client, victims: Iterable[PodInfo], by: PodInfo, node: str, why: str = _FOR_PRIORITY
 ) -> list[str]:
     """Delete *victims* for *by*; return what could not be done, in words."""
-    outcomes = await asyncio.gather(*(_evict_one(client, one, by, why) for one in victims))
+    outcomes = await asyncio.gather(*(_evict_one(client, victim, by, why) for victim in victims))
     problems = [problem for problem in outcomes if problem]
     if problems:
         _log.warning("preemption_incomplete", pod=by.key, node=node, problems=problems)
@@ -324,8 +324,8 @@ class Holds(PodFollower):
         """Return those of *pods* that have not come yet and for which no room is kept."""
         hold = self._holds.get(name, _Hold())
         nodes, node_of = self._cluster.row_of, self._nominations.node_of
-        kept = (one for one in hold.places.values() if node_of(one.uid) in nodes)
-        there = Counter(_value(one) for one in kept)
+        kept = (place for place in hold.places.values() if node_of(place.uid) in nodes)
+        there = Counter(_value(pod) for pod in kept)
         there.update({value: len(pods) for value, pods in self._pods.items()})
         found = []
         for pod in pods:
@@ -368,7 +368,7 @@ class Holds(PodFollower):
             return
         known.add(pod.uid)
         for hold in self._holds.values():
-            alike = (one for one in hold.places.values() if _value(one) == _value(pod))
+            alike = (place for place in hold.places.values() if _value(place) == _value(pod))
             place = next(alike, None)
             if place is not None:
                 self._hand_over(hold, place, pod)

@@ -105,7 +105,7 @@ OF_KUBE_SCHEDULER: Final = KLOG + OtherFlags(
         *("http2-max-streams-per-connection", "tls-cipher-suites", "tls-curve-preferences"),
         *("tls-sni-cert-key", "kube-api-burst", "kube-api-content-type", "kube-api-qps"),
         *("pod-max-in-unschedulable-pods-duration", "leader-elect-resource-lock"),
-        *(f"leader-elect-{one}" for one in _DURATIONS),
+        *(f"leader-elect-{duration}" for duration in _DURATIONS),
         *("emulated-version", "feature-gates", "min-compatibility-version"),
         *("allow-metric-labels", "allow-metric-labels-manifest", "disabled-metrics"),
         *("show-hidden-metrics-for-version", "log-json-info-buffer-size", "logging-format"),
@@ -151,7 +151,7 @@ def configuration_of(
     name = flags.get("scheduler_name")
     if flags.get("config"):
         config = _from_file(flags["config"], locate, [] if notes is None else notes)
-        served = [one.scheduler_name for one in config.profiles]
+        served = [profile.scheduler_name for profile in config.profiles]
         if name and name not in served and notes is not None:
             notes.append(
                 f"--scheduler-name {name} has no effect: the names are those of the profiles in"

@@ -327,8 +327,8 @@ class ShardMembership:
             LEASES, namespace=self._lease.namespace, labels=f"{GROUP_LABEL}={self._lease.name}"
         )
         now = self._client.clock.monotonic()
-        alive = [one for one in listing.items if self._is_alive(one, now)]
-        versions = [one.metadata.annotations.get(PODS_VERSION, "") for one in alive]
+        alive = [lease for lease in listing.items if self._is_alive(lease, now)]
+        versions = [lease.metadata.annotations.get(PODS_VERSION, "") for lease in alive]
         await self._until(lambda: not any(map(self._mirror.pods.is_behind, versions)))
         return {lease.metadata.labels[SHARD_LABEL]: _members_of(lease) for lease in alive}
 
@@ -360,4 +360,4 @@ def _members_of(lease: Lease) -> frozenset[str]:
 def _latest_version(mirror: Mirror) -> str:
     """Return the latest version of any pod; that of a list may be one that no pod ever gets to."""
     versions = (pod.metadata.resource_version for pod in mirror.pods.store)
-    return str(max((int(one) for one in versions if one.isdecimal()), default=""))
+    return str(max((int(version) for version in versions if version.isdecimal()), default=""))

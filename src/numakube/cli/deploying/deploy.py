@@ -133,8 +133,8 @@ class Deployment:
         )
 
         own = {
-            (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
-            for one in objects_of(self.components, self.choices)
+            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+            for item in objects_of(self.components, self.choices)
         }
         wanted = set(in_order(self.components))
         there = await installations(client)
@@ -153,7 +153,7 @@ class Deployment:
     def _names(self) -> set[str]:
         """Return what pods name to be scheduled by ours."""
         told = (self.choices.configuration or {}).get("profiles", ())
-        return {self.choices.scheduler_name, *(one["schedulerName"] for one in told)}
+        return {self.choices.scheduler_name, *(entry["schedulerName"] for entry in told)}
 
     async def _finish(self, engine: Engine, documents: list[Document], takeover: Takeover) -> int:
         """Wait, and put others to rest once ours is ready to do their work."""
@@ -180,4 +180,4 @@ def print_all(documents: list[Document]) -> None:
     """Print *documents* for ``kubectl apply -f -``."""
     from numakube.api.yaml_text import dump_yaml
 
-    click.echo("---\n".join(dump_yaml(one) for one in documents), nl=False)
+    click.echo("---\n".join(dump_yaml(document) for document in documents), nl=False)

@@ -23,10 +23,10 @@ def configuration_of_exporters(ctx: click.Context, param: click.Parameter, path:
     notes = list(read_options({}, env={}, files=[file], host="any").notes)
     flags = {word.partition("=")[0] for word in ExporterManifest().arguments()}
     told = values_in_file(file)
-    for one in SETTINGS.all:
-        ours = flags & set(one.flag.replace("/", " ").split())
-        if one.name in told and ours:
-            notes.append(f"{one.key} has no effect: the DaemonSet sets {ours.pop()}")
+    for setting in SETTINGS.all:
+        ours = flags & set(setting.flag.replace("/", " ").split())
+        if setting.name in told and ours:
+            notes.append(f"{setting.key} has no effect: the DaemonSet sets {ours.pop()}")
     for note in notes:
         click.echo(f"warning: {path}: {note}", err=True)
     return file.read_text(encoding="utf-8")

@@ -43,4 +43,6 @@ def _images(component: str, choices: Choices) -> list[str]:
         for document in COMPONENTS[component](choices)
         if "template" in document.get("spec", {})
     ]
-    return list(dict.fromkeys(one["image"] for pod in pods for one in pod["containers"]))
+    return list(
+        dict.fromkeys(container["image"] for pod in pods for container in pod["containers"])
+    )

@@ -81,7 +81,7 @@ def command(
         for name in await wake_all(client, dry_run=test):
             click.echo(f"{name} started again{suffix}")
         going = await engine.remove(documents, used)
-        stay = any(one.deed is Deed.FOREIGN and _EXPORTERS in one.name for one in steps)
+        stay = any(step.deed is Deed.FOREIGN and _EXPORTERS in step.name for step in steps)
         if _EXPORTER in names and not (test or stay or any(map(_defines_reports, going))):
             await _clear_reports(client, choices.namespace, timeout if wait else _MOMENT_SECONDS)
         if not wait or test:
@@ -92,7 +92,7 @@ def command(
         if waiting:
             click.echo(f"error: not gone after {timeout:g} s: {waiting}", err=True)
             return STILL_THERE
-        kept = any(one.deed is Deed.USED for one in steps)
+        kept = any(step.deed is Deed.USED for step in steps)
         click.echo("everything else is gone" if kept else "everything is gone")
         return 0
 

@@ -105,8 +105,8 @@ def _without_kubeconfig(tree: dict[str, Any], path: str) -> dict[str, Any]:
 def configured_by_options(names: tuple[str, ...], arguments: Iterable[str]) -> ConfiguredScheduler:
     """Return what the options say; raise `ConfigError` if a scheduler refuses it."""
     told: dict[str, Any] = {}
-    for one in arguments:
-        _put(told, one)
+    for argument in arguments:
+        _put(told, argument)
     chosen = names or (SCHEDULER_NAME,)
     if len(chosen) == 1 and not told:
         return ConfiguredScheduler(chosen[0])

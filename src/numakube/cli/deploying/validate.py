@@ -143,7 +143,7 @@ def _of_host(host: str, policies: tuple[str, ...], kubernetes: str) -> list[Find
 
 def _print_findings(findings: list[Finding], output: Output) -> int:
     if output is not Output.TABLE:
-        errors = {"errors": [asdict(one) for one in findings]} if findings else {}
+        errors = {"errors": [asdict(finding) for finding in findings]} if findings else {}
         print_document({"success": not findings, **errors}, output)
     elif not findings:
         # The deployer's own line (0.24): scripts look for it, and for its ERROR#000.

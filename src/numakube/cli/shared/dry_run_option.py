@@ -35,9 +35,9 @@ class DryRunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse *args*, in which ``--dry-run`` may stand alone."""
         choices = next(
-            tuple(one.type.choices)
-            for one in self.params
-            if _FLAG in one.opts and isinstance(one.type, click.Choice)
+            tuple(param.type.choices)
+            for param in self.params
+            if _FLAG in param.opts and isinstance(param.type, click.Choice)
         )
         return super().parse_args(ctx, list(_with_a_value(args, choices)))
 
@@ -46,7 +46,7 @@ def _with_a_value(args: Sequence[str], choices: Sequence[str]) -> Iterator[str]:
     end = args.index("--") if "--" in args else len(args)
     for at, word in enumerate(args):
         if word == _FLAG and at < end and not any(one in choices for one in args[at + 1 : at + 2]):
-            usual = next(one for one in choices if one != _NONE)
+            usual = next(choice for choice in choices if choice != _NONE)
             click.echo(f"warning: {_FLAG} without a value is {_FLAG}={usual}", err=True)
             yield f"{_FLAG}={usual}"
         else:

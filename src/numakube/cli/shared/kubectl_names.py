@@ -205,7 +205,7 @@ async def _listed(ctx: click.Context, kind: str, namespace: str) -> list[str]:
     )
     async with connected(cluster) as client:
         answer = await client.request(request, retry=False)
-    return [one["metadata"]["name"] for one in msgspec.json.decode(answer.body)["items"]]
+    return [item["metadata"]["name"] for item in msgspec.json.decode(answer.body)["items"]]
 
 
 class KindGroup(LazyGroup):

@@ -48,7 +48,7 @@ def known_in(facts: ClusterFacts, wanted: Batch, *, flag: str = "--shape") -> Ba
 def _in_manifest(filename: str, namespace: str) -> Batch:
     found = batches_in(filename)
     if len(found) > 1:
-        names = ", ".join(one.title for one in found)
+        names = ", ".join(batch.title for batch in found)
         raise click.UsageError(f"-f {filename}: {names}: one kind of pod at a time is counted.")
     return replace(found[0], pod=_in_namespace(found[0].pod, namespace))
 

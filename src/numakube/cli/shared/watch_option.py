@@ -93,8 +93,8 @@ class _Mirrors:
     async def run(self) -> None:
         """Mirror until cancelled; the first changes are reported once everything is there."""
         async with asyncio.TaskGroup() as tasks:
-            for one in self._others():
-                tasks.create_task(one.run())
+            for other in self._others():
+                tasks.create_task(other.run())
             tasks.create_task(self.reports.run())
             await self.nodes.synced.wait()
             await self.pods.synced.wait()
@@ -116,9 +116,9 @@ class _Mirrors:
         """Return what is known at this moment."""
         return ClusterFacts(
             taken_at=format_time(self._clock.now()),
-            nodes={one.metadata.name: one for one in self.nodes.store},
+            nodes={node.metadata.name: node for node in self.nodes.store},
             pods=tuple(self.pods.store),
-            topologies={one.metadata.name: one for one in self.reports.store},
+            topologies={report.metadata.name: report for report in self.reports.store},
             objects=self.dra.objects(),
         )
 

@@ -68,7 +68,7 @@ def groups_table(
 ) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows of groups of nodes, the total last."""
     titles = [label, *GROUP_TITLES, *(NODE_MORE[:-1] if wide else ())]
-    rows = [_group_row(one, wide=wide) for one in groups]
+    rows = [_group_row(group, wide=wide) for group in groups]
     return _with_last(groups, *with_hugepages(groups, titles, rows), fits=fits)
 
 
@@ -218,7 +218,7 @@ def _pairs_text(pairs: Sequence[ClosePairs]) -> str:
 
     Where no devices are behind one switch, the closest pair is all that there is to tell.
     """
-    told = [one for one in pairs if one.total] or sorted(pairs, key=_closest)[:1]
+    told = [pair for pair in pairs if pair.total] or sorted(pairs, key=_closest)[:1]
     texts = [" ".join(filter(None, _pair_words(one))) for one in told]
     more = f" and {len(texts) - _PAIRS} more" if len(texts) > _PAIRS else ""
     return ", ".join(texts[:_PAIRS]) + more

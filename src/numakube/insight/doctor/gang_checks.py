@@ -34,11 +34,11 @@ RULES: Final = (UNTRIED,)
 def check_untried(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for gangs of our schedulers that are complete and wait."""
     schedulers = numa_schedulers(facts)
-    for one in untried_gangs(facts):
-        if one.members[0].scheduler_name in schedulers:
-            _, namespace, name = one.key
+    for gang in untried_gangs(facts):
+        if gang.members[0].scheduler_name in schedulers:
+            _, namespace, name = gang.key
             subject = Subject("PodGroup", name, namespace)
-            yield Finding(rule=UNTRIED, subject=subject, detail=one.words, fix=UNTRIED.fix)
+            yield Finding(rule=UNTRIED, subject=subject, detail=gang.words, fix=UNTRIED.fix)
 
 
 CHECKS: Final = (check_untried,)

@@ -273,7 +273,7 @@ def _reserved_cpus(name: str, config: KubeletConfiguration) -> Iterator[Finding]
 def _reserved_memory(name: str, node: Node, config: KubeletConfiguration) -> Iterator[Finding]:
     if config.memory_manager_policy != "Static":
         return
-    listed = sum(value(one.limits.get(MEMORY, 0)) for one in config.reserved_memory)
+    listed = sum(value(reservation.limits.get(MEMORY, 0)) for reservation in config.reserved_memory)
     wanted = _memory_kept(node, config)
     if wanted is not None and listed != wanted:
         detail = (
@@ -349,7 +349,7 @@ def check_pools(facts: ClusterFacts) -> Iterator[Finding]:
     pools: dict[tuple[str, str], dict[str, Managers]] = {}
     for name, node in facts.nodes.items():
         managers = managers_of(facts, name)
-        label = next((one for one in (*_POOLS, _TYPE) if one in node.metadata.labels), None)
+        label = next((pool for pool in (*_POOLS, _TYPE) if pool in node.metadata.labels), None)
         if managers is not None and label is not None:
             pools.setdefault((label, node.metadata.labels[label]), {})[name] = managers
     for (label, pool), members in pools.items():
@@ -359,7 +359,7 @@ def check_pools(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _odd_ones(pool: str, members: dict[str, Managers], *, most: float) -> Iterator[Finding]:
     """Tell of nodes that differ from the usual; more than a share *most* of them are on purpose."""
-    counts = Counter(_policies(one) for one in members.values())
+    counts = Counter(_policies(member) for member in members.values())
     usual, times = counts.most_common(1)[0]
     if len(members) - times > most * len(members):
         return

@@ -95,7 +95,10 @@ def check_clocks(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _is_ready(node: Node) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions
+    )
 
 
 CHECKS: Final = (check_clocks,)

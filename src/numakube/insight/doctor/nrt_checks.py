@@ -265,7 +265,10 @@ def _should_report(facts: ClusterFacts, node: Node) -> bool:
         return False
     if node.metadata.labels.get("kubernetes.io/os", "linux") != "linux":
         return False
-    ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "True")
+    ready = next(
+        (condition.status for condition in node.status.conditions if condition.type == "Ready"),
+        "True",
+    )
     tainted = {taint.key for taint in node.spec.taints if taint.effect != "PreferNoSchedule"}
     return ready == "True" and not tainted & set(_CONTROL_PLANE)
 

@@ -176,7 +176,7 @@ def _restless(facts: ClusterFacts, pods: Sequence[Pod]) -> bool:
     """Tell whether pods of the node have come or are going, or if that is unknown."""
     for pod in pods:
         times = (_started(pod), pod.metadata.creation_timestamp, pod.metadata.deletion_timestamp)
-        ages = [age_seconds(facts, one) for one in times if one]
+        ages = [age_seconds(facts, time) for time in times if time]
         if not ages or any(age is None or age < GRACE_SECONDS for age in ages):
             return True
     return False

@@ -125,7 +125,10 @@ def check_shapes(facts: ClusterFacts) -> Iterator[Finding]:
 def _likeness(pod: Pod, *, near: bool) -> bytes:
     """Return what pods that get the same findings have in common."""
     spec = pod.spec
-    containers = [(one.name, one.restart_policy, one.resources) for one in _containers(pod)]
+    containers = [
+        (container.name, container.restart_policy, container.resources)
+        for container in _containers(pod)
+    ]
     bound = bool(spec.node_name)
     return _encode(
         (
@@ -192,19 +195,19 @@ def _shape(pod: Pod) -> Iterator[_Sight]:
     if qos_class(pod) != GUARANTEED:
         yield from _not_guaranteed(pod, wanted)
         return
-    shared = [one for one in _containers(pod) if _milli(one) % MILLI_PER_CPU]
+    shared = [container for container in _containers(pod) if _milli(container) % MILLI_PER_CPU]
     if shared and not wanted.exclusive_cpus:
         first = shared[0]
         detail = f"container {first.name} asks for {_milli(first)}m CPUs"
         yield _Sight(FRACTIONAL, detail, _field(first))
     elif shared:
-        names = ", ".join(one.name for one in shared)
+        names = ", ".join(container.name for container in shared)
         yield _Sight(PARTLY, f"on shared CPUs: {names}", _field(shared[0]))
     yield from _init(wanted)
 
 
 def _not_guaranteed(pod: Pod, wanted: PodDemand) -> Iterator[_Sight]:
-    large = [one for one in _containers(pod) if _milli(one) >= MILLI_PER_CPU]
+    large = [container for container in _containers(pod) if _milli(container) >= MILLI_PER_CPU]
     if large or devices_of(wanted):
         first = large[0] if large else pod.spec.containers[0]
         detail = (
@@ -214,11 +217,17 @@ def _not_guaranteed(pod: Pod, wanted: PodDemand) -> Iterator[_Sight]:
 
 
 def _init(wanted: PodDemand) -> Iterator[_Sight]:
-    later = sum(one.exclusive_cpus for one in wanted.containers if one.role is not Role.INIT)
-    for one in wanted.containers:
-        if one.role is Role.INIT and one.exclusive_cpus > later:
-            detail = f"{one.name} asks for {one.exclusive_cpus} CPUs, the others for {later}"
-            yield _Sight(INIT_LARGER, detail, f"spec.initContainers[{one.name}].resources")
+    later = sum(
+        container.exclusive_cpus
+        for container in wanted.containers
+        if container.role is not Role.INIT
+    )
+    for container in wanted.containers:
+        if container.role is Role.INIT and container.exclusive_cpus > later:
+            detail = (
+                f"{container.name} asks for {container.exclusive_cpus} CPUs, the others for {later}"
+            )
+            yield _Sight(INIT_LARGER, detail, f"spec.initContainers[{container.name}].resources")
 
 
 def _claims(pod: Pod, refusing: frozenset[str], *, near: bool) -> Iterator[_Sight]:

@@ -214,8 +214,8 @@ def check_unusable(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at what schedulers could not take over."""
     told: dict[str, str] = {}
     for scheduler in facts.schedulers.values():
-        for one in _members(scheduler.documents.get("cache"), "unusable"):
-            told[str(one.get("object"))] = str(one.get("reason"))
+        for member in _members(scheduler.documents.get("cache"), "unusable"):
+            told[str(member.get("object"))] = str(member.get("reason"))
     for name, reason in told.items():
         kind, _, key = name.partition(" ")
         namespace, _, short = key.rpartition("/")

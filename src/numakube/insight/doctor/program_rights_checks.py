@@ -131,10 +131,13 @@ def _is_for(binding: RoleBinding, namespace: str, account: str) -> bool:
     }  # fmt: skip
     user = f"system:serviceaccount:{namespace}:{account}"
     return any(
-        (one.kind == "ServiceAccount" and (one.namespace, one.name) == (namespace, account))
-        or (one.kind == "Group" and one.name in groups)
-        or (one.kind == "User" and one.name == user)
-        for one in binding.subjects or ()
+        (
+            subject.kind == "ServiceAccount"
+            and (subject.namespace, subject.name) == (namespace, account)
+        )
+        or (subject.kind == "Group" and subject.name in groups)
+        or (subject.kind == "User" and subject.name == user)
+        for subject in binding.subjects or ()
     )
 
 

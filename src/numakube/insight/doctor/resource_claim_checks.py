@@ -57,10 +57,12 @@ def check_devices(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for every allocated device in the slices."""
     if facts.missing("resourceslices") is not None:
         return
-    slices = [one.spec for one in facts.objects.resource_slices.values()]
-    drivers = {one.driver for one in slices}
+    slices = [fact.spec for fact in facts.objects.resource_slices.values()]
+    drivers = {spec.driver for spec in slices}
     offered = {
-        DeviceId(one.driver, one.pool.name, device.name) for one in slices for device in one.devices
+        DeviceId(spec.driver, spec.pool.name, device.name)
+        for spec in slices
+        for device in spec.devices
     }
     for claim in facts.objects.resource_claims.values():
         gone = [device for device in _allocated(claim) if device not in offered]
@@ -71,12 +73,12 @@ def check_devices(facts: ClusterFacts) -> Iterator[Finding]:
 def _allocated(claim: ResourceClaim) -> list[DeviceId]:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    return [DeviceId(one.driver, one.pool, one.device) for one in results]
+    return [DeviceId(result.driver, result.pool, result.device) for result in results]
 
 
 def _gone(claim: ResourceClaim, gone: list[DeviceId], *, vanished: bool) -> Finding:
     driver = gone[0].driver
-    users = ", ".join(one.name for one in claim.status.reserved_for)
+    users = ", ".join(consumer.name for consumer in claim.status.reserved_for)
     detail = ", ".join(map(str, gone))
     detail += f"; {driver} offers no devices at all" if vanished else ""
     detail += f"; used by {users}" if users else "; no pod uses it"
@@ -145,8 +147,8 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
             yield request.exactly.device_class_name
-        for one in request.first_available:
-            yield one.device_class_name
+        for other in request.first_available:
+            yield other.device_class_name
 
 
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:

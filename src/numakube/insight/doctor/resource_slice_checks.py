@@ -140,9 +140,9 @@ def _troubles(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _missing(inventory: DeviceInventory, identity: PoolId) -> str:
-    slices = [one.spec.pool for one in inventory.slices if pool_id(one) == identity]
-    newest = max(one.generation for one in slices)
-    current = [one for one in slices if one.generation == newest]
+    slices = [piece.spec.pool for piece in inventory.slices if pool_id(piece) == identity]
+    newest = max(pool.generation for pool in slices)
+    current = [pool for pool in slices if pool.generation == newest]
     wanted = current[0].resource_slice_count
     return f"pool {identity.pool}: {len(current)} of {wanted} slices of generation {newest}"
 
@@ -179,11 +179,11 @@ def _nodes_of_mixed_pods(facts: ClusterFacts) -> set[str]:
 def _places(facts: ClusterFacts, node: str, inventory: DeviceInventory) -> Iterator[Finding]:
     local: dict[str, list[bool]] = {}
     pci = facts.pci_places(node)
-    for one in _candidates(_pools(facts, node, inventory)):
+    for candidate in _candidates(_pools(facts, node, inventory)):
         # Devices that other nodes reach, too, are in none of the node's zones.
-        if node in (one.slice.spec.node_name, one.device.node_name):
-            is_placed = bool(KNOWN_PLACES.numa_nodes(one.device, one.id.driver, pci))
-            local.setdefault(one.id.driver, []).append(is_placed)
+        if node in (candidate.slice.spec.node_name, candidate.device.node_name):
+            is_placed = bool(KNOWN_PLACES.numa_nodes(candidate.device, candidate.id.driver, pci))
+            local.setdefault(candidate.id.driver, []).append(is_placed)
     for driver, placed in local.items():
         if not all(placed):
             detail = f"{placed.count(False)} of {len(placed)} devices of {driver} have no NUMA node"
@@ -192,7 +192,7 @@ def _places(facts: ClusterFacts, node: str, inventory: DeviceInventory) -> Itera
 
 def check_both(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for resources of nodes that a class with devices there serves as well."""
-    serving = [one for one in facts.objects.device_classes.values() if _resource(one)]
+    serving = [fact for fact in facts.objects.device_classes.values() if _resource(fact)]
     if not serving:
         return
     inventory = _inventory(facts)

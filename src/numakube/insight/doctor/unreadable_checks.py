@@ -72,32 +72,32 @@ RULES: Final = (FORBIDDEN, KUBELET, SILENT, MALFORMED)
 
 def check_access(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of everything that could not be read; what the server does not have is no trouble."""
-    yield from _lacking([one for one in facts.unreadable if one.right and "/" not in one.what])
-    for one in facts.unreadable:
-        area, _, rest = one.what.partition("/")
+    yield from _lacking([fact for fact in facts.unreadable if fact.right and "/" not in fact.what])
+    for fact in facts.unreadable:
+        area, _, rest = fact.what.partition("/")
         if area == SCHEDULER:
             subject = Subject("Pod" if rest else "Cluster", rest)
-            yield Finding(rule=SILENT, subject=subject, detail=one.why)
+            yield Finding(rule=SILENT, subject=subject, detail=fact.why)
         elif area == CONFIGZ:
             node = rest.removesuffix(".json")
-            yield about_node(KUBELET, node, one.why, fix=KUBELET.fix_for(NODE=node))
-        elif " " not in one.what:  # a whole kind; one object has its name after the kind's
-            if _ABSENT not in one.why and not one.right:
-                subject = Subject("Cluster", "", field=one.what)
-                yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{one.what}: {one.why}")
+            yield about_node(KUBELET, node, fact.why, fix=KUBELET.fix_for(NODE=node))
+        elif " " not in fact.what:  # a whole kind; one object has its name after the kind's
+            if _ABSENT not in fact.why and not fact.right:
+                subject = Subject("Cluster", "", field=fact.what)
+                yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{fact.what}: {fact.why}")
         else:
-            kind, _, key = one.what.partition(" ")
+            kind, _, key = fact.what.partition(" ")
             namespace, _, name = key.rpartition("/")
             fix = MALFORMED.fix_for(KIND=kind, OBJECT=key)
             subject = Subject(kind, name, namespace)
-            yield Finding(rule=MALFORMED, subject=subject, detail=one.why, fix=fix)
+            yield Finding(rule=MALFORMED, subject=subject, detail=fact.why, fix=fix)
 
 
 def _lacking(refused: list[Unreadable]) -> Iterator[Finding]:
     """Tell once of everything that the user may not read, with the rights to ask for."""
     if refused:
         detail = f"you may not (403): {rights_text(refused)}"
-        kinds = [one.right.removeprefix("list ") for one in refused]
+        kinds = [unreadable.right.removeprefix("list ") for unreadable in refused]
         beyond = ",".join(kind for kind in kinds if kind in _BEYOND_VIEW)
         more = (
             f"\nkubectl create clusterrole numa-reader --verb=get,list --resource={beyond}"

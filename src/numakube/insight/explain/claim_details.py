@@ -156,7 +156,9 @@ class _ClaimTrial:
 
     def _requests(self) -> Iterator[DeviceRequestAsk]:
         for request in self._claim.spec.devices.requests:
-            alternatives = {f"{request.name}/{one.name}": one for one in request.first_available}
+            alternatives = {
+                f"{request.name}/{other.name}": other for other in request.first_available
+            }
             exactly = {} if request.exactly is None else {request.name: request.exactly}
             for name, body in {**exactly, **alternatives}.items():
                 alone = replace(request, exactly=body, first_available=())
@@ -221,10 +223,10 @@ class _ClaimTrial:
         for key, claim in self._known.objects.resource_claims.items():
             allocation = claim.status.allocation
             results = allocation.devices.results if allocation is not None else ()
-            ids = [DeviceId(one.driver, one.pool, one.device) for one in results]
+            ids = [DeviceId(result.driver, result.pool, result.device) for result in results]
             devices = tuple(f"{one.pool}/{one.device}" for one in ids if one in held)
             if devices:
-                pods = tuple(one.name for one in claim.status.reserved_for)
+                pods = tuple(consumer.name for consumer in claim.status.reserved_for)
                 found.append(ClaimHolder(claim=key, pods=pods, devices=devices))
         return iter(sorted(found, key=lambda one: (-len(one.devices), one.claim)))
 

@@ -427,7 +427,7 @@ def changed(pod: Pod, container: str, change: Callable[[Container], Container]) 
     """Return *pod* with one container changed."""
 
     def each(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(change(one) if one.name == container else one for one in containers)
+        return tuple(change(other) if other.name == container else other for other in containers)
 
     spec = msgspec.structs.replace(
         pod.spec,

@@ -103,7 +103,7 @@ def notes_of(
             f"It names its node itself: no scheduler looks at it, the kubelet of {pod.node} decides"
             " alone."
         )
-    inside = [one for one in facts.unreadable if one.what.partition("/")[0] == SCHEDULER]
+    inside = [fact for fact in facts.unreadable if fact.what.partition("/")[0] == SCHEDULER]
     if pod.unserved:
         notes.append(f"The verdict is that of {', '.join(profiles)}.")
     elif not pod.ours:
@@ -136,16 +136,16 @@ def _foreign(pod: PodSummary, ours: str, inside: list[Unreadable]) -> str:
 
 
 def _silence(inside: list[Unreadable]) -> str:
-    reasons = dict.fromkeys(one.why for one in inside)
+    reasons = dict.fromkeys(unreadable.why for unreadable in inside)
     return f"no scheduler could be asked ({'; '.join(reasons)})"
 
 
 def _unread(facts: ClusterFacts) -> Iterator[str]:
     """Yield what was not taken into account: what was refused in one line, the rest one by one."""
-    kinds = [one for one in facts.unreadable if one.what.partition("/")[0] != SCHEDULER]
-    lacking = [one for one in kinds if one.right and one.what != TOPOLOGIES]
+    kinds = [fact for fact in facts.unreadable if fact.what.partition("/")[0] != SCHEDULER]
+    lacking = [kind for kind in kinds if kind.right and kind.what != TOPOLOGIES]
     if lacking:
         yield f"Not taken into account, since you may not (403): {rights_text(lacking)}."
-    for one in kinds:
-        if not one.right and one.what != TOPOLOGIES:
-            yield f"Not taken into account: {one.what} ({one.why})."
+    for kind in kinds:
+        if not kind.right and kind.what != TOPOLOGIES:
+            yield f"Not taken into account: {kind.what} ({kind.why})."

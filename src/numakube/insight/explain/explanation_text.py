@@ -180,32 +180,32 @@ def _placement(placement: Placement) -> Iterator[str]:
 
 def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
     shown = groups if wide else groups[:_GROUPS]
-    width = max(len(str(len(one.nodes))) for one in shown)
-    for one in shown:
-        names = _names(one.nodes, _NAMES)
-        noun = "node: " if len(one.nodes) == 1 else "nodes:"
-        yield f"{len(one.nodes):>{width}} {noun} {one.reason}   [{one.plugin}]"
-        yield f"{'':>{width}}        {one.meaning + ' ' if one.meaning else ''}({names})"
-        if one.then:
-            yield f"{'':>{width}}        Even without that: {one.then}"
+    width = max(len(str(len(group.nodes))) for group in shown)
+    for group in shown:
+        names = _names(group.nodes, _NAMES)
+        noun = "node: " if len(group.nodes) == 1 else "nodes:"
+        yield f"{len(group.nodes):>{width}} {noun} {group.reason}   [{group.plugin}]"
+        yield f"{'':>{width}}        {group.meaning + ' ' if group.meaning else ''}({names})"
+        if group.then:
+            yield f"{'':>{width}}        Even without that: {group.then}"
     rest = groups[len(shown) :]
     if rest:
-        nodes = sum(len(one.nodes) for one in rest)
+        nodes = sum(len(group.nodes) for group in rest)
         yield f"{nodes} more nodes for {len(rest)} more reasons; -o wide lists all."
 
 
 def _claims(claims: Iterable[ClaimAsk]) -> Iterator[str]:
     for claim in claims:
         yield f"Claim {claim.claim}: {_serving(claim.nodes)}"
-        for one in claim.requests:
-            wanted = f"{one.count or 'all'} of class {one.device_class}"
-            yield f"  request {one.request} ({wanted}): {_serving(one.nodes)}"
-            yield f"    devices: {'; '.join(_steps(one.steps))}"
-            for holder in one.holders[:_HOLDERS]:
+        for request in claim.requests:
+            wanted = f"{request.count or 'all'} of class {request.device_class}"
+            yield f"  request {request.request} ({wanted}): {_serving(request.nodes)}"
+            yield f"    devices: {'; '.join(_steps(request.steps))}"
+            for holder in request.holders[:_HOLDERS]:
                 pods = f" (for {', '.join(holder.pods)})" if holder.pods else ""
                 yield f"    {_names(holder.devices, _NAMES)} held by {holder.claim}{pods}"
-            if len(one.holders) > _HOLDERS:
-                yield f"    and {len(one.holders) - _HOLDERS} more claims hold devices"
+            if len(request.holders) > _HOLDERS:
+                yield f"    and {len(request.holders) - _HOLDERS} more claims hold devices"
         yield from (f"  {constraint}" for constraint in claim.constraints)
 
 
@@ -296,8 +296,8 @@ def _free(ask: ResourceAsk) -> str:
 def _may_spread(ask: ResourceAsk, policy: str) -> bool:
     """Tell whether no zone need have all of it: none ever could, but several have, as they may."""
     wanted = amount_of(ask.resource, ask.wanted)
-    largest = max((amount_of(ask.resource, one.allocatable) for one in ask.zones), default=0)
-    free = sum(amount_of(ask.resource, one.free) for one in ask.zones)
+    largest = max((amount_of(ask.resource, zone.allocatable) for zone in ask.zones), default=0)
+    free = sum(amount_of(ask.resource, zone.free) for zone in ask.zones)
     return policy in _SPREADING and largest < wanted <= free
 
 

@@ -61,11 +61,11 @@ def steps_of(pod: Pod, model: KubeletNode) -> tuple[str, ...]:
     if model.topology.policy is TopologyPolicy.NONE:
         sentences.append("policy none aligns nothing: managers take what they find.")
     if trace.failed and isinstance(outcome, Rejected):
-        aligned = {one.resource for step in trace.alignments for one in step.resources}
+        aligned = {resource.resource for step in trace.alignments for resource in step.resources}
         sentences += [
-            f"container {outcome.container}: {_resource(one)}."
-            for one in trace.failed
-            if one.resource not in aligned
+            f"container {outcome.container}: {_resource(other)}."
+            for other in trace.failed
+            if other.resource not in aligned
         ]
         sentences.append(f"The allocation fails: {outcome.reason}: {outcome.message}.")
     if isinstance(outcome, Admitted) and model.machine.tree.paths:
@@ -175,7 +175,7 @@ def idle_copy(node: Node, name: str) -> Node:
     if _HOSTNAME in labels:
         labels[_HOSTNAME] = name
     metadata = msgspec.structs.replace(node.metadata, name=name, uid=name, labels=labels)
-    taints = tuple(one for one in node.spec.taints if not one.key.startswith(_PASSING))
+    taints = tuple(taint for taint in node.spec.taints if not taint.key.startswith(_PASSING))
     spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
     return msgspec.structs.replace(node, metadata=metadata, spec=spec)
 
@@ -197,12 +197,12 @@ def idle_report(topology: NodeResourceTopology) -> NodeResourceTopology:
 def idle_slices(slices: Iterable[ResourceSlice], like: str, name: str) -> dict[str, ResourceSlice]:
     """Return what drivers on a node called *name* offer if it is like another: pools of its own."""
     found = {}
-    for one in slices:
-        if one.spec.node_name == like:
-            pool = msgspec.structs.replace(one.spec.pool, name=f"{one.spec.pool.name}@{name}")
-            spec = msgspec.structs.replace(one.spec, node_name=name, pool=pool)
-            metadata = ObjectMeta(name=f"{one.metadata.name}@{name}")
-            copy = msgspec.structs.replace(one, metadata=metadata, spec=spec)
+    for piece in slices:
+        if piece.spec.node_name == like:
+            pool = msgspec.structs.replace(piece.spec.pool, name=f"{piece.spec.pool.name}@{name}")
+            spec = msgspec.structs.replace(piece.spec, node_name=name, pool=pool)
+            metadata = ObjectMeta(name=f"{piece.metadata.name}@{name}")
+            copy = msgspec.structs.replace(piece, metadata=metadata, spec=spec)
             found[metadata.name] = copy
     return found
 
@@ -247,6 +247,7 @@ def new_report(
 
 def _idle_zone(zone: Zone) -> Zone:
     resources = tuple(
-        msgspec.structs.replace(one, available=one.allocatable) for one in zone.resources
+        msgspec.structs.replace(resource, available=resource.allocatable)
+        for resource in zone.resources
     )
     return msgspec.structs.replace(zone, resources=resources)

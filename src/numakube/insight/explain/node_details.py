@@ -69,8 +69,8 @@ def candidate(
         ),
         holders=placement.holders if placement and ours else holders_on(facts, node, but=info.uid),
         kept_for=tuple(
-            f"{one.key} (priority {one.priority})"
-            for one in bench.engine.nominations.before(info, node.name)
+            f"{nomination.key} (priority {nomination.priority})"
+            for nomination in bench.engine.nominations.before(info, node.name)
         ),
         steps=_steps(info.pod, belief),
         decided_by=placement.decided_by if placement else "",
@@ -86,7 +86,9 @@ def _is_claimed(bench: Bench, resource: str, node: NodeInfo) -> bool:
 def _of_kubelet(asks: Iterable[ContainerAsk], claimed: Collection[str]) -> Iterator[ContainerAsk]:
     """Yield *asks* without the resources that are *claimed*."""
     for ask in asks:
-        resources = tuple(one for one in ask.resources if one.resource not in claimed)
+        resources = tuple(
+            resource for resource in ask.resources if resource.resource not in claimed
+        )
         if resources or not ask.container:
             yield msgspec.structs.replace(ask, resources=resources)
 
@@ -239,7 +241,7 @@ def _aligns(
         return False
     if resource == CPU:
         exclusive = any(
-            one.exclusive_cpus for one in demand.containers if container in ("", one.name)
+            other.exclusive_cpus for other in demand.containers if container in ("", other.name)
         )
         return topology.cpu_manager_policy != "none" and exclusive
     if is_memory(resource):

@@ -100,7 +100,7 @@ class Judgement:
 
     def refusal_of(self, node: str) -> Status | None:
         """Return why *node* refused; ``None`` if it did not."""
-        return next((one.status for one in self.refusals if node in one.nodes), None)
+        return next((refusal.status for refusal in self.refusals if node in refusal.nodes), None)
 
 
 def judge(
@@ -165,7 +165,7 @@ def _grouped(
         key = refusal.key if refusal is not None else (status.plugin, status.reasons)
         known = groups.setdefault(key, (status, []))
         known[1].extend(names[row] for row in rows)
-    found = [_nearest_first(engine, runtime, *one, pod) for one in groups.values()]
+    found = [_nearest_first(engine, runtime, *group, pod) for group in groups.values()]
     return tuple(sorted(found, key=lambda one: -len(one.nodes)))
 
 

@@ -98,7 +98,9 @@ def placement_by_plugin(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> Plugi
 
 def meaning_by_plugin(status: Status) -> str:
     """Say what a refusal by a plugin of an annex means; empty if it is none."""
-    return next(filter(None, (one.meaning(status) for one in explainers().values())), "")
+    return next(
+        filter(None, (explainer.meaning(status) for explainer in explainers().values())), ""
+    )
 
 
 def changes_by_plugins(

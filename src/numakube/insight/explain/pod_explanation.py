@@ -247,7 +247,7 @@ class _Work:
         by_detail: dict[str, list[str]] = {}
         for name in refusals.nodes:
             by_detail.setdefault(self._detail(refusals, name), []).append(name)
-        for detail, nodes in sorted(by_detail.items(), key=lambda one: -len(one[1])):
+        for detail, nodes in sorted(by_detail.items(), key=lambda item: -len(item[1])):
             yield ReasonGroup(
                 plugin=status.plugin,
                 reason=f"{status.message}: {detail}" if detail else status.message,
@@ -272,10 +272,10 @@ class _Work:
         node = self.engine.cluster.node(name)
         if refusals.status.plugin != "TaintToleration" or node is None:
             return ""
-        return ", ".join(taint_text(one) for one in untolerated(self.pod, node.node))
+        return ", ".join(taint_text(taint) for taint in untolerated(self.pod, node.node))
 
     def _claims(self, judgement: Judgement) -> tuple[ClaimAsk, ...]:
-        refusing = {one.status.plugin for one in judgement.refusals}
+        refusing = {refusal.status.plugin for refusal in judgement.refusals}
         return claims_of(self.bench) if PLUGIN in refusing and not judgement.fits else ()
 
     @property

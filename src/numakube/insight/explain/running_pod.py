@@ -51,14 +51,14 @@ def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
 def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod: Pod) -> Placement:
     """Return *placement* with the devices of the pod's claims, which may be elsewhere."""
     devices = facts.dra_devices(node.name)
-    own = (one for one in devices if pod.metadata.key in one.pods)
-    placed = [one for one in own if one.zones]
+    own = (device for device in devices if pod.metadata.key in device.pods)
+    placed = [device for device in own if device.zones]
     if not placed:
         return placement
     near = zones_of_devices(placed, placement.zones)
     zones = tuple(sorted({*placement.zones, *near}))
     listed = ", ".join(
-        f"{one.id.driver} {one.id.device} ({zones_text(one.zones)})" for one in placed
+        f"{device.id.driver} {device.id.device} ({zones_text(device.zones)})" for device in placed
     )
     quality = placement.quality
     if near.issubset(placement.zones) or len(zones) <= max(1, zones_needed(placed, devices)):
@@ -114,7 +114,7 @@ def _described(
         name: sum(part.get(name, 0) for part in use.values())
         for name in dict.fromkeys(name for part in use.values() for name in part)
     }
-    names = [one.name for one in pod.spec.containers]
+    names = [container.name for container in pod.spec.containers]
     return Placement(
         node=node.name,
         source=source,
@@ -134,8 +134,8 @@ def _described(
 
 
 def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
-    held = [one for one in holders_on(facts, node) if one.pod == pod.metadata.key]
-    zones = tuple(sorted({zone for one in held for zone in one.zones}))
+    held = [holder for holder in holders_on(facts, node) if holder.pod == pod.metadata.key]
+    zones = tuple(sorted({zone for holder in held for zone in holder.zones}))
     if not zones:
         words = f"Which zones of {node.name} it uses is not known: its report does not name pods."
         return Placement(node=node.name, words=(words,))
@@ -146,7 +146,8 @@ def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
         quality="single" if len(zones) == _ONE else "unknown",
         distance=_LOCAL if len(zones) == _ONE else 0,
         containers=tuple(
-            PlacedContainer(container="", zones=one.zones, amounts=one.amounts) for one in held
+            PlacedContainer(container="", zones=holder.zones, amounts=holder.amounts)
+            for holder in held
         ),
         words=(f"Everything exclusive is in {zones_text(zones)}.",),
     )

@@ -72,12 +72,12 @@ def tenant_lines(document: dict[str, Any]) -> Iterator[str]:
     yield _VERDICTS[document["verdict"]].format(fitting, nodes)
     if document["zones"]:
         yield f"It is in the NUMA zones {', '.join(map(str, document['zones']))} of its node."
-    for one in document["reasons"]:
-        yield f"  {one['nodes']} x {one['reason']}   [{one['plugin']}]"
-    for one in document["changes"]:
-        where = f"container {one['container']}" if one["container"] else "it"
+    for reason in document["reasons"]:
+        yield f"  {reason['nodes']} x {reason['reason']}   [{reason['plugin']}]"
+    for change in document["changes"]:
+        where = f"container {change['container']}" if change["container"] else "it"
         yield (
-            f"  It would fit if {where} asked for {one['resource']} {one['to']} in place of"
-            f" {one['was']}."
+            f"  It would fit if {where} asked for {change['resource']} {change['to']} in place of"
+            f" {change['was']}."
         )
     yield "Note: Told by the scheduler, without the nodes: you may not list them (403)."

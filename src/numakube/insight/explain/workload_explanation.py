@@ -97,7 +97,7 @@ class Workload:
 
     def subject_of(self, pod: Pod) -> Subject:
         """Return one of `pods` as the subject to explain."""
-        known = (Subject(one) for one in self.waiting if one.metadata.uid == pod.metadata.uid)
+        known = (Subject(other) for other in self.waiting if other.metadata.uid == pod.metadata.uid)
         return next(known, Subject(pod, planned=True))
 
 
@@ -116,7 +116,7 @@ def explain_workload(
     if refused is not None:
         first = explain(facts, engine, workload.subject_of(refused.pod), chosen)
         if workload.gang is not None:
-            others = tuple(one for one in first.notes if one not in gang_note(refused.pod))
+            others = tuple(note for note in first.notes if note not in gang_note(refused.pod))
             first = msgspec.structs.replace(first, notes=others)
     changes: tuple[Change, ...] = ()
     if first is not None and chosen.changes:
@@ -363,7 +363,7 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
 
 def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> Workload | None:
     """Return the gang that all *members* belong to: they are placed with it, not one by one."""
-    keys = {gang_key(PodInfo(one)) for one in members}
+    keys = {gang_key(PodInfo(member)) for member in members}
     key = keys.pop()
     found = gang_in(facts, *key[1:]) if key is not None and not keys else None
     return found if found is not None and found.gang is not None else None
@@ -372,14 +372,16 @@ def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> Workload | None
 def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
     """Return the pods of the gang called *name*, whatever API they name it by, if there are any."""
     members = [PodInfo(pod) for pod in facts.pods if pod.metadata.namespace == namespace]
-    members = [one for one in members if (gang_key(one) or ("",))[1:] == (namespace, name)]
-    there = [one for one in members if not one.has_ended and not one.is_being_deleted]
+    members = [member for member in members if (gang_key(member) or ("",))[1:] == (namespace, name)]
+    there = [member for member in members if not member.has_ended and not member.is_being_deleted]
     if not members:
         return None
     found = gang_of((*there, *members)[0], facts.objects)
     gang = found if isinstance(found, Gang) else None
     waiting = tuple(one.pod for one in there if not one.node_name)
-    done = [one for one in members if one.pod.status and one.pod.status.phase == "Succeeded"]
+    done = [
+        member for member in members if member.pod.status and member.pod.status.phase == "Succeeded"
+    ]
     placed = len(there) - len(waiting) + len(done)
     return Workload(
         kind="PodGroup",
@@ -462,11 +464,11 @@ def _owners(facts: ClusterFacts, kind: str, namespace: str, name: str) -> set[tu
     if kind != "Deployment":
         return {(kind, name)}
     return {
-        ("ReplicaSet", one.metadata.name)
-        for one in facts.objects.replica_sets.values()
-        if one.metadata.namespace == namespace
-        and one.metadata.controller is not None
-        and (one.metadata.controller.kind, one.metadata.controller.name) == (kind, name)
+        ("ReplicaSet", fact.metadata.name)
+        for fact in facts.objects.replica_sets.values()
+        if fact.metadata.namespace == namespace
+        and fact.metadata.controller is not None
+        and (fact.metadata.controller.kind, fact.metadata.controller.name) == (kind, name)
     }
 
 
@@ -488,7 +490,9 @@ def _wanted(facts: ClusterFacts, owners: set[tuple[str, str]], namespace: str) -
 def _new(pod: Pod, name: str) -> Pod:
     """Return a pod like *pod* that does not exist yet, nor do the volumes it will claim."""
     fresh = Subject(pod).unbound()
-    volumes = tuple(one for one in fresh.spec.volumes if one.persistent_volume_claim is None)
+    volumes = tuple(
+        volume for volume in fresh.spec.volumes if volume.persistent_volume_claim is None
+    )
     metadata = msgspec.structs.replace(fresh.metadata, name=f"{name}-new", uid=f"new:{name}")
     spec = msgspec.structs.replace(fresh.spec, volumes=volumes)
     return msgspec.structs.replace(fresh, metadata=metadata, spec=spec)

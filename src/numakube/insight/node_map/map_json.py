@@ -51,10 +51,10 @@ def picture_document(picture: NodePicture) -> dict[str, Any]:
     if picture.parts:
         document["hierarchy"] = [_part(part) for part in picture.parts]
     if picture.homeless:
-        document["devicesWithoutZone"] = [_device(picture, one) for one in picture.homeless]
+        document["devicesWithoutZone"] = [_device(picture, device) for device in picture.homeless]
     if connections := connections_of(picture):
         document["connections"] = {
-            "functions": [_function(one) for one in connections.functions],
+            "functions": [_function(function) for function in connections.functions],
             "closeness": [list(row) for row in connections.matrix()],
         }
     return document

@@ -127,7 +127,7 @@ def switch_words(picture: NodePicture) -> list[str]:
     if connections is None:
         return []
     return [
-        ", ".join(f"{one.label}{_owned(picture, one)}" for one in group)
+        ", ".join(f"{function.label}{_owned(picture, function)}" for function in group)
         for group in connections.switches()
     ]
 
@@ -161,7 +161,7 @@ def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
     also = f", {shared} also near other zones" if shared else ""
     if picture.bare:
         return f"{len(healthy)}{also}"
-    return f"{sum(one.is_free for one in healthy)} of {len(healthy)} free{also}"
+    return f"{sum(device.is_free for device in healthy)} of {len(healthy)} free{also}"
 
 
 def amount_words(amount: Amount) -> str:
@@ -243,7 +243,9 @@ def _sentences(picture: NodePicture) -> Iterator[str]:
     for zone in picture.zones:
         facts = [f"CPUs {cpus_free_words(picture, zone)}"] if zone.cores else []
         facts += [f"{bar.kind} {memory_words(picture, bar)}" for bar in zone.memory]
-        facts += [f"{resource_label(one.resource)} {amount_words(one)}" for one in zone.amounts]
+        facts += [
+            f"{resource_label(amount.resource)} {amount_words(amount)}" for amount in zone.amounts
+        ]
         facts += [
             f"{short_name(resource)} {devices_free_words(picture, devices)}"
             for resource, devices in by_resource(zone.devices).items()
@@ -311,7 +313,7 @@ class Function:
 
     def owners(self) -> list[int]:
         """Return the numbers of the pods that have devices of it."""
-        return sorted({one.owner for one in self.devices if one.owner is not None})
+        return sorted({device.owner for device in self.devices if device.owner is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,14 +336,15 @@ class Connections:
     def matrix(self) -> tuple[tuple[str, ...], ...]:
         """Return a row of words for each function."""
         return tuple(
-            tuple(self.word(one, other) for other in self.functions) for one in self.functions
+            tuple(self.word(function, other) for other in self.functions)
+            for function in self.functions
         )
 
     def switches(self) -> tuple[tuple[Function, ...], ...]:
         """Return the functions that share a PCIe switch, where several do."""
         groups: dict[tuple[str, ...], list[Function]] = {}
-        for one in self.functions:
-            groups.setdefault(one.path.switch, []).append(one)
+        for function in self.functions:
+            groups.setdefault(function.path.switch, []).append(function)
         ordered = sorted(groups.items(), key=lambda item: (_zone(item[1][0]), item[0]))
         return tuple(tuple(group) for key, group in ordered if len(key) > 1 and len(group) > 1)
 
@@ -367,7 +370,7 @@ def connections_of(picture: NodePicture) -> Connections | None:
 
 
 def _order(function: Function) -> tuple[str, int]:
-    return function.resource, min(one.position for one in function.devices)
+    return function.resource, min(device.position for device in function.devices)
 
 
 def _zone(function: Function) -> int:

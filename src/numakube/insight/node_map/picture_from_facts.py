@@ -160,15 +160,18 @@ def with_claimed(
     marks = _marks(picture.pods, devices)
     drawn = list(_drawn(devices, {mark.name: number for number, mark in enumerate(marks)}))
     known = {zone.id for zone in picture.zones}
-    placed = [one for one in drawn if not known.isdisjoint(one.zones)]
+    placed = [device for device in drawn if not known.isdisjoint(device.zones)]
     return replace(
         picture,
         pods=marks,
         zones=tuple(
-            replace(zone, devices=(*zone.devices, *(one for one in placed if zone.id in one.zones)))
+            replace(
+                zone,
+                devices=(*zone.devices, *(device for device in placed if zone.id in device.zones)),
+            )
             for zone in picture.zones
         ),
-        homeless=(*picture.homeless, *(one for one in drawn if one not in placed)),
+        homeless=(*picture.homeless, *(device for device in drawn if device not in placed)),
         sharing_pods=picture.sharing_pods
         - sum(mark.name in reported for mark in marks[len(picture.pods) :]),
     )
@@ -189,26 +192,26 @@ def _marks(pods: tuple[PodMark, ...], devices: Sequence[DraDevice]) -> tuple[Pod
 
 def _holding(mark: PodMark, devices: Sequence[DraDevice]) -> PodMark:
     counts = Counter(mark.devices)
-    counts.update(one.id.driver for one in devices)
+    counts.update(device.id.driver for device in devices)
     zones = tuple(sorted({*mark.zones, *zones_of_devices(devices, mark.zones)}))
     return replace(mark, devices=dict(counts), zones=zones)
 
 
 def _drawn(devices: Sequence[DraDevice], owners: Mapping[str, int]) -> Iterator[Device]:
     positions: Counter[str] = Counter()
-    for one in devices:
-        driver = one.id.driver
-        holders = [owners[name] for name in one.holders]
+    for device in devices:
+        driver = device.id.driver
+        holders = [owners[name] for name in device.holders]
         yield Device(
             resource=driver,
             position=positions[driver],
-            id=one.id.device,
-            zones=one.zones,
+            id=device.id.device,
+            zones=device.zones,
             owner=holders[0] if holders else None,
             sharers=tuple(holders[1:]),
-            claims=one.claims,
-            healthy=not one.trouble,
-            blocked=one.is_blocked,
-            trouble=one.trouble,
+            claims=device.claims,
+            healthy=not device.trouble,
+            blocked=device.is_blocked,
+            trouble=device.trouble,
         )
         positions[driver] += 1

@@ -85,14 +85,14 @@ def picture_of_model(name: str, node: KubeletNode, *, pods: Mapping[str, str]) -
 def picture_of_machine(name: str, machine: Machine) -> NodePicture:
     """Return the picture of a machine on which nothing runs."""
     ordered = {
-        resource: sorted(devices, key=lambda one: one.id)
+        resource: sorted(devices, key=lambda device: device.id)
         for resource, devices in machine.devices.items()
     }
     tables = {
         resource: DeviceTable(
-            tuple(one.numa_nodes for one in devices),
+            tuple(device.numa_nodes for device in devices),
             tuple(index for index, one in enumerate(devices) if not one.healthy),
-            functions=tuple(one.pci for one in devices),
+            functions=tuple(device.pci for device in devices),
         )
         for resource, devices in ordered.items()
     }
@@ -103,7 +103,7 @@ def picture_of_machine(name: str, machine: Machine) -> NodePicture:
         devices=tables,
         tree=machine.tree,
     )
-    ids = {resource: [one.id for one in devices] for resource, devices in ordered.items()}
+    ids = {resource: [device.id for device in devices] for resource, devices in ordered.items()}
     picture = picture_of_report(name, report, pods={}, device_ids=ids)
     return replace(picture, kubelet=Kubelet())
 
@@ -158,7 +158,7 @@ class _Reader:
     def zone(self, node: NumaNode) -> Zone:
         """Return one zone with what pods hold there."""
         # The kernel lists distances by ascending id, whatever the order of the nodes.
-        ids = sorted(one.id for one in self.report.machine.nodes)
+        ids = sorted(numa_node.id for numa_node in self.report.machine.nodes)
         return Zone(
             id=node.id,
             sockets=tuple(sorted({core.socket for core in node.cores})),
@@ -172,7 +172,9 @@ class _Reader:
         owners = self._cpu_owners()
         groups: dict[int | None, list[Core]] = defaultdict(list)
         for core in node.cores:
-            cpus = tuple(Cpu(one, owners.get(one), one in self.reserved) for one in core.threads)
+            cpus = tuple(
+                Cpu(thread, owners.get(thread), thread in self.reserved) for thread in core.threads
+            )
             groups[core.uncore_cache].append(Core(core.socket, cpus))
         return tuple(Cache(cache, tuple(cores)) for cache, cores in groups.items())
 
@@ -211,8 +213,10 @@ class _Reader:
         group: tuple[int, ...] = ()
         together: list[int] = []
         for owner, holding in self._holdings():
-            own = [one for one in holding.memory if one.type == kind and zone in one.numa_nodes]
-            single = sum(one.size_bytes for one in own if len(one.numa_nodes) == 1)
+            own = [
+                block for block in holding.memory if block.type == kind and zone in block.numa_nodes
+            ]
+            single = sum(block.size_bytes for block in own if len(block.numa_nodes) == 1)
             if single:
                 alone += single
                 yield MemoryPart((owner,), single, (zone,))

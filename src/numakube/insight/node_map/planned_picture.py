@@ -98,7 +98,7 @@ def planned(
     )
     after = with_claimed(
         picture_of_report(node, report, pods={**known, **trial.names}),
-        [one.without(leaving) for one in facts.dra_devices(node)],
+        [device.without(leaving) for device in facts.dra_devices(node)],
         reported=reported_pods(facts, node),
     )
     return Plan(before, compared(before, after), refused)
@@ -137,7 +137,7 @@ class _Trial:
     def _name(self, pod: Pod) -> str:
         """Return a name that no other pod in the picture has."""
         key = pod.metadata.key
-        again = sum(one.metadata.key == key for one in self._running)
+        again = sum(other.metadata.key == key for other in self._running)
         return f"{key} (again)" if again == 1 else f"{key} ({again} more)" if again else key
 
 
@@ -234,7 +234,8 @@ class _Comparison:
         self._after = after
         self._cpus = {cpu.id: before.owner_name(cpu.owner) for cpu in before.cpus()}
         self._devices = {
-            (one.resource, one.position): before.owner_name(one.owner) for one in before.devices()
+            (device.resource, device.position): before.owner_name(device.owner)
+            for device in before.devices()
         }
         self._memory = {
             (zone.id, bar.kind): {

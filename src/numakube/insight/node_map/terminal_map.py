@@ -462,7 +462,7 @@ def _has_caches(zone: Zone) -> bool:
 
 
 def _labels(zone: Zone) -> Iterator[str]:
-    yield from ("CPUs" if one.id is None else f"L3 {one.id}" for one in zone.caches)
+    yield from ("CPUs" if cache.id is None else f"L3 {cache.id}" for cache in zone.caches)
     yield from (bar.kind for bar in zone.memory)
     yield from (map_words.resource_label(amount.resource) for amount in zone.amounts)
     yield from (short_name(device.resource) for device in zone.devices)
@@ -495,7 +495,7 @@ class MatrixPen:
         self._picture = picture
         self._connections = connections
         self._glyphs = glyphs
-        self._label = max(len(one.label) for one in connections.functions)
+        self._label = max(len(function.label) for function in connections.functions)
         self._zone = len("zone") + _GAP
 
     def switches(self) -> Iterator[tuple[Span, ...]]:
@@ -510,7 +510,7 @@ class MatrixPen:
         """Yield the matrix, in several parts one below the other if it is too wide."""
         functions = self._connections.functions
         indent = self._zone + self._label + 1 + self._owner_width() + 1
-        cell = max(_CELL, *(len(one.number) + 1 for one in functions))
+        cell = max(_CELL, *(len(function.number) + 1 for function in functions))
         columns = max((width - indent) // cell, 1)
         for start in range(0, len(functions), columns):
             if start:
@@ -521,17 +521,17 @@ class MatrixPen:
         self, columns: Sequence[Function], indent: int, cell: int
     ) -> Iterator[tuple[Span, ...]]:
         yield (Span(f"{'closeness':{indent}}", bold=True), Span(_heads(columns, cell)))
-        numbers = "".join(f"{one.number:{cell}}" for one in columns)
+        numbers = "".join(f"{column.number:{cell}}" for column in columns)
         yield (Span(f"{'zone':{indent}}{numbers}", "muted"),)
-        for one in self._connections.functions:
-            owners = self._owners(one)
+        for function in self._connections.functions:
+            owners = self._owners(function)
             filling = self._owner_width() - len(owners) + 1
             yield (
-                Span(f"{self._zone_of(one):{self._zone}}", "muted"),
-                Span(f"{one.label:{self._label}} "),
+                Span(f"{self._zone_of(function):{self._zone}}", "muted"),
+                Span(f"{function.label:{self._label}} "),
                 *owners,
                 Span(" " * filling),
-                *(self._cell(one, other, cell) for other in columns),
+                *(self._cell(function, other, cell) for other in columns),
             )
 
     def _cell(self, one: Function, other: Function, width: int) -> Span:
@@ -539,12 +539,12 @@ class MatrixPen:
         return Span(f"{word:{width}}", _PAINTS.get(word, ""), bold=word in ("PIX", "PXB"))
 
     def _owner_width(self) -> int:
-        return max(len(self._owners(one)) for one in self._connections.functions)
+        return max(len(self._owners(function)) for function in self._connections.functions)
 
     def _owners(self, function: Function) -> list[Span]:
         """Return the letters of the pods that have devices of a function."""
-        spans = [Span(self._picture.pods[one].letter, f"p{one}") for one in function.owners()]
-        free = any(one.is_free for one in function.devices)
+        spans = [Span(self._picture.pods[owner].letter, f"p{owner}") for owner in function.owners()]
+        free = any(device.is_free for device in function.devices)
         mark = Span(self._glyphs.free, "muted") if free else Span("!", "broken")
         return spans if spans and not free else [*spans, mark]
 
@@ -556,7 +556,7 @@ class MatrixPen:
 def _heads(columns: Sequence[Function], cell: int) -> str:
     """Return the names of resources, each above its first column."""
     parts = []
-    for resource, group in groupby(columns, key=lambda one: one.resource):
+    for resource, group in groupby(columns, key=lambda column: column.resource):
         room = len(list(group)) * cell
         parts.append(f"{short_name(resource)[: room - 1]:{room}}")
     return "".join(parts).rstrip()

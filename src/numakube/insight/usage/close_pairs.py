@@ -62,13 +62,13 @@ def close_pairs(
 def added_pairs(pairs: Iterable[ClosePairs]) -> tuple[ClosePairs, ...]:
     """Return the pairs of several nodes together."""
     found: dict[tuple[str, str], ClosePairs] = {}
-    for one in pairs:
-        before = found.setdefault(one.resources, replace(one, total=0, free=0))
-        levels = [level for level in (before.best, one.best) if level is not None]
-        found[one.resources] = ClosePairs(
-            one.resources,
-            before.total + one.total,
-            before.free + one.free,
+    for pair in pairs:
+        before = found.setdefault(pair.resources, replace(pair, total=0, free=0))
+        levels = [level for level in (before.best, pair.best) if level is not None]
+        found[pair.resources] = ClosePairs(
+            pair.resources,
+            before.total + pair.total,
+            before.free + pair.free,
             min(levels, default=None),
         )
     return tuple(found[resources] for resources in sorted(found))
@@ -77,7 +77,7 @@ def added_pairs(pairs: Iterable[ClosePairs]) -> tuple[ClosePairs, ...]:
 def _functions(report: ExactReport, resource: str, zone: int | None) -> tuple[Functions, Functions]:
     """Return the functions of all devices and of the free ones, as far as they are known."""
     table = report.devices[resource]
-    held = {one for pod in report.pods.values() for one in pod.devices.get(resource, ())}
+    held = {device for pod in report.pods.values() for device in pod.devices.get(resource, ())}
     near = {
         position: function
         for position, function in enumerate(table.functions)
@@ -93,12 +93,15 @@ def _of_drivers(
 ) -> dict[str, tuple[Functions, Functions]]:
     """Return likewise the functions that claims may have, by driver."""
     known: dict[str, list[DraDevice]] = {}
-    for one in devices:
-        near = one.pci in report.tree.paths and (zone is None or zone in one.zones)
-        if near and (one.claims or not one.trouble):
-            known.setdefault(one.id.driver, []).append(one)
+    for device in devices:
+        near = device.pci in report.tree.paths and (zone is None or zone in device.zones)
+        if near and (device.claims or not device.trouble):
+            known.setdefault(device.id.driver, []).append(device)
     return {
-        driver: (tuple(one.pci for one in some), tuple(one.pci for one in some if one.is_free))
+        driver: (
+            tuple(device.pci for device in some),
+            tuple(device.pci for device in some if device.is_free),
+        )
         for driver, some in known.items()
     }
 

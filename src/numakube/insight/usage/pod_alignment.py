@@ -129,7 +129,9 @@ class _Reader:
         own = zones_of_holding(report, holding, self._cpus_of(report))
         zones = _together(own, claimed)
         is_empty = holding.empty and not claimed
-        closeness = closeness_of(report, holding, ((one.id.driver, one.pci) for one in claimed))
+        closeness = closeness_of(
+            report, holding, ((device.id.driver, device.pci) for device in claimed)
+        )
         return PodUsage(
             namespace=meta.namespace,
             name=meta.name,
@@ -150,7 +152,7 @@ class _Reader:
     def _claimed(self, pod: Pod) -> list[DraDevice]:
         """Return the devices that the pod's claims hold."""
         devices = self._facts.dra_devices(pod.spec.node_name)
-        return [one for one in devices if pod.metadata.key in one.pods]
+        return [device for device in devices if pod.metadata.key in device.pods]
 
     def _cpus_of(self, report: ExactReport) -> Mapping[int, int]:
         key = id(report.machine)
@@ -177,7 +179,7 @@ def _together(zones: Collection[int], claimed: Iterable[DraDevice]) -> tuple[int
 
 
 def _counts(devices: Iterable[DraDevice]) -> Counter[str]:
-    return Counter(one.id.driver for one in devices)
+    return Counter(device.id.driver for device in devices)
 
 
 def _memory(holding: Holding) -> dict[str, int]:

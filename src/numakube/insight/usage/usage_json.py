@@ -38,8 +38,8 @@ def groups_document(
         "kind": "NodeGroupUsageList",
         "label": label,
         "items": [
-            {"group": one.node, **_group(one), **_fits(one, counts_fits=counts_fits)}
-            for one in groups
+            {"group": group.node, **_group(group), **_fits(group, counts_fits=counts_fits)}
+            for group in groups
         ],
         "total": _group(total) | _fits(total, counts_fits=counts_fits),
     }

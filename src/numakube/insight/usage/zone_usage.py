@@ -158,7 +158,7 @@ def _on_free_cores(report: ExactReport, zone: int) -> int:
     shared = report.shared_cpus.bits if report.shared_cpus else 0
     reserved = report.settings.reserved_cpus
     free = shared & ~(reserved.bits if reserved else 0)
-    node = next((one for one in report.machine.nodes if one.id == zone), None)
+    node = next((node for node in report.machine.nodes if node.id == zone), None)
     masks = [(_bits(core.threads), len(core.threads)) for core in (node.cores if node else ())]
     return sum(count for mask, count in masks if free & mask == mask)
 
@@ -231,17 +231,17 @@ def _pairs(
 def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
     """Return the devices that are in no zone, as far as their drivers tell."""
     known = {zone.id for zone in view.zones}
-    return [one for one in devices if known.isdisjoint(one.zones)]
+    return [device for device in devices if known.isdisjoint(device.zones)]
 
 
 def _usable_elsewhere(devices: Iterable[DraDevice], zones: Sequence[ZoneUsage]) -> Amounts:
     """Return how often zones count devices as stranded that others count too, or can use."""
     amounts: dict[str, int] = {}
-    for one in devices if len(zones) > 1 else ():
-        driver = one.id.driver
-        local = [zone for zone in zones if zone.zone in one.zones]
+    for device in devices if len(zones) > 1 else ():
+        driver = device.id.driver
+        local = [zone for zone in zones if zone.zone in device.zones]
         lost = sum(driver in zone.stranded for zone in local)
-        if one.is_free and lost and len(local) > 1:
+        if device.is_free and lost and len(local) > 1:
             amounts[driver] = amounts.get(driver, 0) + lost - (lost == len(local))
     return amounts
 
@@ -253,7 +253,7 @@ def _counted_again(report: ExactReport | None) -> tuple[Amounts, Amounts]:
     if report is None:
         return everything, free
     for resource, table in report.devices.items():
-        held = {one for pod in report.pods.values() for one in pod.devices.get(resource, ())}
+        held = {device for pod in report.pods.values() for device in pod.devices.get(resource, ())}
         for position, zones in enumerate(table.numa_nodes):
             if len(zones) > 1 and position not in table.unhealthy:
                 everything[resource] = everything.get(resource, 0) + len(zones) - 1

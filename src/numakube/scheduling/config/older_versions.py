@@ -109,16 +109,16 @@ def _profile(profile: Tree, path: str, note: Note) -> Tree:
 def _plugin_set(chosen: Tree, path: str, note: Note) -> Tree:
     """Return the plugins of one point under their names of v1."""
     enabled, disabled = chosen.get("enabled", []), chosen.get("disabled", [])
-    for one in enabled:
-        name = one["name"]
+    for entry in enabled:
+        name = entry["name"]
         if name in _GONE:
             note(f"{path}.enabled: {name} does not exist any more: {_GONE[name]}")
         elif name in _STRATEGIES:
             note(f"{path}.enabled: {name} is now {_FIT} with scoringStrategy {_STRATEGIES[name]}")
-    kept = [_renamed(one) for one in enabled if one["name"] not in _GONE]
+    kept = [_renamed(entry) for entry in enabled if entry["name"] not in _GONE]
     # A strategy that gives way to another one is switched off by that.
-    strategy = any(one["name"] == _FIT for one in kept)
-    less = [one for one in disabled if not (strategy and one["name"] in _STRATEGIES)]
+    strategy = any(entry["name"] == _FIT for entry in kept)
+    less = [entry for entry in disabled if not (strategy and entry["name"] in _STRATEGIES)]
     changed = {"enabled": kept, "disabled": [_renamed(one) for one in less]}
     return {**chosen, **{key: value for key, value in changed.items() if key in chosen}}
 
@@ -130,7 +130,7 @@ def _renamed(one: Tree) -> Tree:
 def _strategy(plugins: Tree, path: str) -> str:
     """Return the plugin that a profile's nodes are rated by, if it is one of an older version."""
     enabled = plugins.get("score", {}).get("enabled", [])
-    names = [one["name"] for one in enabled if one["name"] in _STRATEGIES]
+    names = [entry["name"] for entry in enabled if entry["name"] in _STRATEGIES]
     if len(names) > 1:
         raise ConfigError(
             f"{path}.plugins.score.enabled: {' and '.join(names)} exclude each other:"
@@ -140,17 +140,17 @@ def _strategy(plugins: Tree, path: str) -> str:
 
 
 def _arguments(listed: list[Tree], path: str, note: Note) -> Iterator[Tree]:
-    for one in listed:
-        name, args = one["name"], one.get("args", {})
+    for entry in listed:
+        name, args = entry["name"], entry.get("args", {})
         where = f"{path}: {name}"
         if name in _GONE:
             note(f"{where} does not exist any more: {_GONE[name]}")
         elif name == NUMA_PLUGIN:
-            yield {**one, "args": _without_connection(args, where, note)}
+            yield {**entry, "args": _without_connection(args, where, note)}
         elif name == "PodTopologySpread":
-            yield {**one, "args": _with_defaulting(args, where, note)}
+            yield {**entry, "args": _with_defaulting(args, where, note)}
         else:
-            yield one
+            yield entry
 
 
 def _without_connection(args: Tree, where: str, note: Note) -> Tree:
@@ -169,14 +169,14 @@ def _with_defaulting(args: Tree, where: str, note: Note) -> Tree:
 
 def _with_strategy(listed: list[Tree], plugin: str, path: str, note: Note) -> list[Tree]:
     """Return arguments with those of *plugin* as the scoring strategy of NodeResourcesFit."""
-    named = {one["name"]: one.get("args", {}) for one in listed}
+    named = {entry["name"]: entry.get("args", {}) for entry in listed}
     for name in _STRATEGIES:
         if name in named:
             field = f"{_FIT}.scoringStrategy"
             note(f"{path}.pluginConfig: {name} is now {field}: write its arguments there")
     # Nodes were rated by this one unless a profile said otherwise.
     plugin = plugin or next((name for name in named if name == _USUAL), "")
-    kept = [one for one in listed if one["name"] not in _STRATEGIES]
+    kept = [entry for entry in listed if entry["name"] not in _STRATEGIES]
     if not plugin:
         return kept
     told = named.get(plugin, {})
@@ -186,4 +186,4 @@ def _with_strategy(listed: list[Tree], plugin: str, path: str, note: Note) -> li
     if "shape" in told:
         strategy["requestedToCapacityRatio"] = {"shape": told["shape"]}
     fit = {"name": _FIT, "args": {**named.get(_FIT, {}), "scoringStrategy": strategy}}
-    return [*(one for one in kept if one["name"] != _FIT), fit]
+    return [*(entry for entry in kept if entry["name"] != _FIT), fit]

@@ -66,15 +66,15 @@ class Defaults:
 
 def _merge(defaults: Sequence[PluginRef], own: PluginSet) -> tuple[PluginRef, ...]:
     """Return *defaults* less those disabled; one that *own* enables again keeps its position."""
-    disabled = {one.name for one in own.disabled}
+    disabled = {plugin.name for plugin in own.disabled}
     if _ALL in disabled:
         return own.enabled
-    enabled = {one.name: one for one in own.enabled}
+    enabled = {plugin.name: plugin for plugin in own.enabled}
     kept = [
         enabled.get(default.name, default) for default in defaults if default.name not in disabled
     ]
-    known = {one.name for one in kept}
-    return (*kept, *(one for one in own.enabled if one.name not in known))
+    known = {plugin.name for plugin in kept}
+    return (*kept, *(plugin for plugin in own.enabled if plugin.name not in known))
 
 
 def make_runtime(
@@ -83,7 +83,7 @@ def make_runtime(
     """Make the plugins of a profile; raise `ConfigError` naming the profile and the plugin."""
     where = f"profile {config.scheduler_name}"
     plugins = defaults.merged(config.plugins)
-    args = {one.name: one.args for one in config.plugin_config}
+    args = {other.name: other.args for other in config.plugin_config}
     names = _named(plugins)
     missing = [name for name in (*names, *args) if name not in registry]
     if missing:
@@ -106,7 +106,7 @@ def _absent(name: str, registry: Registry) -> str:
 
 def _named(plugins: Plugins) -> list[str]:
     sets = [plugins.multi_point, *(getattr(plugins, name) for name in POINT_FIELDS.values())]
-    return list(dict.fromkeys(one.name for members in sets for one in members.enabled))
+    return list(dict.fromkeys(member.name for members in sets for member in members.enabled))
 
 
 def _make(
@@ -122,17 +122,17 @@ def _at_point(
     point: str, plugins: Plugins, made: Mapping[str, Plugin], where: str
 ) -> tuple[Plugin, ...]:
     own: PluginSet = getattr(plugins, POINT_FIELDS[point])
-    disabled = {one.name for one in own.disabled}
-    chosen = [one.name for one in own.enabled]
+    disabled = {plugin.name for plugin in own.disabled}
+    chosen = [plugin.name for plugin in own.enabled]
     for name in chosen:
         if not isinstance(made[name], POINTS[point]):
             raise ConfigError(f"{where}: plugin {name} cannot take part at {point}")
     general: list[str] = []
     if _ALL not in disabled:
         general = [
-            one.name
-            for one in plugins.multi_point.enabled
-            if one.name not in disabled and isinstance(made[one.name], POINTS[point])
+            plugin.name
+            for plugin in plugins.multi_point.enabled
+            if plugin.name not in disabled and isinstance(made[plugin.name], POINTS[point])
         ]
     # Plugins named at the point that multiPoint has too come first, then the rest of multiPoint.
     order = [name for name in chosen if name in general]
@@ -153,10 +153,10 @@ def _check(points: Mapping[str, Sequence[Plugin]], where: str) -> None:
 def _weights(plugins: Plugins, where: str) -> dict[str, int]:
     weights: dict[str, int] = {}
     named: Iterable[PluginRef] = (*plugins.multi_point.enabled, *plugins.score.enabled)
-    for one in named:
-        weights[one.name] = 1 if one.weight is None or one.weight == 0 else one.weight
-        if weights[one.name] < 0:
-            raise ConfigError(f"{where}: plugin {one.name}: the weight must not be negative")
+    for plugin in named:
+        weights[plugin.name] = 1 if plugin.weight is None or plugin.weight == 0 else plugin.weight
+        if weights[plugin.name] < 0:
+            raise ConfigError(f"{where}: plugin {plugin.name}: the weight must not be negative")
     return weights
 
 
@@ -292,7 +292,7 @@ def _profile_problems(config: KubeSchedulerConfiguration) -> Iterator[str]:
         if profile.scheduler_name in seen:
             yield f"{path}.schedulerName: {profile.scheduler_name} is in another profile already"
         seen.add(profile.scheduler_name)
-        named = [one.name for one in profile.plugin_config]
+        named = [other.name for other in profile.plugin_config]
         for name in sorted({one for one in named if named.count(one) > 1}):
             yield f"{path}.pluginConfig: {name} appears more than once"
 

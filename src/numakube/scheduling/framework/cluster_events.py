@@ -71,7 +71,7 @@ class EventKind(Flag):
 
     def names(self) -> list[str]:
         """Return the kinds by name, such as ``pod-deleted``."""
-        return [one.name.lower().replace("_", "-") for one in self if one.name]
+        return [kind.name.lower().replace("_", "-") for kind in self if kind.name]
 
     @classmethod
     def every(cls) -> EventKind:

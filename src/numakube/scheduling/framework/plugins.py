@@ -357,7 +357,9 @@ class Nominations:
         """Return the pods nominated to *node* that *pod* must leave room for."""
         there = self._by_node.get(node, {})
         return [
-            one for one in there.values() if one.priority >= pod.priority and one.uid != pod.uid
+            other
+            for other in there.values()
+            if other.priority >= pod.priority and other.uid != pod.uid
         ]
 
     def verdict(self, kind: bytes, node: str, state: object) -> Status | None:
@@ -376,4 +378,4 @@ class Nominations:
 
     def below(self, priority: int, node: str) -> list[PodInfo]:
         """Return the pods nominated to *node* with a lower priority: they lose their claim."""
-        return [one for one in self._by_node.get(node, {}).values() if one.priority < priority]
+        return [pod for pod in self._by_node.get(node, {}).values() if pod.priority < priority]

@@ -139,7 +139,7 @@ class Profile:
     def at(self, kind: type[P]) -> tuple[P, ...]:
         """Return the plugins at the extension point of class *kind*."""
         name = next(name for name, kinds in POINTS.items() if kind in kinds)
-        return tuple(one for one in self.points.get(name, ()) if isinstance(one, kind))
+        return tuple(point for point in self.points.get(name, ()) if isinstance(point, kind))
 
     def plugins(self) -> dict[str, Plugin]:
         """Return every plugin by name."""
@@ -156,7 +156,7 @@ def profile_of(
         for name, kinds in POINTS.items()
     }
     if len(by_point["queueSort"]) > 1:
-        names = ", ".join(one.name for one in by_point["queueSort"])
+        names = ", ".join(plugin.name for plugin in by_point["queueSort"])
         raise ConfigError(f"profile {scheduler_name}: only one plugin can sort the queue: {names}")
     return Profile(scheduler_name, by_point, weights or {})
 

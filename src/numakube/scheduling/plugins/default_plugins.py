@@ -169,7 +169,7 @@ DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
 
 def default_plugins() -> list[Plugin]:
     """Return the plugins of the default profile with default arguments."""
-    return [one.make({}, Handle()) for one in DEFAULT_PLUGINS.values()]
+    return [plugin.make({}, Handle()) for plugin in DEFAULT_PLUGINS.values()]
 
 
 def default_weights() -> dict[str, int]:

@@ -406,7 +406,7 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate one node."""
-        return self._scorer.score([one.of_node(node) for one in state.read(_USAGES) or ()])
+        return self._scorer.score([usage.of_node(node) for usage in state.read(_USAGES) or ()])
 
     def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate all nodes."""

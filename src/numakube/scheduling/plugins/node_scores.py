@@ -65,7 +65,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate one node."""
-        return _rating(one.of_node(node) for one in state.read(_USAGES) or ())
+        return _rating(usage.of_node(node) for usage in state.read(_USAGES) or ())
 
     def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ratings:
         """Rate all nodes."""

@@ -64,7 +64,7 @@ class ShardView:
     def holds(self, node: str, label: str) -> bool:
         """Tell whether this shard may act on *node*, and no other shard can think the same."""
         groups = (self.members, self.coming)
-        return all(owner_of(node, label, one) == self.me for one in groups) and not any(
+        return all(owner_of(node, label, group) == self.me for group in groups) and not any(
             owner_of(node, label, group) == shard for shard, group in self.others.items()
         )
 

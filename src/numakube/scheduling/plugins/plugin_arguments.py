@@ -294,7 +294,7 @@ def _binding_problems(args: VolumeBindingArgs) -> Iterator[str]:
 def _attribute_problems(by_driver: Mapping[str, DriverAttributes]) -> Iterator[str]:
     for driver, attributes in by_driver.items():
         path = f"deviceAttributes[{driver}]"
-        yield from (_invalid(path, driver, one) for one in names.dns_subdomain(driver))
+        yield from (_invalid(path, driver, name) for name in names.dns_subdomain(driver))
         for field, name in msgspec.to_builtins(attributes).items():
             if name:
                 yield from _name_problems(f"{path}.{field}", name)

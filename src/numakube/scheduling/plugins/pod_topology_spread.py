@@ -272,11 +272,11 @@ class SpreadFilterState:
             return
         if any(domain.constraint.topology_key not in node.labels for domain in self.domains):
             return
-        for one in self.domains:
-            constraint = one.constraint
+        for domain in self.domains:
+            constraint = domain.constraint
             counts = not constraint.selector.is_empty and constraint.selector.matches(other.labels)
             if counts and constraint.includes(pod, node):
-                one.change(node, delta)
+                domain.change(node, delta)
 
 
 def filter_state(
@@ -521,8 +521,8 @@ class PodTopologySpread(
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node without domain, and one whose domain would have too many pods."""
         known = state.read(_FILTER)
-        for one in known.domains if known is not None else ():
-            status = one.judge(node)
+        for domain in known.domains if known is not None else ():
+            status = domain.judge(node)
             if not status.ok:
                 return status
         return SUCCESS
@@ -533,8 +533,8 @@ class PodTopologySpread(
         """Refuse nodes without domain, and those whose domain would have too many pods."""
         known = state.read(_FILTER)
         refusals = []
-        for one in known.domains if known is not None else ():
-            missing, skewed = one.refused(rows)
+        for domain in known.domains if known is not None else ():
+            missing, skewed = domain.refused(rows)
             refusals += [(missing, NO_DOMAIN), (skewed, SKEWED)]
         if not any(mask.any() for mask, _ in refusals):
             return None
@@ -573,7 +573,7 @@ class PodTopologySpread(
     def likeness(self, pod: PodInfo) -> bytes:
         """Its constraints, and its labels where they say which pods count."""
         own = pod.pod.spec.topology_spread_constraints
-        names = {key for one in own for key in one.match_label_keys}
+        names = {key for constraint in own for key in constraint.match_label_keys}
         labels = {key: value for key, value in pod.labels.items() if key in names}
         return encoded(pod.namespace, own, labels)
 
@@ -589,8 +589,8 @@ class PodTopologySpread(
         node = event.node_info
         if node is None or event.kind is not EventKind.NODE_ADDED:
             return True
-        hard = (one for one in own if one.when_unsatisfiable == HARD)
-        return all(one.topology_key in node.labels for one in hard)
+        hard = (constraint for constraint in own if constraint.when_unsatisfiable == HARD)
+        return all(constraint.topology_key in node.labels for constraint in hard)
 
     def _constraints(
         self, pod: PodInfo, action: str, objects: ClusterObjects
@@ -606,4 +606,4 @@ def _is_spread(pod: PodInfo, other: PodInfo) -> bool:
         hard = own_constraints(pod, HARD)
     except InvalidValue:
         return True
-    return any(one.selector.matches(other.labels) for one in hard)
+    return any(constraint.selector.matches(other.labels) for constraint in hard)

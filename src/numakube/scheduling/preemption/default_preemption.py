@@ -134,7 +134,7 @@ class DefaultPreemption(PostFilter):
         if self._attempts % _ATTEMPTS_BETWEEN_CLEANUPS == 0:
             self._bounds.forget_others(snapshot.row_of)
         bounds = zip(self._bounds.of(pod, rotated), rotated, strict=True)
-        return sorted(bounds, key=lambda one: (one[0] is None, one[0] or ()))
+        return sorted(bounds, key=lambda bound: (bound[0] is None, bound[0] or ()))
 
 
 class _EvictionSearch:
@@ -248,7 +248,7 @@ def why_not(
         return None
     node = snapshot.node(nominated)
     pods = node.pods.values() if node is not None else ()
-    leaving = any(one.priority < pod.priority and is_being_preempted(one) for one in pods)
+    leaving = any(other.priority < pod.priority and is_being_preempted(other) for other in pods)
     return _TERMINATING if leaving else None
 
 

@@ -74,16 +74,16 @@ class Budget:
 def budgets_of(objects: Iterable[PodDisruptionBudget]) -> list[Budget]:
     """Return what *objects* allow; one whose selector is empty or wrong protects no pod."""
     budgets = []
-    for one in objects:
+    for budget in objects:
         try:
-            selector = selector_of(one.spec.selector)
+            selector = selector_of(budget.spec.selector)
         except InvalidValue:
             continue
         if not selector.is_empty:
-            status = one.status
+            status = budget.status
             disrupted = frozenset(status.disrupted_pods)
             budgets.append(
-                Budget(one.metadata.namespace, selector, status.disruptions_allowed, disrupted)
+                Budget(budget.metadata.namespace, selector, status.disruptions_allowed, disrupted)
             )
     return budgets
 
@@ -267,7 +267,7 @@ def find_victims(
         budgets: disruption budgets.
         trial: makes a new copy of the node to try things out.
     """
-    pods = (one for one in node.pods.values() if one.priority < pod.priority)
+    pods = (other for other in node.pods.values() if other.priority < pod.priority)
     lower = sorted(pods, key=by_importance)
     if not lower:
         return NO_VICTIMS

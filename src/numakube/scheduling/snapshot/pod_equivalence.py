@@ -157,7 +157,7 @@ def _encoded(pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]
             pod.metadata.namespace,
             labels,
             annotations,
-            [_container(one) for one in (*spec.init_containers, *spec.containers)],
+            [_container(container) for container in (*spec.init_containers, *spec.containers)],
             (spec.resources, spec.overhead, volumes, spec.priority),
             (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
             (spec.topology_spread_constraints, spec.host_network),
@@ -187,7 +187,7 @@ def is_local_to_pod(volume: object) -> bool:
 def _kubelet_key(pod: Pod) -> PodKey:
     spec = pod.spec
     containers = [
-        (one.name, one.restart_policy, one.resources)
-        for one in (*spec.init_containers, *spec.containers)
+        (container.name, container.restart_policy, container.resources)
+        for container in (*spec.init_containers, *spec.containers)
     ]
     return _encode((len(spec.init_containers), containers, spec.resources))

@@ -72,9 +72,9 @@ class _LabelGroup:
         if self.terminating and not query.terminating:
             return False
         return all(
-            (one.namespaces is None or self.namespace in one.namespaces)
-            and one.selector.matches(self.labels)
-            for one in query.sets
+            (selection.namespaces is None or self.namespace in selection.namespaces)
+            and selection.selector.matches(self.labels)
+            for selection in query.sets
         )
 
 

@@ -168,8 +168,8 @@ def _readable(pod: Pod) -> Allotment | None:
 def _asks_for_all(pod: Pod) -> bool:
     """Tell whether every container asks for CPU and memory, so that no default counts."""
     return all(
-        one.resources is not None and one.resources.requests.keys() >= _NONZERO.keys()
-        for one in (*pod.spec.containers, *pod.spec.init_containers)
+        container.resources is not None and container.resources.requests.keys() >= _NONZERO.keys()
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
     )
 
 

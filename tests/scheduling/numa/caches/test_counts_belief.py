@@ -22,7 +22,7 @@ def test_containers_go_to_zones_by_themselves_unless_the_pod_does(
     assert belief is not None
     assert belief.topology is not None
     claim = ZoneClaim({"cpu": 10000}, ({"cpu": 7500}, {"cpu": 2500}), ())
-    assert tuple(one["cpu"] for one in may_be_in(claim, belief.topology)) == most
+    assert tuple(entry["cpu"] for entry in may_be_in(claim, belief.topology)) == most
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def test_the_object_shows_what_is_believed_to_be_available(cache: Predict) -> No
     cache.reserve(PodInfo(pod("a", cpus=4)), "n1")
     belief = cache.belief("n1")
     assert belief is not None
-    shown = {one.name: one.available for one in belief.nrt.zones[0].resources}
+    shown = {resource.name: resource.available for resource in belief.nrt.zones[0].resources}
     assert shown["cpu"] == "3"
     assert shown["memory"] == "14Gi"
 
@@ -498,8 +498,8 @@ def test_bookings_on_counts_add_up_in_the_order_in_which_they_come(*, fingerprin
     coming = [PodInfo(pod(f"p{number}", cpus=number)) for number in (1, 5, 2, 4)]
     cache, again = Predict(), Predict()
     cache.set_report(report)
-    for one in (cache, again):
-        one.pod_seen(running)
+    for predict in (cache, again):
+        predict.pod_seen(running)
     for info in coming:
         cache.reserve(info, "n1")
         again.reserve(info, "n1")

@@ -18,10 +18,10 @@ def topology_of_model(node: KubeletNode, name: str = "node") -> NodeTopology:
     """Return the report that a perfect exporter would write of *node*."""
     settings = node.settings
     distances = {
-        one.id: dict(
-            zip(sorted(other.id for other in node.machine.nodes), one.distances, strict=False)
+        numa_node.id: dict(
+            zip(sorted(other.id for other in node.machine.nodes), numa_node.distances, strict=False)
         )
-        for one in node.machine.nodes
+        for numa_node in node.machine.nodes
     }
     return NodeTopology(
         node=name,

@@ -77,12 +77,12 @@ def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(
 
 def check_groups(groups: list[object], rejections: list[AlignmentRefusal]) -> None:
     """Each group counts its nodes and tells the numbers of the closest."""
-    counts = Counter(one.key for one in rejections)
+    counts = Counter(rejection.key for rejection in rejections)
     assert len(groups) == len(counts)
     for group in groups:
         assert isinstance(group, AlignmentRefusalGroup)
         assert group.nodes == counts[group.closest.key]
-        alike = [one for one in rejections if one.key == group.closest.key]
+        alike = [rejection for rejection in rejections if rejection.key == group.closest.key]
         best = min(alike, key=closeness)
         assert group.closest.message == best.message
 

@@ -161,5 +161,8 @@ def _matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bo
         return False
     fields = {NAME_FIELD: name}
     return all(
-        accepts(one.operator, one.values, labels.get(one.key)) for one in term.match_expressions
-    ) and all(accepts(one.operator, one.values, fields.get(one.key)) for one in term.match_fields)
+        accepts(expression.operator, expression.values, labels.get(expression.key))
+        for expression in term.match_expressions
+    ) and all(
+        accepts(field.operator, field.values, fields.get(field.key)) for field in term.match_fields
+    )

@@ -133,7 +133,7 @@ def deeper_than(tree: object, depth: int) -> bool:
         if not parts:
             return False
         level = [
-            child for one in parts for child in (one.values() if isinstance(one, dict) else one)
+            child for part in parts for child in (part.values() if isinstance(part, dict) else part)
         ]
     return True
 

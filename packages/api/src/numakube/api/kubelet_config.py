@@ -277,7 +277,7 @@ def _arguments(lines: Iterable[str], subject: str) -> Iterator[str]:
             rest = found["rest"][:-1] if quoted else found["rest"]
             variables[found["name"]] = _words(rest, subject)
         elif found := _COMMAND.match(line):
-            command = [one for one in _words(found["rest"] or "", subject) if one[:1] != "$"]
+            command = [word for word in _words(found["rest"] or "", subject) if word[:1] != "$"]
     yield from command
     for words in variables.values():
         yield from words
@@ -335,7 +335,7 @@ def _written(value: Any, sign: str) -> str:  # noqa: ANN401 - the value of any f
     if isinstance(value, dict):
         return ",".join(f"{name}{sign}{_written(one, sign)}" for name, one in value.items())
     if isinstance(value, list):
-        return ";".join(f"{one['numaNode']}:{_written(one['limits'], sign)}" for one in value)
+        return ";".join(f"{entry['numaNode']}:{_written(entry['limits'], sign)}" for entry in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -492,12 +492,12 @@ def read_source(text: str, subject: str) -> KubeletSource:
 def merged(sources: Iterable[KubeletSource]) -> KubeletConfiguration:
     """Return what *sources*, in the order in which the kubelet reads them, add up to."""
     known = tuple(sources)
-    return configuration((one.tree for one in known), flags_in(known))
+    return configuration((source.tree for source in known), flags_in(known))
 
 
 def flags_in(sources: Iterable[KubeletSource]) -> KubeletFlags:
     """Return the flags that *sources* have together."""
-    return read_flags([argument for one in sources for argument in one.arguments])
+    return read_flags([argument for source in sources for argument in source.arguments])
 
 
 def check_fields(tree: Any, subject: str) -> tuple[str, ...]:  # noqa: ANN401 - any document

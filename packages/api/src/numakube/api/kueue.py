@@ -95,8 +95,8 @@ class Workload(Wire, frozen=True):
 
     def condition(self, type_: str) -> KueueCondition | None:
         """Return the condition of that type if it is true."""
-        found = (one for one in self.status.conditions if one.type == type_)
-        return next((one for one in found if one.status == "True"), None)
+        found = (condition for condition in self.status.conditions if condition.type == type_)
+        return next((condition for condition in found if condition.status == "True"), None)
 
 
 class AdmissionCheckSpec(Wire, frozen=True):

@@ -110,11 +110,13 @@ def to_v1alpha2(topology: NodeResourceTopology) -> NodeResourceTopology:
 
 
 def _with_available(zone: Zone) -> Zone:
-    if all(one.available != "" for one in zone.resources):
+    if all(resource.available != "" for resource in zone.resources):
         return zone
     resources = (
-        msgspec.structs.replace(one, available=one.allocatable) if one.available == "" else one
-        for one in zone.resources
+        msgspec.structs.replace(resource, available=resource.allocatable)
+        if resource.available == ""
+        else resource
+        for resource in zone.resources
     )
     return msgspec.structs.replace(zone, resources=tuple(resources))
 
@@ -126,7 +128,7 @@ def by_node(topologies: Iterable[NodeResourceTopology]) -> dict[str, NodeResourc
     that was written last counts.
     """
     ordered = sorted(map(to_v1alpha2, topologies), key=_written)
-    return {one.metadata.name: _without_namespace(one) for one in ordered}
+    return {report.metadata.name: _without_namespace(report) for report in ordered}
 
 
 def _written(topology: NodeResourceTopology) -> tuple[int, str]:
@@ -144,7 +146,7 @@ def _without_namespace(topology: NodeResourceTopology) -> NodeResourceTopology:
 
 def attribute_value(attributes: tuple[Attribute, ...], name: str) -> str | None:
     """Return the value of the first attribute with that name."""
-    return next((one.value for one in attributes if one.name == name), None)
+    return next((attribute.value for attribute in attributes if attribute.name == name), None)
 
 
 def with_attribute(attributes: tuple[Attribute, ...], new: Attribute) -> tuple[Attribute, ...]:
@@ -162,7 +164,7 @@ def with_attribute(attributes: tuple[Attribute, ...], new: Attribute) -> tuple[A
 
 def without_attribute(attributes: tuple[Attribute, ...], name: str) -> tuple[Attribute, ...]:
     """Return *attributes* without any of that name."""
-    return tuple(one for one in attributes if one.name != name)
+    return tuple(attribute for attribute in attributes if attribute.name != name)
 
 
 def zone_name(numa_id: int) -> str:

@@ -474,7 +474,9 @@ class PodStatus(Wire, frozen=True):
         """What claims mean for the node's resources, in whichever words it is told."""
         if not self.additional_node_allocatable_resources:
             return self.node_allocatable_resource_claim_statuses
-        return tuple(one.as_of_claim for one in self.additional_node_allocatable_resources)
+        return tuple(
+            resource.as_of_claim for resource in self.additional_node_allocatable_resources
+        )
 
 
 class Pod(Wire, frozen=True):

@@ -81,7 +81,9 @@ class PodGroup(Wire, frozen=True):
 
     def condition(self, kind: str) -> PodGroupCondition | None:
         """Return the condition of one type."""
-        return next((one for one in self.status.conditions if one.type == kind), None)
+        return next(
+            (condition for condition in self.status.conditions if condition.type == kind), None
+        )
 
 
 class MemberGroupSpec(Wire, frozen=True):

@@ -161,9 +161,9 @@ def claimed_resources(pod: Pod) -> Quantities:
     """Return what devices of *pod*'s claims stand for, of the node's own resources (KEP-5517)."""
     total: Quantities = {}
     for claim in pod.status.claimed_node_resources if pod.status else ():
-        for one in claim.mapping:
-            if one.quantity is not None:
-                _add(total, {one.name: parse_quantity(one.quantity)})
+        for resource in claim.mapping:
+            if resource.quantity is not None:
+                _add(total, {resource.name: parse_quantity(resource.quantity)})
         for cost in claim.overhead:
             if cost.per_pod is not None:
                 _add(total, {cost.name: parse_quantity(cost.per_pod)})
@@ -191,9 +191,9 @@ def claimed_by(pod: Pod, container: str) -> Quantities:
     for claim in pod.status.claimed_node_resources if pod.status else ():
         if container not in claim.containers:
             continue
-        for one in claim.mapping:
-            if one.quantity is not None:
-                _add(total, {one.name: parse_quantity(one.quantity)})
+        for resource in claim.mapping:
+            if resource.quantity is not None:
+                _add(total, {resource.name: parse_quantity(resource.quantity)})
         for cost in claim.overhead:
             for amount in (cost.per_pod, cost.per_container):
                 if amount is not None:
@@ -205,7 +205,7 @@ def resources_by_claim(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return container and name of each extended resource that a claim serves (KEP-5004)."""
     status = pod.status.extended_resource_claim_status if pod.status is not None else None
     mappings = status.request_mappings if status is not None else ()
-    return frozenset((one.container_name, one.resource_name) for one in mappings)
+    return frozenset((mapping.container_name, mapping.resource_name) for mapping in mappings)
 
 
 def effective_limits(
@@ -226,7 +226,7 @@ def effective_limits(
 def pending_resize(pod: Pod) -> PodCondition | None:
     """Return the condition that tells of a resize which the kubelet refuses or defers."""
     conditions = pod.status.conditions if pod.status else ()
-    return next((one for one in conditions if one.type == RESIZE_PENDING), None)
+    return next((condition for condition in conditions if condition.type == RESIZE_PENDING), None)
 
 
 def is_resize_infeasible(pod: Pod) -> bool:

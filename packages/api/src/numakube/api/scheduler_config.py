@@ -124,7 +124,7 @@ class KubeSchedulerConfiguration(Wire, frozen=True):
     def serves_default(self) -> bool:
         """Whether pods that name no scheduler are this one's, so that it is the cluster's main."""
         return not self.profiles or DEFAULT_SCHEDULER in {
-            one.scheduler_name for one in self.profiles
+            profile.scheduler_name for profile in self.profiles
         }
 
     @property

@@ -127,7 +127,10 @@ def selector_of(selector: LabelSelector | None) -> Selector:
         return EVERYTHING
     return _parsed(
         tuple(selector.match_labels.items()),
-        tuple((one.key, one.operator, one.values) for one in selector.match_expressions),
+        tuple(
+            (expression.key, expression.operator, expression.values)
+            for expression in selector.match_expressions
+        ),
     )
 
 
@@ -135,7 +138,8 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Tell whether *selector*, which is not checked, selects *labels*; an empty one selects all."""
     wanted = selector.match_labels.items()
     return all(labels.get(key) == value for key, value in wanted) and all(
-        accepts(one.operator, one.values, labels.get(one.key)) for one in selector.match_expressions
+        accepts(expression.operator, expression.values, labels.get(expression.key))
+        for expression in selector.match_expressions
     )
 
 
@@ -183,7 +187,7 @@ def _parsed(
             text = f'"{operator}" is not a valid label selector operator'
             raise InvalidValue(text, reason=text)
     wanted = [(key, IN, (value,)) for key, value in labels]
-    return Selector(_canonical(requirement(*one) for one in (*wanted, *expressions)))
+    return Selector(_canonical(requirement(*expression) for expression in (*wanted, *expressions)))
 
 
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:

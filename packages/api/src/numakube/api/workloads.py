@@ -201,7 +201,8 @@ class Deployment(Wire, frozen=True):
         if self.status.observed_generation < self.metadata.generation:
             return False
         return any(
-            one.type == "Available" and one.status == "True" for one in self.status.conditions
+            condition.type == "Available" and condition.status == "True"
+            for condition in self.status.conditions
         )
 
 

@@ -79,7 +79,7 @@ def _as_text(loader: KubernetesLoader, node: yaml.ScalarNode) -> object:
 
 
 KubernetesLoader.yaml_implicit_resolvers = {
-    first: [(_STRING_TAG, _BASE_SIXTY), *(one for one in choices if one[0] != _TIME_TAG)]
+    first: [(_STRING_TAG, _BASE_SIXTY), *(choice for choice in choices if choice[0] != _TIME_TAG)]
     for first, choices in SafeLoader.yaml_implicit_resolvers.items()
 }
 KubernetesLoader.add_constructor(_TIME_TAG, _as_text)
@@ -115,7 +115,7 @@ def load_yaml_documents(text: str | bytes, subject: str) -> tuple[object, ...]:
     try:
         # It is a safe loader.
         documents = list(yaml.load_all(text, Loader=KubernetesLoader))
-        return tuple(_unfold(one, subject) for one in documents if one is not None)
+        return tuple(_unfold(document, subject) for document in documents if document is not None)
     except yaml.MarkedYAMLError as error:
         raise MalformedObject(subject, _where(error)) from None
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:

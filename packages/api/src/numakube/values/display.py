@@ -76,11 +76,11 @@ def bytes_text(count: int) -> str:
 
 def _exact_unit(count: int) -> tuple[str, int] | None:
     units = ((unit, size) for unit, size in _UNITS if count >= size and count // size < _FEW)
-    return next((one for one in units if count * 10 % one[1] == 0), None)
+    return next((unit for unit in units if count * 10 % unit[1] == 0), None)
 
 
 def _largest_unit(count: int) -> tuple[str, int]:
-    return next(one for one in _UNITS if count >= one[1])
+    return next(unit for unit in _UNITS if count >= unit[1])
 
 
 def _tenths(count: int, size: int, unit: str) -> str:

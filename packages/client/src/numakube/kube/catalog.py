@@ -187,7 +187,7 @@ _DOCUMENTS = (
     FLOW_SCHEMAS,
     PRIORITY_LEVELS,
 )
-_BY_KIND = {(one.api_version, one.kind): one for one in _DOCUMENTS}
+_BY_KIND = {(document.api_version, document.kind): document for document in _DOCUMENTS}
 
 
 def resource_of(document: Document) -> Resource[Document]:
@@ -252,4 +252,4 @@ async def served_in(client: Client, group: str, version: str, plural: str) -> Se
     request = Request(method="GET", path=f"/apis/{group}/{version}")
     response = await client.request(request)
     listed = read_answer(_ServedList, response.body, str(request)).resources or ()
-    return next((one for one in listed if one.name == plural), None)
+    return next((kind for kind in listed if kind.name == plural), None)

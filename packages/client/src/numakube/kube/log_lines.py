@@ -38,7 +38,7 @@ def configure(
             colors=colors, exception_formatter=structlog.dev.plain_traceback
         )
     )
-    if not any(isinstance(one, _Forwarding) for one in logging.root.handlers):
+    if not any(isinstance(handler, _Forwarding) for handler in logging.root.handlers):
         logging.root.addHandler(_Forwarding(logging.WARNING))
     structlog.configure(
         processors=[

@@ -119,11 +119,15 @@ class PlainRequests:
 
     async def close(self, seconds: float) -> None:
         """Close all connections; what is being answered has *seconds* to end."""
-        busy = [task for one in tuple(self.connections) if (task := one.close()) is not None]
+        busy = [
+            task
+            for connection in tuple(self.connections)
+            if (task := connection.close()) is not None
+        ]
         if busy:
             await asyncio.wait(busy, timeout=seconds)
-        for one in tuple(self.connections):
-            one.abort()
+        for connection in tuple(self.connections):
+            connection.abort()
 
 
 class Connection(asyncio.Protocol):

@@ -65,7 +65,9 @@ class ResourceTrace:
     @property
     def preferred_masks(self) -> tuple[NumaMask, ...]:
         """The preferred sets of nodes, narrowest first."""
-        return tuple(one.mask for one in self.hints or () if one.preferred and one.mask is not None)
+        return tuple(
+            hint.mask for hint in self.hints or () if hint.preferred and hint.mask is not None
+        )
 
     @property
     def shortfall(self) -> Shortfall | None:
@@ -97,12 +99,18 @@ class AlignmentTrace:
         """Say in a sentence why the result is, or is not, preferred."""
         if self.decision.hint.preferred:
             return _why_preferred(self)
-        hopeless = [one for one in self.resources if one.fits_nowhere and one.hints is not None]
+        hopeless = [
+            resource
+            for resource in self.resources
+            if resource.fits_nowhere and resource.hints is not None
+        ]
         if hopeless:
-            return "; ".join(_why_nowhere(one) for one in hopeless)
-        crowded = [one for one in self.resources if _has_no_good_place(one, self.policy)]
+            return "; ".join(_why_nowhere(trace) for trace in hopeless)
+        crowded = [
+            resource for resource in self.resources if _has_no_good_place(resource, self.policy)
+        ]
         if crowded:
-            return "; ".join(_why_crowded(one) for one in crowded)
+            return "; ".join(_why_crowded(trace) for trace in crowded)
         return _why_disagreement(self)
 
 
@@ -208,9 +216,9 @@ def _why_crowded(resource: ResourceTrace) -> str:
 
 def _why_disagreement(step: AlignmentTrace) -> str:
     wishes = (
-        f"{one.resource} wants {' or '.join(map(_nodes, one.preferred_masks))}"
-        for one in step.resources
-        if one.preferred_masks
+        f"{resource.resource} wants {' or '.join(map(_nodes, resource.preferred_masks))}"
+        for resource in step.resources
+        if resource.preferred_masks
     )
     return "no NUMA nodes suit all resources: " + "; ".join(wishes)
 

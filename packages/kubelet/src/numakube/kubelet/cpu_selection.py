@@ -143,12 +143,14 @@ class Accumulator:
     def whole_sockets(self) -> list[int]:
         """Return the sockets that have as many free CPUs as an average socket has."""
         sockets, size = self.topology.sockets, self.topology.cpus_per_socket
-        return [one for one in self.sockets() if (sockets[one] & self.free).bit_count() == size]
+        return [
+            socket for socket in self.sockets() if (sockets[socket] & self.free).bit_count() == size
+        ]
 
     def whole_cores(self) -> list[int]:
         """Return the cores that have as many free CPUs as an average core has."""
         cores, size = self.topology.cores, self.topology.cpus_per_core
-        return [one for one in self.cores() if (cores[one] & self.free).bit_count() == size]
+        return [core for core in self.cores() if (cores[core] & self.free).bit_count() == size]
 
     def whole_uncore_caches(self) -> list[int]:
         """Return the last-level caches that are completely free."""

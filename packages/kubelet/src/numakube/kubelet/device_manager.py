@@ -94,7 +94,7 @@ def listed_device_hints(
 
 def _smallest_size(counts: Counter[NumaMask], nodes: tuple[int, ...], wanted: int) -> int:
     """Return how many of *nodes* it takes to touch *wanted* devices; all if they do not."""
-    if all(one.bit_count() == 1 for one in counts):
+    if all(count.bit_count() == 1 for count in counts):
         return smallest_size([counts[1 << node] for node in nodes], wanted)
     touched = _touching(counts, nodes)
     enough = (mask.bit_count() for mask in masks_over(nodes) if touched[mask] >= wanted)
@@ -105,7 +105,7 @@ def _touching(
     counts: Counter[NumaMask], nodes: tuple[int, ...], *, alone: bool = False
 ) -> Mapping[NumaMask, int]:
     """Return for every set of *nodes* how many devices sit on any of them."""
-    if all(one.bit_count() == 1 for one in counts):
+    if all(count.bit_count() == 1 for count in counts):
         return sums_over({node: counts[1 << node] for node in nodes}, alone=alone)
     return {
         mask: sum(count for one, count in counts.items() if one & mask)
@@ -452,7 +452,7 @@ class DeviceManager:
         if not isinstance(chooser, Chooser) or not chooser.near:
             return None
         containers = self.assignments.get(pod.uid, {})
-        listed = {one.name for one in pod.containers if one.role is not Role.INIT}
+        listed = {demand.name for demand in pod.containers if demand.role is not Role.INIT}
         fresh = container.name in listed and bool(containers.get(container.name))
         return Surroundings(
             self.tree,

@@ -146,7 +146,7 @@ def foresee(model: KubeletNode, demand: PodDemand, admitted: Admitted) -> tuple[
     containers has, as a whole. Nothing is returned for pods without such devices.
     """
     handouts = _handouts(model, demand, admitted)
-    alone = [one for one in handouts.items() if len(one[1]) > 1]
+    alone = [item for item in handouts.items() if len(item[1]) > 1]
     if alone:
         return tuple(_prospect(model.machine.tree, name, held) for name, held in alone)
     whole = _of_pod(handouts.values())
@@ -158,7 +158,11 @@ def certain_functions(
 ) -> tuple[Functions, ...]:
     """Return the functions of each resource whose devices a pod will get for certain."""
     whole = _of_pod(_handouts(model, demand, admitted).values())
-    return tuple(one.certain for one in whole.values() if not one.candidates and all(one.certain))
+    return tuple(
+        handout.certain
+        for handout in whole.values()
+        if not handout.candidates and all(handout.certain)
+    )
 
 
 def _of_pod(containers: Iterable[Mapping[str, Handout]]) -> dict[str, Handout]:
@@ -205,14 +209,18 @@ def _handout(
     if model.devices.preferred(resource) is not None:
         return Handout(chosen)
     free = model.devices.available(resource)
-    left = [one for one in devices if one.id in free and (resource, one.id) not in taken]
+    left = [
+        device for device in devices if device.id in free and (resource, device.id) not in taken
+    ]
     aligned, others = _by_affinity(left, placement.hint.mask)
     if len(aligned) > len(given):
-        return Handout((), tuple(one.pci for one in aligned), len(given))
+        return Handout((), tuple(device.pci for device in aligned), len(given))
     rest = len(given) - len(aligned)
     if rest in (0, len(others)):
         return Handout(chosen)
-    return Handout(tuple(one.pci for one in aligned), tuple(one.pci for one in others), rest)
+    return Handout(
+        tuple(device.pci for device in aligned), tuple(other.pci for other in others), rest
+    )
 
 
 def _by_affinity(devices: Iterable[Device], mask: int | None) -> tuple[list[Device], list[Device]]:
@@ -236,13 +244,13 @@ def _prospect(tree: DeviceTree, container: str, held: Mapping[str, Handout]) -> 
 def _chances(
     tree: DeviceTree, handouts: tuple[Handout, ...]
 ) -> tuple[tuple[Closeness, float | None], ...]:
-    ways = [Counter(one.candidates) for one in handouts]
+    ways = [Counter(handout.candidates) for handout in handouts]
     if prod(comb(len(w) + h.wanted, h.wanted) for w, h in zip(ways, handouts, strict=True)) > (
         _CHOICES_AT_MOST
     ):
         return _extremes(tree, handouts)
     weights: Counter[Closeness] = Counter()
-    for choice in product(*(tuple(_choices(one)) for one in handouts)):
+    for choice in product(*(tuple(_choices(handout)) for handout in handouts)):
         level = pairing(tree, [functions for functions, _ in choice])
         if level is None:
             return ()
@@ -273,7 +281,7 @@ def _extremes(
     tree: DeviceTree, handouts: Sequence[Handout]
 ) -> tuple[tuple[Closeness, float | None], ...]:
     """Return the best that there could be and the worst that any two devices are."""
-    everything = [one.certain + one.candidates for one in handouts]
+    everything = [handout.certain + handout.candidates for handout in handouts]
     levels = [
         _level(tree, a, b)
         for one, other in combinations(everything, 2)

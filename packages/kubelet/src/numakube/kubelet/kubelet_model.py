@@ -118,7 +118,10 @@ class KubeletNode:
         if rejected is not None:
             del self._active[demand.uid]
             return rejected
-        containers = {one.name: self.placement(demand.uid, one.name) for one in demand.containers}
+        containers = {
+            container.name: self.placement(demand.uid, container.name)
+            for container in demand.containers
+        }
         return Admitted(containers, self.shared_cpus)
 
     def _admit(self, demand: PodDemand, trace: AdmissionTrace | None) -> Rejected | None:
@@ -144,7 +147,7 @@ class KubeletNode:
         pod = self._active.get(uid)
         if pod is None or self.memory is None:
             return False
-        started = next((one for one in pod.containers if one.name == name), None)
+        started = next((container for container in pod.containers if container.name == name), None)
         return started is not None and self.memory.start_container(pod, started)
 
     def remove(self, uid: str) -> None:

@@ -188,7 +188,7 @@ KNOWN: Final = frozenset({*_GATES, ALPHA, BETA})
 
 def gate_is_on(name: str, gates: Mapping[str, bool], release: tuple[int, int]) -> bool:
     """Tell whether gate *name* is on in *release* under the configured *gates*."""
-    stage = next((one for one in reversed(_GATES[name]) if one.since <= release[1]), None)
+    stage = next((gate for gate in reversed(_GATES[name]) if gate.since <= release[1]), None)
     if stage is None:
         return False
     if stage.group == _STABLE:

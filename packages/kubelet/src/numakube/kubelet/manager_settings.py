@@ -198,8 +198,8 @@ def settings_of(config: KubeletConfiguration, machine: Machine) -> KubeletSettin
         reserved_cpu_milli=_reserved_cpu_milli(config),
         memory_policy=config.memory_manager_policy,
         reserved_memory={
-            one.numa_node: {kind: value(text) for kind, text in one.limits.items()}
-            for one in config.reserved_memory
+            reservation.numa_node: {kind: value(text) for kind, text in reservation.limits.items()}
+            for reservation in config.reserved_memory
         },
         memory_reservation=_memory_reservation(config, machine),
         feature_gates=config.feature_gates,

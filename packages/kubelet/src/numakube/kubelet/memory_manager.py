@@ -142,7 +142,7 @@ class MemoryManager:
             return dict.fromkeys(pod.pod_level.memory, ())
         # After a restart the kubelet compares the first container it finds with the whole pod.
         blocks = (self._blocks_of(pod.uid, container.name) for container in pod.containers)
-        held = next((one for one in blocks if one is not None), None)
+        held = next((block for block in blocks if block is not None), None)
         return self._hints(pod, pod.memory, held, alone=alone)
 
     def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
@@ -190,7 +190,9 @@ class MemoryManager:
         whole request once more: it is held until a container of the pod starts again.
         """
         held = self.assignments.get(pod.uid, {})
-        done = [one.name for one in pod.init_containers_before(container) if one.name in held]
+        done = [
+            demand.name for demand in pod.init_containers_before(container) if demand.name in held
+        ]
         for name in done:
             blocks = held.pop(name)
             if pod.uid not in self.bubbles:

@@ -98,14 +98,16 @@ class PodDemand:
             return self.pod_level.memory
         if any(container.memory is None for container in self.containers):
             return None
-        apps = (one.memory or {} for one in self.containers if one.role is Role.APP)
+        apps = (
+            container.memory or {} for container in self.containers if container.role is Role.APP
+        )
         kinds = dict.fromkeys(kind for memory in apps for kind in memory)
         return {kind: self._peak(_memory_of(kind)) for kind in kinds}
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """Limits by resource name at the pod's peak."""
-        names = dict.fromkeys(name for one in self.containers for name in one.limits)
+        names = dict.fromkeys(name for container in self.containers for name in container.limits)
         return {name: self._peak(_limit_of(name)) for name in names}
 
     def init_containers_before(self, container: ContainerDemand) -> Iterable[ContainerDemand]:

@@ -234,10 +234,10 @@ def _concerns(node: KubeletNode, resource: str, allocated: Pod, wanted: Pod) -> 
     """Tell whether a resize changes what the manager of *resource* looks at; any did in 1.33."""
     if node.behaviour.version < _RESIZED_BY_RESOURCE:
         return True
-    before = {one.name: one for one in _resizable(allocated)}
+    before = {container.name: container for container in _resizable(allocated)}
     return any(
-        _request(one, resource) != _request(before.get(one.name), resource)
-        for one in _resizable(wanted)
+        _request(container, resource) != _request(before.get(container.name), resource)
+        for container in _resizable(wanted)
     )
 
 
@@ -253,15 +253,20 @@ def _request(container: Container | None, resource: str) -> Quantity:
 
 def is_resized(allocated: Pod, wanted: Pod) -> bool:
     """Tell whether CPU or memory of any container is to change."""
-    before = {one.name: one.resources for one in _resizable(allocated)}
-    return any(one.resources != before.get(one.name) for one in _resizable(wanted))
+    before = {container.name: container.resources for container in _resizable(allocated)}
+    return any(
+        container.resources != before.get(container.name) for container in _resizable(wanted)
+    )
 
 
 def with_resources_of(pod: Pod, allocated: Pod) -> Pod:
     """Return *pod* with the resources that its containers have in *allocated*."""
-    before = {one.name: one.resources for one in _resizable(allocated)}
+    before = {container.name: container.resources for container in _resizable(allocated)}
     containers, sidecars = (
-        tuple(structs.replace(one, resources=before.get(one.name, one.resources)) for one in some)
+        tuple(
+            structs.replace(container, resources=before.get(container.name, container.resources))
+            for container in some
+        )
         for some in (pod.spec.containers, pod.spec.init_containers)
     )
     spec = structs.replace(pod.spec, containers=containers, init_containers=sidecars)

@@ -142,7 +142,7 @@ class Chooser:
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """Return the devices by parent: all that the choice depends on besides NUMA nodes."""
         return tuple(
-            tuple(one.id for one in members)
+            tuple(member.id for member in members)
             for _, members in sorted(_by_parent(self.members.values()).items())
         )
 
@@ -271,7 +271,9 @@ def _of_node(
     """Return *size* of the devices of one NUMA node."""
     groups = _by_parent(here)
     if preference is Preference.SPREAD:
-        return _spread(groups, Counter(one.parent or one.id for one in held), size, pairing)
+        return _spread(
+            groups, Counter(member.parent or member.id for member in held), size, pairing
+        )
     taken: list[Member] = []
     while len(taken) < size:
         missing = size - len(taken)

@@ -181,8 +181,8 @@ def _written(table: MemoryTable) -> memory.MemoryTable:
 
 def _written_blocks(blocks: Iterable[MemoryBlock]) -> tuple[memory.MemoryBlock, ...]:
     return tuple(
-        memory.MemoryBlock(numa_affinity=one.numa_nodes, type=one.type, size=one.size_bytes)
-        for one in blocks
+        memory.MemoryBlock(numa_affinity=block.numa_nodes, type=block.type, size=block.size_bytes)
+        for block in blocks
     )
 
 
@@ -209,7 +209,7 @@ def _restore_memory(node: KubeletNode, data: bytes) -> None:
 
 
 def _read_blocks(blocks: Iterable[memory.MemoryBlock]) -> tuple[MemoryBlock, ...]:
-    return tuple(MemoryBlock(one.numa_affinity, one.type, one.size) for one in blocks)
+    return tuple(MemoryBlock(block.numa_affinity, block.type, block.size) for block in blocks)
 
 
 def _read_books(state: memory.NumaNodeState) -> NodeMemory:

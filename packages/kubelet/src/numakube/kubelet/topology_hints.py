@@ -78,7 +78,7 @@ def axes_of(answers: Iterable[ProviderHints]) -> list[Axis | WideHints]:
 def hints_on(nodes: tuple[int, ...], masks: Iterable[NumaMask], smallest: int) -> list[Hint]:
     """Return hints for *masks* of *nodes*; those of the *smallest* size are preferred."""
     plain, preferred = _every_hint(nodes)
-    return [preferred[one] if one.bit_count() == smallest else plain[one] for one in masks]
+    return [preferred[mask] if mask.bit_count() == smallest else plain[mask] for mask in masks]
 
 
 def smallest_size(amounts: Collection[int], wanted: int) -> int:
@@ -162,7 +162,7 @@ class NumaInfo:
     def total_distance(self, mask: NumaMask) -> int:
         """Return the sum over all ordered pairs; for masks of one size it orders as the average."""
         nodes = nodes_of(mask)
-        return sum(self.distances[one].get(other, 0) for one in nodes for other in nodes)
+        return sum(self.distances[node].get(other, 0) for node in nodes for other in nodes)
 
     def between(self, one: int, other: int) -> int:
         """Return the distance there and back."""

@@ -160,8 +160,8 @@ class TopologyManager:
             message = _BUBBLE_MESSAGES[self.scope] if bubble else _MESSAGE
             return Rejected(_REASON, message, container.name if container else None)
         stored = self.hints.setdefault(pod.uid, {})
-        for one in (container,) if container else pod.containers:
-            stored[one.name] = decision.hint
+        for demand in (container,) if container else pod.containers:
+            stored[demand.name] = decision.hint
         return None
 
     def _allocate_each(

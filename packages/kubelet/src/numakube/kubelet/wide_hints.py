@@ -221,7 +221,7 @@ class _Search:
     ) -> Iterator[NumaMask]:
         """Decide about the nodes below *index*, from the highest to the lowest."""
         self._count_step()
-        short = tuple(max(0, one.wanted - one.total(chosen)) for one in self._covers)
+        short = tuple(max(0, cover.wanted - cover.total(chosen)) for cover in self._covers)
         if not missing:
             if not any(short) and (promises is None or promises(index, chosen, 0)):
                 yield chosen
@@ -265,14 +265,14 @@ class _DistanceBound:
         self.best: float = inf
         self._numa = numa
         self._nodes = nodes
-        pairs = ((one, other) for one in nodes for other in nodes if one != other)
+        pairs = ((node, other) for node in nodes for other in nodes if node != other)
         self._least_pair = min((numa.between(one, other) for one, other in pairs), default=0)
 
     def may_improve(self, index: int, chosen: NumaMask, missing: int) -> bool:
         """Tell whether *missing* nodes below *index* may make a closer set with *chosen*."""
         numa, members = self._numa, nodes_of(chosen)
         added = sorted(
-            numa.between(node, node) // 2 + sum(numa.between(node, one) for one in members)
+            numa.between(node, node) // 2 + sum(numa.between(node, member) for member in members)
             for node in self._nodes[:index]
         )
         pairs = missing * (missing - 1) // 2
@@ -311,7 +311,7 @@ def can_try_sets(nodes: int) -> bool:
 
 def check_permutations(axes: Iterable[Sequence[Hint] | WideHints]) -> None:
     """Raise `NoAnswer` if the kubelet would compare permutations of hints for minutes."""
-    count = prod(one.fewest if isinstance(one, WideHints) else len(one) for one in axes)
+    count = prod(axis.fewest if isinstance(axis, WideHints) else len(axis) for axis in axes)
     seconds = count * _SECONDS_PER_PERMUTATION
     _check(seconds, f"it compares each of {count} permutations of topology hints")
 
@@ -369,11 +369,11 @@ def merge_wide(axes: Sequence[AnyAxis], numa: NumaInfo) -> Hint:
     check_permutations(axes)
     if not all(axes):
         return Hint(numa.everywhere, preferred=False)
-    caring = [one for one in map(_Listed, listed) if one.masks]
+    caring = [other for other in map(_Listed, listed) if other.masks]
     # A resource that does not care is one preferred "anywhere"; one that fits nowhere is not.
     hopeful = all(any(hint.preferred for hint in axis) for axis in listed)
     families: list[WideHints | _Listed] = [*wide, *caring]
-    common = reduce(and_, (one.everywhere for one in families), numa.everywhere)
+    common = reduce(and_, (family.everywhere for family in families), numa.everywhere)
     if common.bit_count() <= MOST_LISTED:
         return _merge_on(common, families, numa, hopeful=hopeful)
     if len(wide) == 1 and not caring:
@@ -388,14 +388,14 @@ def _merge_on(
 ) -> Hint:
     """Merge hints of which only the few nodes of *common* can be in the result."""
     masks = masks_over(nodes_of(common))
-    preferred = [mask for mask in masks if all(one.prefers(mask) for one in families)]
+    preferred = [mask for mask in masks if all(family.prefers(mask) for family in families)]
     if preferred and hopeful:
         return Hint(min(preferred, key=numa.fitness), preferred=True)
     reached = {numa.everywhere}
     for family in families:
         parts = family.parts(common)
         reached = {one & part for one in reached for part in parts} - {0}
-    wanted = max(size for one in families if (size := one.narrowest))
+    wanted = max(size for family in families if (size := family.narrowest))
     return Hint(better_mask(reached, wanted, numa), preferred=False)
 
 

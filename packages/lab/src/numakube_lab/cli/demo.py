@@ -208,7 +208,9 @@ def _phase(pod: Pod) -> str:
 
 def _refusal(pod: Pod) -> str:
     conditions = pod.status.conditions if pod.status else ()
-    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+    return next(
+        (condition.message for condition in conditions if condition.type == "PodScheduled"), ""
+    )
 
 
 def _say(text: str) -> None:

@@ -95,7 +95,7 @@ class Bringing:
             plan = kubelet.plan
             settings = settings_of(plan.config, plan.machine)
             model = KubeletNode(plan.machine, settings, kubernetes=plan.kubernetes)
-            yield from (one.metadata.uid for one in in_order(here, model, self._reports.get(name)))
+            yield from (pod.metadata.uid for pod in in_order(here, model, self._reports.get(name)))
         yield from (pod.metadata.uid for pod in waiting)
 
     def _is_unknown(self, node: str) -> bool:

@@ -90,7 +90,9 @@ def dump_of(documents: Iterable[Mapping[str, Any]], subject: str) -> Dump:
     )
     return Dump(
         nodes=tuple(convert(Node, one) for one in found["Node"]),
-        topologies={one.metadata.name: one for one in current_reports(topologies, updates)},
+        topologies={
+            report.metadata.name: report for report in current_reports(topologies, updates)
+        },
         pods=tuple(found["Pod"]),
     )
 

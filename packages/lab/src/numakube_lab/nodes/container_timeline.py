@@ -77,8 +77,10 @@ def init_script(pod: Pod, container: Container) -> Script:
 def problems_of(pod: Pod) -> tuple[str, ...]:
     """Name what makes no sense in the script of *pod*, and is left out."""
     spec = pod.spec
-    sidecars = {one.name for one in spec.init_containers if is_sidecar(one)}
-    containers = {one.name for one in (*spec.containers, *spec.init_containers)} - sidecars
+    sidecars = {container.name for container in spec.init_containers if is_sidecar(container)}
+    containers = {
+        container.name for container in (*spec.containers, *spec.init_containers)
+    } - sidecars
     return tuple(
         f"annotation {name}: {problem}: ignored"
         for name, text in sorted(pod.metadata.annotations.items())
@@ -274,7 +276,9 @@ def observe(pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None = Non
     turn: datetime | None = begun + timedelta(seconds=start_seconds(pod))
     for one in pod.spec.init_containers:
         init[one.name], turn = init_run(pod, one, turn, look)
-    containers = {one.name: app_run(pod, one, turn, look) for one in pod.spec.containers}
+    containers = {
+        container.name: app_run(pod, container, turn, look) for container in pod.spec.containers
+    }
     _end_sidecars(pod, init, containers, stop)
     return PodRun(
         containers=containers,
@@ -335,7 +339,7 @@ def _end_sidecars(
     stop: Stop | None,
 ) -> None:
     """Let sidecars end with the last container that needs them."""
-    sidecars = {one.name for one in pod.spec.init_containers if is_sidecar(one)}
+    sidecars = {container.name for container in pod.spec.init_containers if is_sidecar(container)}
     steps = [run for name, run in init.items() if name not in sidecars]
     every = [*steps, *containers.values()]
     failed = any(run.ended is not None and run.ended.exit_code for run in steps)

@@ -175,7 +175,7 @@ class DevicePlugins:
 
     async def _decide(self, pod: Pod) -> object:
         """Ask the model; in a thread, on a copy, if it may have to ask a plugin in between."""
-        if not any(one.options.preferred_allocation for one in self._endpoints.values()):
+        if not any(endpoint.options.preferred_allocation for endpoint in self._endpoints.values()):
             return self._admission.align(pod)
         async with self._deciding:
             model = self._admission.model.clone()
@@ -231,7 +231,7 @@ class DevicePlugins:
 
     async def _lose(self, resource: str) -> None:
         """Take the devices of a plugin for unhealthy that went away; drop them after a while."""
-        gone = tuple(replace(one, healthy=False) for one in self._devices.get(resource, ()))
+        gone = tuple(replace(device, healthy=False) for device in self._devices.get(resource, ()))
         await self._set(resource, gone)
         self._farewells[resource] = self._spawn(self._drop_later(resource))
 

@@ -143,9 +143,9 @@ class ClaimedDevices:
 
     def restart(self, uids: Collection[str]) -> None:
         """Begin again with a kubelet that knows the pods *uids*: drivers are called anew."""
-        for one in self._readied.values():
-            one.fresh.clear()
-            self._left |= one.pods - set(uids)
+        for readied in self._readied.values():
+            readied.fresh.clear()
+            self._left |= readied.pods - set(uids)
 
     def knows(self, uid: str) -> bool:
         """Tell whether the devices of a pod's claims were readied before."""
@@ -198,7 +198,7 @@ class ClaimedDevices:
     def forget(self, uid: str) -> None:
         """Note that a pod is gone; what it had is taken back as soon as that can be done."""
         self._prepared.pop(uid, None)
-        if any(uid in one.pods for one in self._readied.values()):
+        if any(uid in readied.pods for readied in self._readied.values()):
             self._left.add(uid)
 
     async def reconcile(self) -> float | None:
@@ -217,7 +217,7 @@ class ClaimedDevices:
         for claim in claims:
             metadata = claim["metadata"]
             ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
-            for driver in sorted({one["driver"] for one in _results(claim)} - self._drivers):
+            for driver in sorted({result["driver"] for result in _results(claim)} - self._drivers):
                 # Noted before the call: what a call that fails has done is taken back, too.
                 one = self._readied.setdefault(ref.uid, _Readied(ref))
                 one.pods.add(uid)
@@ -235,18 +235,18 @@ class ClaimedDevices:
         if plugin is None:
             return f"DRA driver {driver} is not registered"
         try:
-            answers = await plugin.prepare([one.ref for one in wanted])
+            answers = await plugin.prepare([readied.ref for readied in wanted])
         except DevicePluginError as error:
             return f"NodePrepareResources: {error}"
-        for one in wanted:
-            answer = answers.get(one.ref.uid)
+        for readied in wanted:
+            answer = answers.get(readied.ref.uid)
             if answer is None:
                 return "NodePrepareResources skipped 1 ResourceClaims"
             if answer.error:
-                failed = f"NodePrepareResources failed for ResourceClaim {one.ref.name}"
+                failed = f"NodePrepareResources failed for ResourceClaim {readied.ref.name}"
                 return f"{failed}: {answer.error}"
-            one.devices[driver] = answer.devices
-            one.fresh.add(driver)
+            readied.devices[driver] = answer.devices
+            readied.fresh.add(driver)
         return None
 
     async def _unready(self, driver: str, ref: ClaimRef) -> str | None:
@@ -265,8 +265,8 @@ class ClaimedDevices:
         """Return what the runtime has to look up for a container, of registered drivers."""
         return tuple(
             name
-            for one in self.of_container(pod, container)
-            for device in one.devices
+            for resource in self.of_container(pod, container)
+            for device in resource.devices
             if device.driver not in self._drivers
             for name in device.cdi_devices
         )
@@ -302,14 +302,14 @@ class ClaimedDevices:
             claim_namespace=metadata["namespace"],
             devices=tuple(
                 ClaimedDevice(
-                    driver=one["driver"],
-                    pool=one["pool"],
-                    device=one["device"],
-                    share_id=one.get("shareID", ""),
-                    cdi_devices=self._cdi_names(metadata["uid"], one),
+                    driver=result["driver"],
+                    pool=result["pool"],
+                    device=result["device"],
+                    share_id=result.get("shareID", ""),
+                    cdi_devices=self._cdi_names(metadata["uid"], result),
                 )
-                for one in _results(claim)
-                if not request or one["request"].partition("/")[0] == request
+                for result in _results(claim)
+                if not request or result["request"].partition("/")[0] == request
             ),
         )
 
@@ -322,10 +322,10 @@ class ClaimedDevices:
         place = result["pool"], result["device"], result.get("shareID", "")
         return tuple(
             name
-            for one in (readied.devices.get(driver, ()) if readied is not None else ())
-            if (one.pool, one.device, one.share) == place
-            and request in (one.requests or (request,))
-            for name in one.cdi_devices
+            for device in (readied.devices.get(driver, ()) if readied is not None else ())
+            if (device.pool, device.device, device.share) == place
+            and request in (device.requests or (request,))
+            for name in device.cdi_devices
         )
 
 
@@ -339,7 +339,7 @@ def _uses(pod: Pod, container: Container) -> Iterator[tuple[str | None, str]]:
         yield names.get(use.name), use.request
     extended = pod.status.extended_resource_claim_status if pod.status is not None else None
     if extended is not None and any(
-        one.container_name == container.name for one in extended.request_mappings
+        mapping.container_name == container.name for mapping in extended.request_mappings
     ):
         yield extended.resource_claim_name, ""
 

@@ -53,7 +53,7 @@ class DraDrivers:
         Raises:
             DevicePluginError: it talks no version that is known.
         """
-        version = next((one for one in info.versions if one in VERSIONS), None)
+        version = next((version for version in info.versions if version in VERSIONS), None)
         if version is None or not info.endpoint:
             raise DevicePluginError(
                 "RegisterPlugin error -- plugin validation failed with err: none of the gRPC "
@@ -77,10 +77,10 @@ class DraDrivers:
     async def wipe(self, driver: str = "", *, spared: Collection[str] = ()) -> None:
         """Delete the slices of *driver*, or of all but those that are *spared*, on this node."""
         fields = f"spec.nodeName={self._node}" + (f",spec.driver={driver}" if driver else "")
-        for one in (await self._client.list(RESOURCE_SLICES, fields=fields)).items:
-            if one["spec"]["driver"] not in spared:
+        for item in (await self._client.list(RESOURCE_SLICES, fields=fields)).items:
+            if item["spec"]["driver"] not in spared:
                 try:
-                    await self._client.delete(RESOURCE_SLICES, one["metadata"]["name"])
+                    await self._client.delete(RESOURCE_SLICES, item["metadata"]["name"])
                 except NotFound:
                     continue
 

@@ -145,7 +145,7 @@ def group_of_container(pod: Pod, name: str) -> str:
         if pod.status is None
         else (*pod.status.init_container_statuses, *pod.status.container_statuses)
     )
-    identity = next(one.container_id for one in statuses if one.name == name)
+    identity = next(status.container_id for status in statuses if status.name == name)
     return container_group(group_of(pod), identity)
 
 

@@ -167,7 +167,10 @@ def conditions(*, now: datetime, since: datetime | None = None) -> list[Document
 
 def is_ready(node: Node) -> bool:
     """Tell whether the API says that the node is healthy."""
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions
+    )
 
 
 def lease_of(plan: NodePlan, *, node_uid: str, now: datetime, seconds: int) -> Lease:

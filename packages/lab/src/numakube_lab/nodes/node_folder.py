@@ -372,13 +372,13 @@ def allocatable_resources(model: KubeletNode) -> AllocatableResources:
 
 
 def _pod(model: KubeletNode, pod: Pod, claims: ClaimedDevices | None) -> PodResources:
-    sidecars = [one for one in pod.spec.init_containers if is_sidecar(one)]
+    sidecars = [container for container in pod.spec.init_containers if is_sidecar(container)]
     uid = pod.metadata.uid
     return PodResources(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
         containers=tuple(
-            _container(model, pod, one, claims) for one in (*sidecars, *pod.spec.containers)
+            _container(model, pod, sidecar, claims) for sidecar in (*sidecars, *pod.spec.containers)
         ),
         cpu_ids=tuple(CpuSet(model.cpus.bubbles.get(uid, 0))) if model.cpus else (),
         memory=_memory(model.memory.bubbles.get(uid, ())) if model.memory else (),
@@ -404,7 +404,7 @@ def _container(
 
 
 def _memory(blocks: Iterable[MemoryBlock]) -> tuple[Memory, ...]:
-    return tuple(Memory(one.type, one.size_bytes, one.numa_nodes) for one in blocks)
+    return tuple(Memory(block.type, block.size_bytes, block.numa_nodes) for block in blocks)
 
 
 def _device(model: KubeletNode, resource: str, device: str) -> Iterable[Devices]:

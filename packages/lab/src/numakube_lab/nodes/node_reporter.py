@@ -82,7 +82,7 @@ class NodeReporter:
     async def heal(self, node: Node) -> None:
         """Say that the node is well, after others have taken it for dead."""
         now = self._client.clock.now()
-        known = {one.type: one.status for one in node.status.conditions}
+        known = {condition.type: condition.status for condition in node.status.conditions}
         since = {"lastTransitionTime": format_time(now)}
         changed = [
             new if known.get(new["type"]) == new["status"] else {**new, **since}

@@ -153,7 +153,11 @@ def phase_of(pod: Pod, run: PodRun) -> str:
 
 def _cannot_initialize(pod: Pod, run: PodRun) -> bool:
     """Tell whether an init container has failed for good."""
-    ends = (run.init[one.name].ended for one in pod.spec.init_containers if not is_sidecar(one))
+    ends = (
+        run.init[container.name].ended
+        for container in pod.spec.init_containers
+        if not is_sidecar(container)
+    )
     return any(ended.exit_code for ended in ends if ended is not None)
 
 
@@ -168,7 +172,7 @@ def status_patch(pod: Pod, status: PodStatus) -> Document:
         if getattr(old, field) and not getattr(status, field):
             document[name] = None
     if status.conditions:
-        document["conditions"] = [_condition_patch(one) for one in status.conditions]
+        document["conditions"] = [_condition_patch(condition) for condition in status.conditions]
         if _is_resolved(pod, status):
             document["conditions"].append({"type": RESIZE_PENDING, "$patch": "delete"})
     # Keeps the server from having to merge what the kubelet alone decides.
@@ -181,17 +185,20 @@ def is_written(pod: Pod, status: PodStatus) -> bool:
     old = pod.status
     if old is None:
         return False
-    conditions = {one.type: one for one in old.conditions}
+    conditions = {condition.type: condition for condition in old.conditions}
     return (
         all(getattr(old, field) == getattr(status, field) for field in _COMPARED)
-        and all(_same_condition(conditions.get(one.type), one) for one in status.conditions)
+        and all(
+            _same_condition(conditions.get(condition.type), condition)
+            for condition in status.conditions
+        )
         and not _is_resolved(pod, status)
     )
 
 
 def _is_resolved(pod: Pod, status: PodStatus) -> bool:
     """Tell whether a resize that waited does so no longer."""
-    waits = any(one.type == RESIZE_PENDING for one in status.conditions)
+    waits = any(condition.type == RESIZE_PENDING for condition in status.conditions)
     return pending_resize(pod) is not None and not waits
 
 
@@ -238,7 +245,7 @@ def _conditions(
     *,
     now: datetime,
 ) -> Iterable[PodCondition]:
-    old = {one.type: one for one in (pod.status.conditions if pod.status else ())}
+    old = {condition.type: condition for condition in (pod.status.conditions if pod.status else ())}
     sandbox = _has_begun(run) and phase not in ENDED_PHASES
     verdicts = {
         "PodReadyToStartContainers": ("True" if sandbox else "False", "", ""),
@@ -272,8 +279,13 @@ def _initialized(pod: Pod, run: PodRun, phase: str) -> tuple[str, str, str]:
     """A pod is initialized once its init containers are done, or an app container has started."""
     if phase == SUCCEEDED:
         return "True", "PodCompleted", ""
-    waiting = [one.name for one in pod.spec.init_containers if _is_incomplete(one, run)]
-    begun = any(one.started or one.ended or one.last for one in run.containers.values())
+    waiting = [
+        container.name for container in pod.spec.init_containers if _is_incomplete(container, run)
+    ]
+    begun = any(
+        container.started or container.ended or container.last
+        for container in run.containers.values()
+    )
     if begun or not waiting:
         return "True", "", ""
     text = f"containers with incomplete status: [{' '.join(waiting)}]"
@@ -293,7 +305,10 @@ def _pod_ready(pod: Pod, phase: str, statuses: Iterable[ContainerStatus]) -> tup
     containers = _ready(phase, statuses)
     if containers[0] != "True":
         return containers
-    known = {one.type: one.status for one in (pod.status.conditions if pod.status else ())}
+    known = {
+        condition.type: condition.status
+        for condition in (pod.status.conditions if pod.status else ())
+    }
     closed = [
         _closed_gate(gate.condition_type, known.get(gate.condition_type))
         for gate in pod.spec.readiness_gates
@@ -312,7 +327,7 @@ def _closed_gate(type_: str, status: str | None) -> str:
 def _ready(phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:
     if phase in ENDED_PHASES:
         return "False", "PodCompleted" if phase == SUCCEEDED else "PodFailed", ""
-    unready = [one.name for one in statuses if not one.ready]
+    unready = [status.name for status in statuses if not status.ready]
     if not unready:
         return "True", "", ""
     return "False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
@@ -321,7 +336,9 @@ def _ready(phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, s
 def _container_statuses(
     pod: Pod, containers: Iterable[Container], runs: Mapping[str, ContainerRun]
 ) -> tuple[ContainerStatus, ...]:
-    return tuple(_container_status(pod, one, runs[one.name]) for one in containers)
+    return tuple(
+        _container_status(pod, container, runs[container.name]) for container in containers
+    )
 
 
 def _with_resources(
@@ -331,14 +348,14 @@ def _with_resources(
     if allocated is None:
         return statuses
     every = (*allocated.spec.containers, *allocated.spec.init_containers)
-    held = {one.name: one.resources or ResourceRequirements() for one in every}
+    held = {container.name: container.resources or ResourceRequirements() for container in every}
     return tuple(
         msgspec.structs.replace(
-            one, resources=held[one.name], allocated_resources=held[one.name].requests
+            status, resources=held[status.name], allocated_resources=held[status.name].requests
         )
-        if one.started
-        else one
-        for one in statuses
+        if status.started
+        else status
+        for status in statuses
     )
 
 
@@ -346,7 +363,7 @@ def _container_status(pod: Pod, container: Container, run: ContainerRun) -> Cont
     current = container_id(pod.metadata.uid, container.name, run.restarts)
     previous = container_id(pod.metadata.uid, container.name, max(0, run.restarts - 1))
     waits_again = run.started is None and run.ended is None and run.last is not None
-    is_init = any(one is container for one in pod.spec.init_containers)
+    is_init = any(other is container for other in pod.spec.init_containers)
     done = run.ended is not None and run.ended.exit_code == 0
     return ContainerStatus(
         name=container.name,

@@ -306,7 +306,7 @@ def write_files(folder: Path, files: Mapping[str, File]) -> None:
     if present.is_symlink() and _content(present) == {path: f.content for path, f in files.items()}:
         return
     old = present.resolve() if present.is_symlink() else None
-    number = 1 + max((int(one.name[2:]) for one in folder.glob("..[0-9]*")), default=0)
+    number = 1 + max((int(path.name[2:]) for path in folder.glob("..[0-9]*")), default=0)
     new = folder / f"..{number}"
     for path, file in files.items():
         target = new / path

@@ -197,7 +197,7 @@ async def _once(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
 
 def _simulated(pod: Json, state: Json, options: LogOptions) -> AsyncGenerator[bytes, None]:
     every = (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ()))
-    images = {one["name"]: one["image"] for one in every}
+    images = {entry["name"]: entry["image"] for entry in every}
     text = f"simulated by the lab: {images.get(options.container)} does not really run"
     if options.tail_lines == 0:
         return _once(())
@@ -231,7 +231,7 @@ def _state(pod: Json, options: LogOptions) -> Json:
 def _status(pod: Json, container: str) -> Json | None:
     status = pod.get("status") or {}
     for kind in _STATUSES:
-        for one in status.get(kind) or ():
-            if one["name"] == container:
-                return dict(one)
+        for entry in status.get(kind) or ():
+            if entry["name"] == container:
+                return dict(entry)
     return None

@@ -221,7 +221,7 @@ class RunnablePod(Wire, frozen=True):
     def container(self, name: str) -> RunnableContainer:
         """Return one of its containers."""
         every = (*self.spec.init_containers, *self.spec.containers)
-        return next(one for one in every if one.name == name)
+        return next(container for container in every if container.name == name)
 
 
 RUNNABLE_PODS = PODS.decoded_as(RunnablePod)

@@ -73,9 +73,11 @@ class PodProcesses:
             init[one.name], turn = self._initialize(pod, one, turn, look)
         if self._initialized is None and turn is not None and turn <= now:
             self._initialized = turn
-        containers = {one.name: self._run(pod, one, look) for one in pod.spec.containers}
+        containers = {
+            container.name: self._run(pod, container, look) for container in pod.spec.containers
+        }
         self._end_sidecars(pod, init, containers, now=now, stop=stop)
-        ahead += [one.next_change for one in self.processes.values() if one.next_change]
+        ahead += [process.next_change for process in self.processes.values() if process.next_change]
         return PodRun(
             containers=containers,
             init=init,
@@ -132,12 +134,12 @@ class PodProcesses:
             return
         last = max(run.ended.finished if run.ended else now for run in runs)
         deadline = _deadline(stop) if stop else last + timedelta(seconds=grace_of(pod))
-        for one in pod.spec.init_containers:
-            started = init[one.name].started
-            if is_sidecar(one) and one.name in self.processes:
-                init[one.name] = self.processes[one.name].end(deadline)
-            elif is_sidecar(one) and started is not None:
-                init[one.name] = ContainerRun(ended=Ended(started=started, finished=last))
+        for container in pod.spec.init_containers:
+            started = init[container.name].started
+            if is_sidecar(container) and container.name in self.processes:
+                init[container.name] = self.processes[container.name].end(deadline)
+            elif is_sidecar(container) and started is not None:
+                init[container.name] = ContainerRun(ended=Ended(started=started, finished=last))
 
 
 def past_of(status: ContainerStatus | None, policy: str, *, now: datetime) -> ContainerRun:
@@ -164,7 +166,7 @@ def policy_of(pod: Pod, container: Container) -> str:
     """Return the restart policy of a container: init containers are done when they succeed."""
     if is_sidecar(container):
         return "Always"
-    if any(one.name == container.name for one in pod.spec.init_containers):
+    if any(other.name == container.name for other in pod.spec.init_containers):
         return init_policy(pod)
     return pod.spec.restart_policy or "Always"
 

@@ -80,7 +80,7 @@ class _Record:
     @property
     def is_alive(self) -> bool:
         """Whether any process is left."""
-        return any(one.is_alive for one in self.pod.processes.values())
+        return any(process.is_alive for process in self.pod.processes.values())
 
 
 class ProcessRuntime(Lifetime):
@@ -154,7 +154,7 @@ class ProcessRuntime(Lifetime):
         """Do what is due, and return how the containers of *pod* are doing."""
         record = self._records.get(pod.metadata.uid)
         if record is None:
-            own = [one for one in _containers(pod) if is_own(one.image)]
+            own = [container for container in _containers(pod) if is_own(container.image)]
             if not own:
                 return observe(pod, begun=begun, now=now, stop=stop)
             record = self._records[pod.metadata.uid] = self._adopt(pod, own)
@@ -196,18 +196,18 @@ class ProcessRuntime(Lifetime):
         now = self._client.clock.now()
         status = pod.status
         known = (*status.init_container_statuses, *status.container_statuses) if status else ()
-        statuses = {one.name: one for one in known}
+        statuses = {status.name: status for status in known}
         processes = {}
-        for one in own:
-            policy = policy_of(pod, one)
-            processes[one.name] = ContainerProcess(
-                f"{record.key} {one.name}",
+        for container in own:
+            policy = policy_of(pod, container)
+            processes[container.name] = ContainerProcess(
+                f"{record.key} {container.name}",
                 policy=policy,
-                prepare=partial(self._prepare, record, one.name),
+                prepare=partial(self._prepare, record, container.name),
                 tasks=self._tasks,
                 clock=self._client.clock,
                 changed=partial(self._changed, record.key),
-                past=past_of(statuses.get(one.name), policy, now=now),
+                past=past_of(statuses.get(container.name), policy, now=now),
             )
         record.pod = PodProcesses(processes)
         return record
@@ -258,7 +258,7 @@ class ProcessRuntime(Lifetime):
         pod = self._pool.pods.get(record.key) if self._pool is not None else None
         if kubelet is None or pod is None:
             return {}
-        containers = {one.name: one for one in _containers(pod)}
+        containers = {container.name: container for container in _containers(pod)}
         wanted = kubelet.claims.cdi_devices(pod, containers[name])
         return cdi_variables(self._nodes.path(record.node, CDI_FOLDER), wanted)
 

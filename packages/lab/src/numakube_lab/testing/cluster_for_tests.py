@@ -192,8 +192,8 @@ def without_election(**arguments: dict[str, Any]) -> KubeSchedulerConfiguration:
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
     plugins = tuple(PluginConfig(name=name, args=args) for name, args in arguments.items())
     profiles = tuple(
-        msgspec.structs.replace(one, plugin_config=(*one.plugin_config, *plugins))
-        for one in config.profiles
+        msgspec.structs.replace(profile, plugin_config=(*profile.plugin_config, *plugins))
+        for profile in config.profiles
     )
     return msgspec.structs.replace(config, leader_election=election, profiles=profiles)
 
@@ -285,7 +285,7 @@ class LabCluster:
         """Create pods."""
         for document in documents:
             await self.client.create(PODS.raw, document, namespace="default")
-        keys = [ObjectKey("default", one["metadata"]["name"]) for one in documents]
+        keys = [ObjectKey("default", document["metadata"]["name"]) for document in documents]
         await self.until(lambda: all(key in self.pods.store for key in keys))
 
     async def delete(self, name: str) -> None:
@@ -294,13 +294,17 @@ class LabCluster:
         known = self.pods.store.get(key)
         await self.client.delete(PODS, name, namespace="default", grace_seconds=0)
         uid = "" if known is None else known.metadata.uid
-        await self.until(lambda: uid not in {one.metadata.uid for one in self.pods.store})
+        await self.until(lambda: uid not in {pod.metadata.uid for pod in self.pods.store})
 
     async def change_node(self, name: str, change: dict[str, Any]) -> None:
         """Change a node by a merge patch; every scheduler knows of it when this returns."""
         changed = await self.client.patch(NODES, name, merge_patch(change))
         version = changed.metadata.resource_version
-        seen = [one.process.mirror.nodes for one in self.running if not one.task.done()]
+        seen = [
+            scheduler.process.mirror.nodes
+            for scheduler in self.running
+            if not scheduler.task.done()
+        ]
         await self.until(lambda: not any(nodes.is_behind(version) for nodes in seen))
 
     def pod(self, name: str) -> Pod:
@@ -416,8 +420,8 @@ async def lab_cluster(
             try:
                 yield cluster
             finally:
-                for one in cluster.running:
-                    if not one.task.done():
-                        await one.end()
+                for scheduler in cluster.running:
+                    if not scheduler.task.done():
+                        await scheduler.end()
                 for client in cluster.clients:
                     await client.aclose()

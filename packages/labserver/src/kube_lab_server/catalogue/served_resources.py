@@ -71,7 +71,7 @@ class Group:
 
     def listed(self, version: str) -> list[Served]:
         """Return the resources of a version that discovery tells of."""
-        return [one for one in self.versions[version].values() if one.resource.listed]
+        return [served for served in self.versions[version].values() if served.resource.listed]
 
 
 class Registry:

@@ -102,8 +102,12 @@ class DefinitionController:
 
     def _serve(self, definition: Json) -> None:
         spec = definition["spec"]
-        rules = {one["name"]: _rules(definition, one) for one in versions(definition)}
-        served = [_served(definition, one, rules) for one in versions(definition) if one["served"]]
+        rules = {version["name"]: _rules(definition, version) for version in versions(definition)}
+        served = [
+            _served(definition, version, rules)
+            for version in versions(definition)
+            if version["served"]
+        ]
         self._state.registry.install(spec["group"], spec["names"]["plural"], served)
         shelf = f"{spec['group']}/{spec['names']['plural']}"
         before = self._served.get(shelf, spec)

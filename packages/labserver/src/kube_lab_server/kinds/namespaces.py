@@ -237,14 +237,14 @@ def _check_scope_selector(spec: Json, path: str) -> list[FieldError]:
         return []
     errors: list[FieldError] = []
     given = set()
-    for one in selector.get("matchExpressions") or []:
-        scope = one.get("scopeName") or ""
+    for expression in selector.get("matchExpressions") or []:
+        scope = expression.get("scopeName") or ""
         given.add(scope)
         if scope not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         misplaced = _misplaced(scope, spec.get("hard"))
         errors += [invalid(path, selector, _NOT_FOR_RESOURCE) for _ in misplaced]
-        errors += _check_scope_operator(one, scope, path)
+        errors += _check_scope_operator(expression, scope, path)
     return errors + _check_conflicts(given, spec.get("scopes") or [], path)
 
 

@@ -364,8 +364,8 @@ def _check_overhead(overhead: Json, path: str) -> list[FieldError]:
 
 def check_pod_resources(status: Json, spec: Json) -> list[FieldError]:
     """Check what the status of a pod says of its claims."""
-    known = {one.get("resourceClaimName") for one in spec.get("resourceClaims") or ()}
-    known |= {one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    known = {claim.get("resourceClaimName") for claim in spec.get("resourceClaims") or ()}
+    known |= {entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
     errors: list[FieldError] = []
     for index, one in enumerate(status.get("nodeAllocatableResourceClaimStatuses") or ()):
         path = f"status.nodeAllocatableResourceClaimStatuses[{index}]"

@@ -319,10 +319,12 @@ def selector_of(selector: Json | None) -> Selector:
         return NOTHING
     exact = (selector.get("matchLabels") or {}).items()
     requirements = [Requirement(key, "=", frozenset((value,))) for key, value in exact]
-    for one in selector.get("matchExpressions") or ():
-        values = frozenset(one.get("values") or ())
-        requirements.append(Requirement(one.get("key", ""), one.get("operator", ""), values))
-    return Selector(tuple(sorted(requirements, key=lambda one: one.key)))
+    for expression in selector.get("matchExpressions") or ():
+        values = frozenset(expression.get("values") or ())
+        requirements.append(
+            Requirement(expression.get("key", ""), expression.get("operator", ""), values)
+        )
+    return Selector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
 def matches(selector: Json | None, labels: Mapping[str, str] | None) -> bool:

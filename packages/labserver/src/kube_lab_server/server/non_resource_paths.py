@@ -148,7 +148,7 @@ def _aggregated(found: Iterable[Group]) -> Reply:
             "versions": [
                 {
                     "version": version,
-                    "resources": [_described(one.resource) for one in group.listed(version)],
+                    "resources": [_described(served.resource) for served in group.listed(version)],
                     "freshness": "Current",
                 }
                 for version in group.versions

@@ -181,28 +181,29 @@ def _denials(spec: Json, bindings: dict[str, Any], may: May) -> Iterator[tuple[s
     lenient = spec.get("failurePolicy") == "Ignore"
     try:
         if not all(
-            _value(one["expression"], bindings) for one in spec.get("matchConditions") or ()
+            _value(condition["expression"], bindings)
+            for condition in spec.get("matchConditions") or ()
         ):
             return
     except _Broken as error:
         if not lenient:
             yield str(error), "Invalid"
         return
-    for one in spec.get("variables") or ():
+    for variable in spec.get("variables") or ():
         try:
-            bindings["variables"][one["name"]] = _value(one["expression"], bindings)
+            bindings["variables"][variable["name"]] = _value(variable["expression"], bindings)
         except _Broken:
             continue  # Only an expression that uses it has no value either.
-    for one in spec.get("validations") or ():
+    for validation in spec.get("validations") or ():
         try:
-            if _value(_answered(one["expression"], bindings, may), bindings) is True:
+            if _value(_answered(validation["expression"], bindings, may), bindings) is True:
                 continue
-            message = _message(one, bindings)
+            message = _message(validation, bindings)
         except _Broken as error:
             if lenient:
                 continue
             message = str(error)
-        yield message, one.get("reason") or "Invalid"
+        yield message, validation.get("reason") or "Invalid"
 
 
 def _message(validation: Json, bindings: dict[str, Any]) -> str:

@@ -186,13 +186,13 @@ class DraPluginServer:
         for uid, prepared in (await self._plugin.prepare(_claims(request))).items():
             entry = answer.claims[uid]
             entry.error = prepared.error
-            for one in prepared.devices:
+            for device in prepared.devices:
                 entry.devices.add(
-                    request_names=one.requests,
-                    pool_name=one.pool,
-                    device_name=one.device,
-                    cdi_device_ids=one.cdi_devices,
-                    share_id=one.share or None,
+                    request_names=device.requests,
+                    pool_name=device.pool,
+                    device_name=device.device,
+                    cdi_device_ids=device.cdi_devices,
+                    share_id=device.share or None,
                 )
         return answer
 
@@ -222,7 +222,7 @@ class DraPluginClient:
         Raises:
             DevicePluginError: the driver does not answer.
         """
-        request = MESSAGES.NodePrepareResourcesRequest(claims=[_message(one) for one in claims])
+        request = MESSAGES.NodePrepareResourcesRequest(claims=[_message(claim) for claim in claims])
         response = MESSAGES.NodePrepareResourcesResponse
         answer = await self._call("NodePrepareResources", request, response)
         return {uid: _prepared(entry) for uid, entry in answer.claims.items()}
@@ -233,7 +233,9 @@ class DraPluginClient:
         Raises:
             DevicePluginError: the driver does not answer.
         """
-        request = MESSAGES.NodeUnprepareResourcesRequest(claims=[_message(one) for one in claims])
+        request = MESSAGES.NodeUnprepareResourcesRequest(
+            claims=[_message(claim) for claim in claims]
+        )
         response = MESSAGES.NodeUnprepareResourcesResponse
         answer = await self._call("NodeUnprepareResources", request, response)
         return {uid: entry.error for uid, entry in answer.claims.items()}
@@ -248,7 +250,7 @@ class DraPluginClient:
 
 
 def _claims(request: Any) -> list[ClaimRef]:  # noqa: ANN401 - a protobuf message
-    return [ClaimRef(one.namespace, one.name, one.uid) for one in request.claims]
+    return [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims]
 
 
 def _message(claim: ClaimRef) -> Any:  # noqa: ANN401
@@ -258,12 +260,12 @@ def _message(claim: ClaimRef) -> Any:  # noqa: ANN401
 def _prepared(entry: Any) -> Prepared:  # noqa: ANN401
     devices = tuple(
         PreparedDevice(
-            requests=tuple(one.request_names),
-            pool=one.pool_name,
-            device=one.device_name,
-            cdi_devices=tuple(one.cdi_device_ids),
-            share=one.share_id,
+            requests=tuple(device.request_names),
+            pool=device.pool_name,
+            device=device.device_name,
+            cdi_devices=tuple(device.cdi_device_ids),
+            share=device.share_id,
         )
-        for one in entry.devices
+        for device in entry.devices
     )
     return Prepared(devices=devices, error=entry.error)

@@ -105,7 +105,7 @@ def read_host(root: Path) -> HostKubelet:
         state=_state(_inside(root, flags.root_dir)),
         root_dir=flags.root_dir,
         files=tuple(read),
-        arguments=tuple(argument for one in read.values() for argument in one.arguments),
+        arguments=tuple(argument for source in read.values() for argument in source.arguments),
         version=_package_version(root),
     )
 

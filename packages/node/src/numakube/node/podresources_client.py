@@ -179,7 +179,7 @@ def pods_from_json(data: bytes | str, subject: str) -> tuple[PodResources, ...]:
         MalformedObject: *data*, which *subject* names, is no such answer.
     """
     answer = _from_json(POD_RESOURCES.ListPodResourcesResponse(), data, subject)
-    return tuple(_read_pod(one) for one in answer.pod_resources)
+    return tuple(_read_pod(resource) for resource in answer.pod_resources)
 
 
 def allocatable_from_json(data: bytes | str, subject: str) -> AllocatableResources:
@@ -216,13 +216,13 @@ def _read_pod(message: Any) -> PodResources:  # noqa: ANN401 - a protobuf messag
         namespace=message.namespace,
         containers=tuple(
             ContainerResources(
-                name=one.name,
-                cpu_ids=tuple(sorted(one.cpu_ids)),
-                memory=tuple(map(_read_memory, one.memory)),
-                devices=tuple(map(_read_devices, one.devices)),
-                dynamic_resources=tuple(map(_read_dynamic_resource, one.dynamic_resources)),
+                name=container.name,
+                cpu_ids=tuple(sorted(container.cpu_ids)),
+                memory=tuple(map(_read_memory, container.memory)),
+                devices=tuple(map(_read_devices, container.devices)),
+                dynamic_resources=tuple(map(_read_dynamic_resource, container.dynamic_resources)),
             )
-            for one in message.containers
+            for container in message.containers
         ),
         cpu_ids=tuple(sorted(message.cpu_ids)),
         memory=tuple(map(_read_memory, message.memory)),
@@ -251,13 +251,13 @@ def _read_dynamic_resource(message: Any) -> DynamicResource:  # noqa: ANN401
         claim_namespace=message.claim_namespace,
         devices=tuple(
             ClaimedDevice(
-                driver=one.driver_name,
-                pool=one.pool_name,
-                device=one.device_name,
-                share_id=one.share_id,
-                cdi_devices=tuple(cdi.name for cdi in one.cdi_devices),
+                driver=resource.driver_name,
+                pool=resource.pool_name,
+                device=resource.device_name,
+                share_id=resource.share_id,
+                cdi_devices=tuple(cdi.name for cdi in resource.cdi_devices),
             )
-            for one in message.claim_resources
+            for resource in message.claim_resources
         ),
     )
 

@@ -90,8 +90,8 @@ class PodResourcesServer:
         found = self._source.allocatable_resources()
         return POD_RESOURCES.AllocatableResourcesResponse(
             cpu_ids=found.cpu_ids,
-            memory=[_write_memory(one) for one in found.memory],
-            devices=[_write_devices(one) for one in found.devices],
+            memory=[_write_memory(memory) for memory in found.memory],
+            devices=[_write_devices(device) for device in found.devices],
         )
 
     async def _admit(self, context: Any) -> None:  # noqa: ANN401 - gRPC's context
@@ -110,13 +110,15 @@ def _write_pod(pod: PodResources) -> Any:  # noqa: ANN401 - a protobuf message
         namespace=pod.namespace,
         containers=[
             POD_RESOURCES.ContainerResources(
-                name=one.name,
-                cpu_ids=one.cpu_ids,
-                memory=[_write_memory(part) for part in one.memory],
-                devices=[_write_devices(part) for part in one.devices],
-                dynamic_resources=[_write_dynamic_resource(part) for part in one.dynamic_resources],
+                name=container.name,
+                cpu_ids=container.cpu_ids,
+                memory=[_write_memory(part) for part in container.memory],
+                devices=[_write_devices(part) for part in container.devices],
+                dynamic_resources=[
+                    _write_dynamic_resource(part) for part in container.dynamic_resources
+                ],
             )
-            for one in pod.containers
+            for container in pod.containers
         ],
         cpu_ids=pod.cpu_ids,
         memory=[_write_memory(part) for part in pod.memory],
@@ -135,13 +137,13 @@ def _write_dynamic_resource(claim: DynamicResource) -> Any:  # noqa: ANN401 - a 
         claim_namespace=claim.claim_namespace,
         claim_resources=[
             POD_RESOURCES.ClaimResource(
-                driver_name=one.driver,
-                pool_name=one.pool,
-                device_name=one.device,
-                share_id=one.share_id or None,
-                cdi_devices=[POD_RESOURCES.CDIDevice(name=name) for name in one.cdi_devices],
+                driver_name=device.driver,
+                pool_name=device.pool,
+                device_name=device.device,
+                share_id=device.share_id or None,
+                cdi_devices=[POD_RESOURCES.CDIDevice(name=name) for name in device.cdi_devices],
             )
-            for one in claim.devices
+            for device in claim.devices
         ],
     )
 

@@ -123,7 +123,7 @@ def wrapped(parts: Iterable[str], width: float, size: float, *, between: str) ->
 def moved(item: Item, right: float, down: float) -> Item:
     """Return *item* at another place."""
     if isinstance(item, Group):
-        return replace(item, children=tuple(moved(one, right, down) for one in item.children))
+        return replace(item, children=tuple(moved(child, right, down) for child in item.children))
     return replace(item, x=item.x + right, y=item.y + down)
 
 

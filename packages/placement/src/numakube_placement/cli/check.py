@@ -73,7 +73,9 @@ def _files_of(argument: str) -> Iterator[str]:
     if argument == "-" or not path.is_dir():
         yield argument
         return
-    below = sorted(one for one in path.rglob("*") if one.suffix in _SUFFIXES and one.is_file())
+    below = sorted(
+        other for other in path.rglob("*") if other.suffix in _SUFFIXES and other.is_file()
+    )
     if not below:
         raise FileNotFoundError(0, f"no {', '.join(sorted(_SUFFIXES))} file below", argument)
     yield from map(str, below)
@@ -109,11 +111,11 @@ def _report(tally: _Tally, output: Output) -> None:
     for line in tally.unusable:
         click.echo(f"error: {line}", err=True)
     if output is not Output.TABLE:
-        found = [asdict(one) for one in tally.findings]
+        found = [asdict(finding) for finding in tally.findings]
         print_document({"objects": tally.objects, "findings": found}, output)
         return
-    for one in tally.findings:
-        say(f"{one.object}: {one.message}")
+    for finding in tally.findings:
+        say(f"{finding.object}: {finding.message}")
     if not tally.findings and not tally.unusable:
         plural = "" if tally.objects == 1 else "s"
         click.echo(f"nothing is wrong with {tally.objects} object{plural}")

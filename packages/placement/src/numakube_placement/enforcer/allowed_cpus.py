@@ -133,11 +133,11 @@ class PodConfinement:
     def whole(self) -> Confinement:
         """What all of them together need."""
         parts = (*self.containers.values(), self.rest)
-        mems = [one.mems for one in parts]
+        mems = [part.mems for part in parts]
         return Confinement(
-            cpus=union(one.cpus for one in parts),
-            mems=None if None in mems else union(one or 0 for one in mems),
-            bound=any(one.bound for one in parts),
+            cpus=union(part.cpus for part in parts),
+            mems=None if None in mems else union(mem or 0 for mem in mems),
+            bound=any(part.bound for part in parts),
         )
 
 

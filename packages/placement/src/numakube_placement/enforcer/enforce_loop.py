@@ -72,11 +72,11 @@ class Announced:
         Their pods are not noted: whatever has run for long is known from the API, or forced out of
         it.
         """
-        uids = {one.id: one.uid for one in sandboxes}
+        uids = {sandbox.id: sandbox.uid for sandbox in sandboxes}
         self._containers = {}
-        for one in containers:
-            if one.sandbox_id in uids:
-                self.add_container(uids[one.sandbox_id], one)
+        for container in containers:
+            if container.sandbox_id in uids:
+                self.add_container(uids[container.sandbox_id], container)
 
     def remove_pod(self, uid: str) -> None:
         """Forget a pod that is gone, with its containers."""
@@ -223,7 +223,10 @@ class Enforcer:
 
     def unenforced(self) -> str:
         """Return what is not as it should be; the empty text if everything is."""
-        told = [f"{one.owner.pod} {one.group}: {one.why}".strip() for one in self.refused]
+        told = [
+            f"{refused.owner.pod} {refused.group}: {refused.why}".strip()
+            for refused in self.refused
+        ]
         more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
         return "; ".join(told[:MOST_TOLD]) + more
 

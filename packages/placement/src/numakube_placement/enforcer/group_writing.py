@@ -207,7 +207,7 @@ class Executor:
         # First what is needed to undo it, then the change.
         self._memory.prepare(plan)
         stand_ins = self._perform(writes, now, owners, plan, outcome)
-        refused = {one.group for one in outcome.refused}
+        refused = {refused.group for refused in outcome.refused}
         outcome.unpinned = self._first_met(targets, now, refused)
         self._memory.settle(plan, targets=targets.keys(), refused=refused, stand_ins=stand_ins)
         return outcome

@@ -112,7 +112,7 @@ class EnforcerMetrics:
 
     def show(self, decisions: Decisions, outcome: Outcome) -> None:
         """Show what was decided and done."""
-        bound = sum(one.whole.bound for one in decisions.pods.values())
+        bound = sum(confinement.whole.bound for confinement in decisions.pods.values())
         self._pods.labels(BOUND).set(bound)
         self._pods.labels(SHARED).set(len(decisions.pods) - bound)
         pools = {"ls": decisions.pools.shared, "be": decisions.pools.best_effort}
@@ -123,11 +123,13 @@ class EnforcerMetrics:
             self._writes.labels(change.file, str(change.kind)).inc()
         self._refused.inc(len(outcome.refused))
         self._unpinned.inc(len(outcome.unpinned))
-        groups = {(one.group, one.reason) for one in outcome.refused}
+        groups = {(refused.group, refused.reason) for refused in outcome.refused}
         self._not_enforced.clear()
         for _, reason in groups:
             self._not_enforced.labels(reason).inc()
-        self._show_problems([*decisions.problems, *(one.problem for one in outcome.refused)])
+        self._show_problems(
+            [*decisions.problems, *(refused.problem for refused in outcome.refused)]
+        )
 
     def _show_problems(self, problems: Iterable[Problem]) -> None:
         pods: dict[str, set[str]] = {reason: set() for reason in self._reasons}
@@ -154,11 +156,11 @@ class Reporter:
     def report(self, pods: Mapping[str, Pod], decisions: Decisions, outcome: Outcome) -> None:
         """Tell of a pass; *pods* are the API's objects by the uid that their groups have."""
         self._log_changes(decisions, outcome)
-        problems = [*decisions.problems, *(one.problem for one in outcome.refused)]
-        told = {(one.uid, one.reason, one.message) for one in problems}
-        for one in dict.fromkeys(problems):
-            if (one.uid, one.reason, one.message) not in self._told:
-                self._warn("not_enforced", one, pods.get(one.uid))
+        problems = [*decisions.problems, *(refused.problem for refused in outcome.refused)]
+        told = {(problem.uid, problem.reason, problem.message) for problem in problems}
+        for problem in dict.fromkeys(problems):
+            if (problem.uid, problem.reason, problem.message) not in self._told:
+                self._warn("not_enforced", problem, pods.get(problem.uid))
         for uid, reason, message in self._told - told:
             _log.info("mended", uid=uid, reason=reason, problem=message)
         self._told = told

@@ -100,7 +100,9 @@ class NriPlugin:
     ) -> Sequence[Update]:
         """Hear what runs; return what it is to have, where the runtime has something else."""
         self._enforcer.announced.begin(pods, containers)
-        running = {one.id: one for one in containers if one.state != STOPPED}
+        running = {
+            container.id: container for container in containers if container.state != STOPPED
+        }
         # What an earlier process has given may be taken back by the pass.
         self._held = {
             identity: self._held.get(identity, one.cpu)
@@ -113,7 +115,7 @@ class NriPlugin:
         except TimeoutError:
             _log.warning("nri_late", containers=len(containers))
             return []
-        uids = {one.id: one.uid for one in pods}
+        uids = {pod.id: pod.uid for pod in pods}
         for identity, one in running.items():
             if (cpu := self._decided(uids.get(one.sandbox_id, ""), one)) is not None:
                 self._held[identity] = cpu
@@ -182,10 +184,10 @@ class NriPlugin:
         return self._updates(list(self._owed)[:MOST_RIDING])
 
     def _updates(self, identities: Sequence[str]) -> list[Update]:
-        for one in identities:
-            self._owed.pop(one, None)
+        for identity in identities:
+            self._owed.pop(identity, None)
         self._metrics.nri_updates.inc(len(identities))
-        return [Update(container_id=one, cpu=self._held[one]) for one in identities]
+        return [Update(container_id=identity, cpu=self._held[identity]) for identity in identities]
 
     def _released(self, identity: str, wanted: Cpu) -> Cpu | None:
         """Return what a container has that is not ours any more, where the kubelet says nothing."""

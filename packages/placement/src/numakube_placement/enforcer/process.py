@@ -139,7 +139,7 @@ class EnforcerProcess:
 
     def node_annotations(self) -> Mapping[str, str]:
         """Return the annotations of the node."""
-        return next((one.metadata.annotations for one in self._node.store.values()), {})
+        return next((node.metadata.annotations for node in self._node.store.values()), {})
 
     async def run(self, stop: asyncio.Event) -> int:
         """Enforce until *stop* is set; then put things back, if that is wanted."""

@@ -81,7 +81,7 @@ def must_be_partition(facts: NodeFacts, wish: DeviceWish) -> bool:
 
 def partition_refusal(want: Want, facts: NodeFacts, container: str) -> Refusal:
     """Return why no partition will do, which must."""
-    sizes = {len(one.minors) for one in facts.gpu_partitions}
+    sizes = {len(partition.minors) for partition in facts.gpu_partitions}
     why, detail = Why.PARTITIONS, f"no partition of {want.count} is free and good enough"
     if not sizes:
         why, detail = Why.NO_PARTITIONS, "its Device lists no partitions"
@@ -95,16 +95,22 @@ def _partitions(
     want: Want, offers: Sequence[Left], left: Sequence[Left], facts: NodeFacts, wish: DeviceWish
 ) -> Iterator[list[Left]]:
     """Yield the GPUs of partitions that are free, the best partition first."""
-    free = {one.place.minor: one for one in offers if not one.in_use}
+    free = {offer.place.minor: offer for offer in offers if not offer.in_use}
     used = frozenset(one.place.minor for one in left if one.place.type == GPU and one.in_use)
-    sized = [one for one in facts.gpu_partitions if len(one.minors) == want.count]
+    sized = [partition for partition in facts.gpu_partitions if len(partition.minors) == want.count]
     asked = wish.partition
     if asked is not None and asked.restricted:
-        best = max((one.score for one in sized), default=0)
-        sized = [one for one in sized if one.score == best]
+        best = max((partition.score for partition in sized), default=0)
+        sized = [partition for partition in sized if partition.score == best]
     bandwidth = asked.bandwidth if asked is not None else 0
-    fitting = [one for one in sized if one.minors <= free.keys() and one.bandwidth >= bandwidth]
-    larger = [one for one in facts.gpu_partitions if len(one.minors) >= want.count]
+    fitting = [
+        partition
+        for partition in sized
+        if partition.minors <= free.keys() and partition.bandwidth >= bandwidth
+    ]
+    larger = [
+        partition for partition in facts.gpu_partitions if len(partition.minors) >= want.count
+    ]
     fitting.sort(key=lambda one: (-one.score, _spoiled(one.minors | used, larger)))
     for partition in fitting:
         chosen = [free[minor] for minor in sorted(partition.minors)]
@@ -114,9 +120,12 @@ def _partitions(
 
 def _spoiled(taken: frozenset[int], partitions: Sequence[GpuPartition]) -> tuple[int, ...]:
     """Return how many *partitions* could not be given any more, the largest ones first."""
-    sizes = sorted({len(one.minors) for one in partitions}, reverse=True)
+    sizes = sorted({len(partition.minors) for partition in partitions}, reverse=True)
     return tuple(
-        sum(len(one.minors) == size and not taken.isdisjoint(one.minors) for one in partitions)
+        sum(
+            len(partition.minors) == size and not taken.isdisjoint(partition.minors)
+            for partition in partitions
+        )
         for size in sizes
     )
 
@@ -196,7 +205,7 @@ def _allot(
         chosen = together(joint, offers, ways, strictly=wish.same_pcie, freely=freely)
         if chosen is None:
             return _not_together(joint, container, strictly=wish.same_pcie)
-        given += (one.given(want) for want, devices in chosen for one in devices)
+        given += (device.given(want) for want, devices in chosen for device in devices)
         wants = [want for want in wants if want not in joint]
     for want in wants:
         alone = next(ways(want, offers[want.type]), None)
@@ -216,7 +225,7 @@ def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
     if not want.alone_on_pcie:
         return offers
     used = {pcie_of(one.place) for one in left if one.in_use and one.place.type == want.type}
-    return [one for one in offers if pcie_of(one.place) not in used]
+    return [offer for offer in offers if pcie_of(offer.place) not in used]
 
 
 def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container: str) -> Refusal:

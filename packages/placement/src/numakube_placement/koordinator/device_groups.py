@@ -131,7 +131,9 @@ def _others(
     """Return the number of devices and what is wanted of each; 0 if that is not even."""
     ((name, amount),) = amounts.items() if len(amounts) == 1 else [(kind, 0)]
     if hint.allocate_strategy == _FOR_ALL:
-        matching = [one for one in places if one.type == kind and selector.matches(one.labels)]
+        matching = [
+            place for place in places if place.type == kind and selector.matches(place.labels)
+        ]
         return len(matching), {name: amount}
     if hint.allocate_strategy == _AS_COUNT:
         return amount, {name: WHOLE_DEVICE if hint.exclusive_policy == _DEVICE_LEVEL else 1}
@@ -234,12 +236,12 @@ def selections(
     used = _used_branches(all_left)
     for scope, branch_of in _SCOPES:
         branches: dict[Branch, list[Left]] = {}
-        for one in offers:
-            branches.setdefault(branch_of(one.place), []).append(one)
+        for offer in offers:
+            branches.setdefault(branch_of(offer.place), []).append(offer)
         fitting = [members for members in branches.values() if len(members) >= want.count]
         fitting.sort(key=lambda members: _branch_rank(branch_of, members, used))
         for members in fitting:
-            yield sorted(members, key=lambda one: _packed(one, members, used))[: want.count]
+            yield sorted(members, key=lambda member: _packed(member, members, used))[: want.count]
         if scope == want.scope:
             return
 
@@ -252,7 +254,7 @@ def in_scope(want: Want, chosen: Sequence[Left]) -> bool:
 
 def _used_branches(devices: Sequence[Left]) -> frozenset[Branch]:
     return frozenset(
-        branch_of(one.place) for one in devices if one.in_use for _, branch_of in _SCOPES
+        branch_of(device.place) for device in devices if device.in_use for _, branch_of in _SCOPES
     )
 
 

@@ -54,9 +54,11 @@ def together(
     leading, others = wants[0], wants[1:]
     candidates = offers[leading.type]
     if strictly:
-        switches = [{pcie_of(one.place) for one in offers[other.type]} for other in others]
+        switches = [{pcie_of(offer.place) for offer in offers[other.type]} for other in others]
         candidates = [
-            one for one in candidates if all(pcie_of(one.place) in those for those in switches)
+            candidate
+            for candidate in candidates
+            if all(pcie_of(candidate.place) in those for those in switches)
         ]
     best: tuple[tuple[int, ...], Chosen] | None = None
     more = _others(leading, candidates, offers[others[0].type]) if freely else ()
@@ -76,7 +78,7 @@ def _others(
     want: Want, candidates: Sequence[Left], partners: Sequence[Left]
 ) -> Iterator[list[Left]]:
     """Yield every choice of devices, or the one closest to *partners* if there are too many."""
-    ordered = sorted(candidates, key=lambda one: one.place.minor)
+    ordered = sorted(candidates, key=lambda candidate: candidate.place.minor)
     if comb(len(candidates), want.count) > _MOST:
         choices: Iterable[Sequence[Left]] = [_closest(want, ordered, partners)]
     else:
@@ -89,14 +91,16 @@ def _closest(want: Want, candidates: Sequence[Left], partners: Sequence[Left]) -
     chosen: list[Left] = []
     used: list[Left] = []
     for place in _PLACES:
-        free = [one for one in partners if one not in used]
-        for one in candidates:
-            partner = next((other for other in free if place(other) == place(one)), None)
-            if one not in chosen and partner is not None and len(chosen) < want.count:
-                chosen.append(one)
+        free = [partner for partner in partners if partner not in used]
+        for candidate in candidates:
+            partner = next((other for other in free if place(other) == place(candidate)), None)
+            if candidate not in chosen and partner is not None and len(chosen) < want.count:
+                chosen.append(candidate)
                 used.append(partner)
                 free.remove(partner)
-    return [*chosen, *(one for one in candidates if one not in chosen)][: want.count]
+    return [*chosen, *(candidate for candidate in candidates if candidate not in chosen)][
+        : want.count
+    ]
 
 
 def _with_others(
@@ -130,7 +134,7 @@ def _beside(
                 room[place(one)] -= 1
                 chosen.append(one)
     chosen += [one for one in ranked if one not in chosen][: want.count - len(chosen)]
-    switches = {pcie_of(one.place) for one in leaders}
+    switches = {pcie_of(leader.place) for leader in leaders}
     if strictly and {pcie_of(one.place) for one in chosen} != switches:
         return None
     return chosen if len(chosen) == want.count else None
@@ -141,12 +145,12 @@ def _turns(
 ) -> Callable[[Left], tuple[int, int, int, int]]:
     """Return a sort key: the closest first, taking turns among the switches of *leaders*."""
     switches = list(dict.fromkeys(map(pcie_of_left, leaders)))
-    numas = {one.place.numa for one in leaders}
+    numas = {leader.place.numa for leader in leaders}
     turns: Counter[Hashable] = Counter()
     turn_of: dict[int, int] = {}
-    for one in sorted(offers, key=lambda one: one.place.minor):
-        turn_of[one.place.minor] = turns[pcie_of(one.place)]
-        turns[pcie_of(one.place)] += 1
+    for offer in sorted(offers, key=lambda offer: offer.place.minor):
+        turn_of[offer.place.minor] = turns[pcie_of(offer.place)]
+        turns[pcie_of(offer.place)] += 1
 
     def key(one: Left) -> tuple[int, int, int, int]:
         switch = pcie_of(one.place)

@@ -265,7 +265,10 @@ class NodeCapacity:
             sorted(facts.ratios.items()),
             sorted_zones(self.totals),
             [_plain_device(device) for device in facts.devices],
-            [(sorted(one.minors), one.score, one.bandwidth) for one in facts.gpu_partitions],
+            [
+                (sorted(partition.minors), partition.score, partition.bandwidth)
+                for partition in facts.gpu_partitions
+            ],
             facts.honors_partitions,
         )
         return blake2b(repr(plain).encode(), digest_size=16).digest()

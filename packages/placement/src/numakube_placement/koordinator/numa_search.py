@@ -114,7 +114,7 @@ class Surroundings:
 
 def merge(hints: Iterable[Sequence[Hint]], around: Surroundings) -> Merged:
     """Return the best set of NUMA nodes for resources with the given *hints*."""
-    indexes = [_by_mask(one) for one in hints]
+    indexes = [_by_mask(hint) for hint in hints]
     found = (_merged(indexes, mask, around) for mask in _candidates(indexes, around))
     return max(filter(None, found), key=_rank, default=Merged(mask=around.zones))
 

@@ -162,10 +162,12 @@ def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
     if wish.scope and wish.scope is not facts.kubelet_scope:
         detail = f"the pod wants scope {wish.scope}, the kubelet's is {facts.kubelet_scope}"
         return Refusal(why=Why.KUBELET_SCOPE, detail=detail)
-    for one in wish.containers:
-        if one.policy and one.policy.aligns and one.policy is not kubelet:
-            detail = f"it wants {one.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
-            return Refusal(why=Why.KUBELET_POLICY, container=one.name, detail=detail)
+    for container in wish.containers:
+        if container.policy and container.policy.aligns and container.policy is not kubelet:
+            detail = (
+                f"it wants {container.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
+            )
+            return Refusal(why=Why.KUBELET_POLICY, container=container.name, detail=detail)
     if wish.exclusive is Exclusive.REQUIRED:
         detail = "the pod requires a NUMA node of its own, and the kubelet does not keep pods apart"
         return Refusal(why=Why.KUBELET_POLICY, detail=detail)
@@ -200,7 +202,9 @@ def _scheduler_rule(
     """Return the rule where the scheduler decides, if there is anything to decide."""
     scope, scope_from = _scope(wish, facts, default_scope)
     policy = wish.policy if wish.policy.aligns else facts.label_policy
-    aligned = policy.aligns or any(one.aligns_itself and not one.ignored for one in wish.containers)
+    aligned = policy.aligns or any(
+        container.aligns_itself and not container.ignored for container in wish.containers
+    )
     binding = _binding_for(wish, facts, scope)
     if not aligned and not _wants_devices(wish, facts) and binding == _Binding():
         return _unconnected(wish) or Rule(arbiter=Arbiter.NOBODY)
@@ -292,12 +296,12 @@ def _holders(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Iterator[
         if wish.cpus.bound or facts.binds_all:
             yield from _if_any(_Holder("", wish.requests.get(CPU, 0), wish.cpus))
         return
-    for one in wish.containers:
-        asked = one.requests.get(CPU, 0)
+    for container in wish.containers:
+        asked = container.requests.get(CPU, 0)
         # Plain init containers that ask for parts of CPUs run in a shared pool.
-        part = one.role is Role.INIT and asked % MILLI_PER_CPU
-        if not one.ignored and not part and (one.cpus.bound or facts.binds_all):
-            yield from _if_any(_Holder(one.name, asked, one.cpus))
+        part = container.role is Role.INIT and asked % MILLI_PER_CPU
+        if not container.ignored and not part and (container.cpus.bound or facts.binds_all):
+            yield from _if_any(_Holder(container.name, asked, container.cpus))
 
 
 def _if_any(holder: _Holder) -> Iterator[_Holder]:

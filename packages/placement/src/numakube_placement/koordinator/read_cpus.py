@@ -200,7 +200,9 @@ def _reserved_count(reservation: NodeReservation, problems: list[str]) -> int:
 
 def _first_cores(layout: CpuLayout, count: int) -> CpuMask:
     """Return *count* CPUs, core by core, as the kubelet takes them from an idle machine."""
-    in_order = sorted(layout.places, key=lambda one: (one.socket, one.numa, one.core, one.id))
+    in_order = sorted(
+        layout.places, key=lambda place: (place.socket, place.numa, place.core, place.id)
+    )
     return cpu_mask(place.id for place in in_order[:count])
 
 

@@ -71,7 +71,11 @@ def device_wish_of(
     wanted = requests_by_type(requests)
     if not wanted:
         return None
-    parts = {one.name: part for one in containers if (part := requests_by_type(one.requests))}
+    parts = {
+        container.name: part
+        for container in containers
+        if (part := requests_by_type(container.requests))
+    }
     if scope is TopologyScope.CONTAINER:
         for index, one in enumerate(containers):
             _check(one.requests, hints, f"spec.containers[{index}] ({one.name})", problems)

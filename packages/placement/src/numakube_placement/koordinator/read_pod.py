@@ -318,14 +318,16 @@ def wish_of(
     containers = container_wishes_of(
         pod, rule, may_bind=binds, default_bind=default_bind, problems=problems
     )
-    ignored = {one.name for one in containers if one.ignored_under(TopologyScope.POD)}
+    ignored = {
+        container.name for container in containers if container.ignored_under(TopologyScope.POD)
+    }
     requests = _requests_without(pod, ignored, problems)
     wish = replace(
         wish,
         ignored_resources=wish.ignored_resources.union(ignored_resources),
         requests=requests,
         cpus=rule.wish(requests, may_bind=binds),
-        containers=tuple(_with_exclusive(one, wish) for one in containers),
+        containers=tuple(_with_exclusive(container, wish) for container in containers),
         devices=device_wish_of(annotations, requests, containers, wish.scope, problems),
         container_keys=_scoped_keys(pod, containers),
     )
@@ -386,16 +388,16 @@ def _with_exclusive(container: ContainerWish, wish: PodWish) -> ContainerWish:
 def _scoped_keys(pod: Pod, containers: Iterable[ContainerWish]) -> tuple[str, ...]:
     """Return the annotations that only make sense with scope container."""
     silent = {
-        keys.CONTAINER_NUMA_TOPOLOGY_SPEC + one.name
-        for one in containers
-        if one.policy is None and one.exclusive is None
+        keys.CONTAINER_NUMA_TOPOLOGY_SPEC + container.name
+        for container in containers
+        if container.policy is None and container.exclusive is None
     }
     return tuple(key for key in container_keys_of(pod) if key not in silent)
 
 
 def _misplaced(spec: NumaTopologySpec, wish: PodWish) -> Iterable[str]:
     """Yield resources that cannot be left out of alignment."""
-    bound = wish.cpus.bound or any(one.cpus.bound for one in wish.containers)
+    bound = wish.cpus.bound or any(container.cpus.bound for container in wish.containers)
     place = annotation(keys.NUMA_TOPOLOGY_SPEC, "ignoredResources")
     for name in spec.ignored_resources:
         if device_type_of(name):
@@ -423,7 +425,7 @@ def _mismatches(wish: PodWish, qos: str) -> Iterable[str]:
 
 
 def _requests_of(wish: PodWish, name: str) -> Amounts:
-    return next(one.requests for one in wish.containers if one.name == name)
+    return next(container.requests for container in wish.containers if container.name == name)
 
 
 def _requests_without(pod: Pod, ignored: Collection[str], problems: list[str]) -> Amounts:
@@ -445,9 +447,9 @@ def _requests_without(pod: Pod, ignored: Collection[str], problems: list[str]) -
 
 def _kept(containers: tuple[Container, ...], ignored: Collection[str]) -> tuple[Container, ...]:
     return tuple(
-        msgspec.structs.replace(one, resources=_completed(one.resources))
-        for one in containers
-        if one.name not in ignored
+        msgspec.structs.replace(container, resources=_completed(container.resources))
+        for container in containers
+        if container.name not in ignored
     )
 
 

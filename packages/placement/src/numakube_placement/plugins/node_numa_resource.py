@@ -163,7 +163,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
             return None
         concerned = self._concerned(wanted, snapshot, rows)
         outcomes, which = self._outcomes(wanted, snapshot, rows[concerned])
-        if all(one.refusal is None for one in outcomes):
+        if all(outcome.refusal is None for outcome in outcomes):
             return None
         statuses, choice_of = _grouped(outcomes)
         choice = np.zeros(len(rows), dtype=np.int32)
@@ -180,7 +180,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         if wanted is None or not self._concerned(wanted, snapshot, rows).all():
             return SKIP
         outcomes, _ = self._outcomes(wanted, snapshot, rows)
-        return SUCCESS if any(one.allotment is not None for one in outcomes) else SKIP
+        return SUCCESS if any(outcome.allotment is not None for outcome in outcomes) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate *node* by what *pod* gets there, or by how full it is if it gets nothing."""
@@ -189,22 +189,22 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
             outcome = self._outcome(wanted, self.ledgers.case(node))
             if outcome.allotment is not None:
                 return outcome.score
-        return self._scorer.score([one.of_node(node) for one in self._usages(pod)])
+        return self._scorer.score([usage.of_node(node) for usage in self._usages(pod)])
 
     def score_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> IntArray:
         """Rate the nodes at *rows*."""
         table = snapshot.resources
-        usages = [one.of_all(table, rows) for one in self._usages(pod)]
+        usages = [usage.of_all(table, rows) for usage in self._usages(pod)]
         scores = self._scorer.score_all(usages, len(rows))
         wanted = state.read(_WANTED)
         if wanted is None:
             return scores
         concerned = self._concerned(wanted, snapshot, rows)
         outcomes, which = self._outcomes(wanted, snapshot, rows[concerned])
-        given = np.array([one.allotment is not None for one in outcomes], dtype=np.bool_)
-        rated = np.array([one.score for one in outcomes], dtype=np.int64)
+        given = np.array([outcome.allotment is not None for outcome in outcomes], dtype=np.bool_)
+        rated = np.array([outcome.score for outcome in outcomes], dtype=np.int64)
         if given.any():
             scores = scores.copy()
             scores[concerned] = np.where(given[which], rated[which], scores[concerned])

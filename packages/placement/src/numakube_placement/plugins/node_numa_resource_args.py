@@ -71,7 +71,7 @@ class NodeNUMAResourceArgs(Wire, frozen=True):
     def weights(self) -> Mapping[str, int]:
         """How much each resource counts for nodes on which the pod is not aligned."""
         resources = self.scoring_strategy.resources or _RESOURCES
-        return {one.name: one.weight or 1 for one in resources}
+        return {resource.name: resource.weight or 1 for resource in resources}
 
 
 def read_args(args: Mapping[str, object]) -> NodeNUMAResourceArgs:

@@ -110,7 +110,7 @@ def judge(request: AdmissionRequest) -> AdmissionResponse:
         if tree.get("kind") != "Pod":
             return _warned(request.uid, findings_in(tree) or ())
         known = set(_problems(request.old_object)) if request.old_object else set()
-        found = [one for one in _problems(tree) if one not in known]
+        found = [problem for problem in _problems(tree) if problem not in known]
     except NumakubeError as error:
         # The API server has read it; that we cannot is no fault of the object.
         return _warned(
@@ -154,14 +154,14 @@ def _problems(tree: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _warned(uid: str, findings: Sequence[str]) -> AdmissionResponse:
-    warnings = tuple(one[:_LONGEST_WARNING] for one in findings)
+    warnings = tuple(finding[:_LONGEST_WARNING] for finding in findings)
     return AdmissionResponse(uid=uid, allowed=True, warnings=warnings)
 
 
 def _refused(uid: str, tree: dict[str, Any], findings: Sequence[str]) -> AdmissionResponse:
     causes = []
-    for one in findings:
-        field, _, message = one.partition(": ")
+    for finding in findings:
+        field, _, message = finding.partition(": ")
         causes.append(Cause(field=field, message=message))
     meta = tree["metadata"]
     details = Details(

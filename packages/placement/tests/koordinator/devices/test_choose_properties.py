@@ -87,18 +87,18 @@ def test_what_is_given_is_there_and_near(
     given = allot_devices(ledger, wish, mask=mask)
     if isinstance(given, Refusal):
         return
-    free = {(one.place.type, one.place.minor): one for one in ledger.free_devices}
-    assert len({(one.type, one.minor) for one in given}) == len(given)
-    for one in given:
-        left = free[one.type, one.minor]
+    free = {(device.place.type, device.place.minor): device for device in ledger.free_devices}
+    assert len({(device.type, device.minor) for device in given}) == len(given)
+    for device in given:
+        left = free[device.type, device.minor]
         numa = left.place.numa
         assert left.place.healthy
         assert mask is None or numa is None or mask >> numa & 1
-        assert all(left.left[name] >= amount for name, amount in one.resources.items())
-        assert set(one.vfs) <= set(left.vfs)
+        assert all(left.left[name] >= amount for name, amount in device.resources.items())
+        assert set(device.vfs) <= set(left.vfs)
     if wish.same_pcie and ledger.facts.devices:
         switches = [
-            {free[one.type, one.minor].place.pcie for one in given if one.type == kind}
+            {free[device.type, device.minor].place.pcie for device in given if device.type == kind}
             for kind in wish.joint
         ]
         assert switches[0] == switches[1]
@@ -108,9 +108,11 @@ def test_what_is_given_is_there_and_near(
 def test_hints_name_the_masks_on_which_devices_can_be_had(ledger: Ledger, wish: DeviceWish) -> None:
     """No other ones; those with the GPUs that the pod would get anyway have the best score."""
     offer = offer_of(ledger, wish)
-    numas = tuple(sorted({one.numa for one in ledger.facts.devices if one.numa is not None}))
+    numas = tuple(
+        sorted({device.numa for device in ledger.facts.devices if device.numa is not None})
+    )
     given = {mask: allot_devices(ledger, wish, mask=mask) for mask in masks_over(numas)}
-    assert [(one.mask, one.score) for one in offer.hints(given, preferred=True)] == [
+    assert [(hint.mask, hint.score) for hint in offer.hints(given, preferred=True)] == [
         (mask, BEST_SCORE if gpus(found) == gpus(offer.best) else 0)
         for mask, found in given.items()
         if not isinstance(found, Refusal)
@@ -120,5 +122,7 @@ def test_hints_name_the_masks_on_which_devices_can_be_had(ledger: Ledger, wish: 
 def gpus(given: tuple[HeldDevice, ...] | Refusal) -> set[int]:
     """Return which GPUs are given."""
     return (
-        set() if isinstance(given, Refusal) else {one.minor for one in given if one.type == "gpu"}
+        set()
+        if isinstance(given, Refusal)
+        else {device.minor for device in given if device.type == "gpu"}
     )

@@ -78,7 +78,7 @@ def wish(requests: Mapping[str, Mapping[str, int]], **more: Any) -> DeviceWish:
 def minors(given: tuple[HeldDevice, ...] | Refusal, kind: str = GPU) -> list[int]:
     """Return the minors of one type that were given."""
     assert not isinstance(given, Refusal), given
-    return [one.minor for one in given if one.type == kind]
+    return [device.minor for device in given if device.type == kind]
 
 
 def allot(places: list[DevicePlace], wanted: DeviceWish, *held: HeldDevice) -> Any:
@@ -319,9 +319,9 @@ def test_a_node_that_publishes_no_devices_leaves_them_to_its_kubelet() -> None:
 
 def offered(node: Ledger, wanted: DeviceWish) -> list[tuple[int | None, int]]:
     """Return the NUMA nodes on which *wanted* is available, with their scores."""
-    numas = {one.numa for one in node.facts.devices if one.numa is not None}
+    numas = {device.numa for device in node.facts.devices if device.numa is not None}
     masks = masks_over(tuple(sorted(numas)))
-    return [(one.mask, one.score) for one in offer_of(node, wanted).hints(masks, preferred=True)]
+    return [(hint.mask, hint.score) for hint in offer_of(node, wanted).hints(masks, preferred=True)]
 
 
 def test_a_gpu_and_a_card_can_be_had_on_either_numa_node() -> None:

@@ -142,7 +142,7 @@ def test_the_table_is_read_from_the_device() -> None:
     assert len(odd.gpu_partitions) == 1
     assert not odd.honors_partitions
     place = f"Device n: metadata.annotations[{keys.GPU_PARTITIONS}]"
-    assert [one.startswith(place) for one in odd.problems] == [True, True]
+    assert [problem.startswith(place) for problem in odd.problems] == [True, True]
 
 
 def test_the_pods_annotation_is_read() -> None:

@@ -38,8 +38,8 @@ def offered(draw: st.DrawFn, kind: str) -> list[Left]:
 def misses(gpus: tuple[Left, ...], cards: tuple[Left, ...]) -> tuple[int, int]:
     """Return how many pairs are not on one NUMA node, and not behind one switch."""
     wanted = min(len(gpus), len(cards))
-    numa = Counter(one.place.numa for one in gpus) & Counter(one.place.numa for one in cards)
-    pcie = Counter(one.place.pcie for one in gpus) & Counter(one.place.pcie for one in cards)
+    numa = Counter(one.place.numa for one in gpus) & Counter(card.place.numa for card in cards)
+    pcie = Counter(one.place.pcie for one in gpus) & Counter(card.place.pcie for card in cards)
     return wanted - numa.total(), wanted - pcie.total()
 
 

@@ -63,7 +63,7 @@ def test_no_other_choice_has_a_closer_worst_pair(name: str, data: st.DataObject)
     chosen = allot_devices(Ledger.of(facts, {}), wish, mask=None)
 
     def worst(*groups: Sequence[Device]) -> int:
-        found = pairing(machine.tree, [tuple(one.pci for one in some) for some in groups])
+        found = pairing(machine.tree, [tuple(device.pci for device in some) for some in groups])
         assert found is not None
         return found
 
@@ -75,7 +75,7 @@ def test_no_other_choice_has_a_closer_worst_pair(name: str, data: st.DataObject)
         return
     assert not isinstance(chosen, Refusal), chosen
     groups = [
-        [some[one.minor] for one in chosen if one.type == kind]
+        [some[device.minor] for device in chosen if device.type == kind]
         for kind, some in zip((GPU, RDMA), left, strict=True)
     ]
     assert worst(*groups) == best

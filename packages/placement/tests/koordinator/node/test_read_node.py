@@ -240,7 +240,7 @@ def test_a_label_that_a_live_kubelet_overrules_is_told() -> None:
     found = facts(
         labels={POLICY: "Restricted", SCOPE: "container"}, policies=("SingleNUMANodePodLevel",)
     )
-    assert [one.split(": ")[2] for one in found.problems] == [
+    assert [problem.split(": ")[2] for problem in found.problems] == [
         "Restricted does not count, because the kubelet aligns by SingleNUMANode",
         "container does not count, because the kubelet aligns by pod",
     ]
@@ -321,7 +321,9 @@ def test_ratios_below_one_and_other_mistakes_count_as_not_set(
     found = facts(annotations={RATIO: ratios})
     assert found.ratios == known
     assert len(found.problems) == told
-    assert all(one.startswith(f"Node n1: metadata.annotations[{RATIO}]") for one in found.problems)
+    assert all(
+        problem.startswith(f"Node n1: metadata.annotations[{RATIO}]") for problem in found.problems
+    )
 
 
 def test_ratios_on_the_nrt_come_first() -> None:
@@ -438,7 +440,7 @@ def test_devices_are_read_with_their_places() -> None:
     assert (rdma.numa, rdma.pcie, rdma.vfs) == (1, "pci0000:5e", ("a", "b"))
     assert rdma.resources == {"koordinator.sh/rdma": 100}
     assert rdma.vf_labels == {"a": {"fast": "yes"}}
-    assert [one.split(": ")[1] for one in found.problems] == [
+    assert [problem.split(": ")[1] for problem in found.problems] == [
         "spec.devices[2].resources",
         "spec.devices[3]",
     ]

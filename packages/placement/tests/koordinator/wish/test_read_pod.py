@@ -450,6 +450,6 @@ def test_no_annotation_whatsoever_raises(annotations: dict[str, str]) -> None:
     """Every mistake becomes a line that names its place."""
     wish = wish_of(pod(annotations=annotations))
     assert all(
-        one.startswith("metadata.annotations[") and "]" in one and ": " in one
-        for one in wish.problems
+        problem.startswith("metadata.annotations[") and "]" in problem and ": " in problem
+        for problem in wish.problems
     )

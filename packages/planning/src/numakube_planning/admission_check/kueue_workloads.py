@@ -108,7 +108,7 @@ class KueueWorkloads:
         for check in self._checks.store:
             if check.spec.controller_name == CONTROLLER:
                 await self._activate(check)
-        found = [(one, self._work_of(one)) for one in self._workloads.store]
+        found = [(workload, self._work_of(workload)) for workload in self._workloads.store]
         self._known = {work.hold: one for one, work in found if work is not None}
         return [work for _, work in found if work is not None]
 
@@ -142,9 +142,9 @@ class KueueWorkloads:
     def _work_of(self, workload: Workload) -> Work | None:
         """Return the work if Kueue waits for our answer, or room has to be kept."""
         ours = [entry for _, entry in self._ours(workload)]
-        if not ours or not has_quota(workload) or any(one.state == RETRY for one in ours):
+        if not ours or not has_quota(workload) or any(state.state == RETRY for state in ours):
             return None
-        admitted = all(one.state == READY for one in ours)
+        admitted = all(state.state == READY for state in ours)
         seconds = self._times.hold
         if admitted:
             seconds -= self._age(ours[0].last_transition_time)
@@ -163,8 +163,8 @@ class KueueWorkloads:
     def _pods_of(self, workload: Workload) -> Iterable[AskedPods]:
         admission = workload.status.admission
         given = admission.pod_set_assignments if admission is not None else ()
-        by_name = {one.name: one for one in given}
-        flavors = {one.metadata.name: one for one in self._flavors.store}
+        by_name = {assignment.name: assignment for assignment in given}
+        flavors = {flavor.metadata.name: flavor for flavor in self._flavors.store}
         classes = {one.metadata.name: one for one in self._classes.store}
         for pods in workload.spec.pod_sets:
             assigned = by_name.get(pods.name)
@@ -235,7 +235,7 @@ class KueueWorkloads:
 
     async def _activate(self, check: AdmissionCheck) -> None:
         """Tell Kueue that the check is looked after."""
-        if any(_is_active(one) for one in check.status.conditions):
+        if any(_is_active(condition) for condition in check.status.conditions):
             return
         condition = {
             "type": "Active",

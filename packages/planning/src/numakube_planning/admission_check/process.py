@@ -193,7 +193,7 @@ class AdmissionCheckProcess:
             stack.push_async_callback(self._asker.aclose)
             if listen is not None:
                 await self._serve(stack, listen)
-            parts = [one for source in self._sources for one in source.reflectors()]
+            parts = [reflector for source in self._sources for reflector in source.reflectors()]
             return await work_until(
                 stop,
                 lead_with(self._election(), self._lead),
@@ -223,7 +223,7 @@ class AdmissionCheckProcess:
         work: dict[str, Work] = {}
         for source in self._sources:
             found = await source.work()
-            self._metrics.waiting.labels(source.name).set(sum(not one.admitted for one in found))
+            self._metrics.waiting.labels(source.name).set(sum(not work.admitted for work in found))
             for one in found:
                 work[one.hold], source_of[one.hold] = one, source
         for hold in self._held - work.keys():

@@ -100,8 +100,8 @@ def next_to_ask(work: Iterable[Work], asked: Mapping[str, float], most: int) -> 
     ago.
     """
     everything = list(work)
-    held = [one for one in everything if one.admitted]
-    waiting = [one for one in everything if not one.admitted]
+    held = [other for other in everything if other.admitted]
+    waiting = [other for other in everything if not other.admitted]
     waiting.sort(key=lambda one: (asked.get(one.hold, 0.0), -one.priority, one.since))
     return held + sorted(waiting[:most], key=lambda one: (-one.priority, one.since))
 
@@ -269,7 +269,7 @@ class GatedPods:
 
 def is_gated(pod: Pod) -> bool:
     """Tell whether *pod* waits for us."""
-    gates = (one.name for one in pod.spec.scheduling_gates)
+    gates = (gate.name for gate in pod.spec.scheduling_gates)
     return GATE in gates and pod.metadata.deletion_timestamp is None
 
 

@@ -91,9 +91,9 @@ def _in_file(facts: ClusterFacts, filename: str, space: str) -> Iterator[tuple[s
     from numakube.cli.shared.pods_in_manifests import batches_in
     from numakube.insight.explain import manifest_subject
 
-    for one in batches_in(filename):
-        subject = manifest_subject(one.pod, namespace=space, classes=facts.priority_classes)
-        yield one.title, subject.unbound()
+    for batch in batches_in(filename):
+        subject = manifest_subject(batch.pod, namespace=space, classes=facts.priority_classes)
+        yield batch.title, subject.unbound()
 
 
 def _named(facts: ClusterFacts, words: tuple[str, ...], space: str) -> Iterator[tuple[str, Pod]]:

@@ -154,7 +154,7 @@ def costs_of(plan: Plan, facts: ClusterFacts) -> PlanCosts:
                 budgets[key] = used, budget.allowed
     return PlanCosts(
         restarts=len(moved),
-        priorities=dict(sorted(Counter(one.priority for one in infos).items())),
+        priorities=dict(sorted(Counter(info.priority for info in infos).items())),
         budgets=budgets,
         seconds=sum(map(_seconds_to_ready, moved)),
     )
@@ -163,7 +163,14 @@ def costs_of(plan: Plan, facts: ClusterFacts) -> PlanCosts:
 def _seconds_to_ready(pod: Pod) -> float:
     """Return how long *pod* took from its creation until it was ready; 0 if that is unknown."""
     conditions = pod.status.conditions if pod.status else ()
-    ready = next((one for one in conditions if (one.type, one.status) == ("Ready", "True")), None)
+    ready = next(
+        (
+            condition
+            for condition in conditions
+            if (condition.type, condition.status) == ("Ready", "True")
+        ),
+        None,
+    )
     created = pod.metadata.creation_timestamp
     if ready is None or ready.last_transition_time is None or created is None:
         return 0.0
@@ -223,7 +230,7 @@ def may_move(pod: PodInfo) -> bool:
 def _may_move(pod: PodInfo) -> bool:
     meta, volumes = pod.pod.metadata, pod.pod.spec.volumes
     kept = {meta.annotations.get(key) for key in (MOVABLE, _SAFE_TO_EVICT)}
-    local = any(one.empty_dir is not None or one.host_path is not None for one in volumes)
+    local = any(volume.empty_dir is not None or volume.host_path is not None for volume in volumes)
     return (
         meta.controller is not None
         and "false" not in kept

@@ -127,7 +127,7 @@ def _domains(engine: Engine, pods: Sequence[Pod]) -> Iterator[dict[str, str]]:
     names = [one.spec.node_name for one in pods if one.spec.node_name]
     taken = set(domains_of_nodes(engine.cluster, labels, names))
     domains = taken or domains_of(engine.cluster.snapshot(), labels)
-    yield from (one.selector for one in sorted(domains, key=lambda one: one.values))
+    yield from (domain.selector for domain in sorted(domains, key=lambda domain: domain.values))
 
 
 def _within(pod: Pod, selector: dict[str, str]) -> Pod:
@@ -137,7 +137,7 @@ def _within(pod: Pod, selector: dict[str, str]) -> Pod:
 
 def with_moves(found: Explanation, engine: Engine, subject: Subject) -> Explanation:
     """Return *found* with the moves that let *subject* fit, if they do and nothing smaller does."""
-    smaller = [one for one in found.changes if one.kind not in _LARGER]
+    smaller = [change for change in found.changes if change.kind not in _LARGER]
     if found.verdict != "refused" or subject.pod.spec.node_name or smaller:
         return found
     plan = plan_for_waiting(engine, [subject.pod])
@@ -177,7 +177,7 @@ def plan_alignment(facts: ClusterFacts, engine: Engine, pod: Pod) -> Plan:
 
 def replacement_of(pod: Pod, before: ClusterFacts, now: ClusterFacts) -> Pod | None:
     """Return a pod of the same controller that was not there *before*."""
-    owner, known = pod.metadata.controller, {one.metadata.uid for one in before.pods}
+    owner, known = pod.metadata.controller, {other.metadata.uid for other in before.pods}
     for one in now.pods:
         same = owner is not None and one.metadata.controller == owner
         if same and one.metadata.uid not in known:
@@ -325,7 +325,7 @@ class _Reduction:
     def _forget_if_worse(self) -> None:
         """Look again at the node that promises most, until its promise holds."""
         while self._gains:
-            name = max(self._gains, key=lambda one: self._gains[one][0])
+            name = max(self._gains, key=lambda gain: self._gains[gain][0])
             promised = self._gains[name][0]
             self._gains[name] = self._best_on(name)
             if self._gains[name][0] >= promised or promised < self._least:

@@ -222,7 +222,7 @@ class RoomSearch:
             yield ()
         first_of_kind = {self._kind(pod): pod for pod in reversed(leaving)}
         for pod in reversed(first_of_kind.values()):
-            others = [one for one in leaving if one is not pod]
+            others = [other for other in leaving if other is not pod]
             for first in self._move(pod, spare, closed):
                 for rest in self._rehouse(others, spare + 1 - len(first), closed):
                     yield (*first, *rest)
@@ -277,7 +277,7 @@ class RoomSearch:
 
     def _unlike(self, name: str, others: Collection[str]) -> frozenset[str]:
         """Return those of *others* that are not equal to the node of that name."""
-        nodes = (self._engine.cluster.node(one) for one in (name, *others))
+        nodes = (self._engine.cluster.node(other) for other in (name, *others))
         groups = alike(self._engine, (one for one in nodes if one is not None))
         equal = next(group for group in groups if any(one.name == name for one in group))
         return frozenset(others) - {one.name for one in equal}
@@ -345,7 +345,7 @@ class _OneMore:
 
     def is_reached(self, node: str, moves: Sequence[Move]) -> bool:
         """Tell whether more fit on the nodes that have changed, all together."""
-        changed = {name for one in moves for name in (one.from_node, one.to_node)}
+        changed = {name for move in moves for name in (move.from_node, move.to_node)}
         return self._wanted.more_fit(changed | {node})
 
 

@@ -85,7 +85,10 @@ def _waiting(facts: ClusterFacts) -> Iterator[Goal]:
 
 def _is_refused(pod: Pod) -> bool:
     conditions = pod.status.conditions if pod.status else ()
-    refused = any((one.type, one.reason) == ("PodScheduled", "Unschedulable") for one in conditions)
+    refused = any(
+        (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
+        for condition in conditions
+    )
     return refused and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
 
 

@@ -113,12 +113,12 @@ class Mover:
         Return those that have been cordoned for less than *older_than* seconds: somebody may be
         moving their pods now.
         """
-        nodes = [one for one in (await self.client.list(NODES)).items if _ours(one)]
+        nodes = [node for node in (await self.client.list(NODES)).items if _ours(node)]
         before = self.client.clock.now() - timedelta(seconds=older_than)
-        recent = [one.metadata.name for one in nodes if older_than and _since(one) > before]
-        left = [one for one in nodes if one.metadata.name not in recent]
+        recent = [node.metadata.name for node in nodes if older_than and _since(node) > before]
+        left = [node for node in nodes if node.metadata.name not in recent]
         await self._settle(left)
-        for name in (one.metadata.name for one in left):
+        for name in (node.metadata.name for node in left):
             await self._set_cordon(name, cordoned=False, why="left behind by an interrupted run")
         return recent
 
@@ -167,13 +167,17 @@ class Mover:
 
     async def _move(self, move: Move, pod: Pod) -> str:
         """Evict *pod* and see a kubelet take its replacement; return why not."""
-        known = {one.metadata.uid for one in await self._siblings(pod)}
+        known = {sibling.metadata.uid for sibling in await self._siblings(pod)}
         departure = await self._evict(pod)
         if departure or self.dry_run:
             return departure
         new: list[Pod] = []
         async for _ in self._tries(_PAUSE_SECONDS):
-            new = [one for one in await self._siblings(pod) if one.metadata.uid not in known]
+            new = [
+                sibling
+                for sibling in await self._siblings(pod)
+                if sibling.metadata.uid not in known
+            ]
             refusal = _refusal(move, new)
             taken = next(filter(_is_taken, new), None)
             if refusal:
@@ -211,7 +215,7 @@ class Mover:
     async def _siblings(self, pod: Pod) -> list[Pod]:
         """Return the pods of the same controller."""
         found = (await self.client.list(PODS, namespace=pod.metadata.namespace)).items
-        return [one for one in found if _owner(one) == _owner(pod)]
+        return [other for other in found if _owner(other) == _owner(pod)]
 
     async def _tries(self, pause: float) -> AsyncIterator[None]:
         """Yield again and again until the patience has run out."""
@@ -234,7 +238,7 @@ def without_cordons(facts: ClusterFacts) -> ClusterFacts:
 
 
 def _opened(node: Node) -> Node:
-    taints = tuple(one for one in node.spec.taints if one.key != _UNSCHEDULABLE)
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
     spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
     return msgspec.structs.replace(node, spec=spec)
 

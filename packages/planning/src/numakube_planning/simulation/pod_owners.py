@@ -93,7 +93,7 @@ class Owner:
     @property
     def all_run(self) -> bool:
         """Whether every pod that is not done runs."""
-        return all(one.running or one.done for one in self.replicas)
+        return all(replica.running or replica.done for replica in self.replicas)
 
     def next_pod(self, replica: Replica) -> PodInfo:
         """Make the next pod for *replica*."""
@@ -127,7 +127,7 @@ class Owner:
             return [replica]
         if self.failed or now < self.paused_until:
             return []
-        return [one for one in self.replicas if one.pod is None and not one.done]
+        return [other for other in self.replicas if other.pod is None and not other.done]
 
     def _note_failure(self, now: float) -> None:
         self.failures += 1

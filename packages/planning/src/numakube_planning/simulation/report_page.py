@@ -36,16 +36,16 @@ def headlines(summaries: Sequence[Summary], arms: Mapping[str, Arm]) -> Iterator
 
     *arms* are those of the *summaries*, by name.
     """
-    by_name = {one.arm: one for one in summaries}
-    changed = [one for one in summaries if arms[one.arm].what_if is not None]
-    for one in changed:
-        what_if = arms[one.arm].what_if
+    by_name = {summary.arm: summary for summary in summaries}
+    changed = [summary for summary in summaries if arms[summary.arm].what_if is not None]
+    for summary in changed:
+        what_if = arms[summary.arm].what_if
         if what_if is not None and what_if.base in by_name:
             prefix = f"{what_if.base}: " if len(changed) > 1 else ""
-            told = _compared(by_name[what_if.base], one, what_if.sentence)
-            yield f"{prefix}{told}{_of_runs(one)}."
+            told = _compared(by_name[what_if.base], summary, what_if.sentence)
+            yield f"{prefix}{told}{_of_runs(summary)}."
     if not changed and 1 < len(summaries) <= _MOST_ARMS:
-        told = "; ".join(f"{one.arm}: {_fate(one)}" for one in summaries)
+        told = "; ".join(f"{summary.arm}: {_fate(summary)}" for summary in summaries)
         yield f"{told}{_of_runs(summaries[0])}."
     elif not changed and len(summaries) == 1:
         fate = _fate(summaries[0])
@@ -61,11 +61,11 @@ def legend(arms: Mapping[str, Arm]) -> Iterator[str]:
 
 def reasons(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield why pods never ran, the reason of most pods first, in the first run of each arm."""
-    for one in summaries:
-        found = Counter(one.runs[0].unplaced).most_common(_MOST_REASONS)
+    for summary in summaries:
+        found = Counter(summary.runs[0].unplaced).most_common(_MOST_REASONS)
         for why, count in found:
             said = why.partition(". preemption: ")[0]
-            yield f"{one.arm}: {counted(count, 'pod')} never placed: {said}"
+            yield f"{summary.arm}: {counted(count, 'pod')} never placed: {said}"
 
 
 def _compared(before: Summary, after: Summary, sentence: str) -> str:
@@ -160,17 +160,17 @@ def bars(
 
     The axis ends at *most*.
     """
-    lines = sum(_folded(one.arm).count("\n") for one in summaries)
+    lines = sum(_folded(summary.arm).count("\n") for summary in summaries)
     figure, axes = _figure(0.6 + _BAR * len(summaries) + _LEGEND_LINE * lines)
     places = list(range(len(found)))
     axes.barh(
         places,
-        [one.mean for one in found],
-        xerr=[one.half_width or 0.0 for one in found],
+        [estimate.mean for estimate in found],
+        xerr=[estimate.half_width or 0.0 for estimate in found],
         color=[_colour(place) for place in places],
         error_kw={"capsize": 3},
     )
-    axes.set_yticks(places, [_folded(one.arm) for one in summaries])
+    axes.set_yticks(places, [_folded(summary.arm) for summary in summaries])
     axes.invert_yaxis()
     axes.set_xlim(left=0, right=most)
     axes.grid(visible=False, axis="y")
@@ -180,7 +180,7 @@ def bars(
 def courses(summaries: Sequence[Summary], of: Callable[[Moment], float], label: str) -> str:
     """Return how a value went in the first run of every arm."""
     figure, axes = _figure(3.2)
-    longest = max(one.runs[0].moments[-1].at for one in summaries)
+    longest = max(summary.runs[0].moments[-1].at for summary in summaries)
     unit, name = (_HOUR, "hours") if longest > 2 * _HOUR else (1.0, "seconds")
     for place, one in enumerate(summaries):
         moments = one.runs[0].moments
@@ -359,7 +359,7 @@ def report_page(
 
 
 def _reading(summaries: Sequence[Summary]) -> str:
-    seeds = max(len(one.runs) for one in summaries)
+    seeds = max(len(summary.runs) for summary in summaries)
     if seeds == 1:
         return "One run of each arm. Shares of resources are peaks."
     return (
@@ -370,12 +370,15 @@ def _reading(summaries: Sequence[Summary]) -> str:
 
 def _side_by_side(summaries: Sequence[Summary]) -> Iterator[tuple[str, str]]:
     for name, label in _BARS.items():
-        if any(one.answers[name].mean for one in summaries):
+        if any(summary.answers[name].mean for summary in summaries):
             most = _ALL if name.endswith("Percent") else None
-            yield label, bars(summaries, [one.answers[name] for one in summaries], most=most)
+            yield (
+                label,
+                bars(summaries, [summary.answers[name] for summary in summaries], most=most),
+            )
     for name in _resources(summaries):
         label = f"{name}: most that was allocated, in %"
-        yield label, bars(summaries, [one.peak[name] for one in summaries], most=_ALL)
+        yield label, bars(summaries, [summary.peak[name] for summary in summaries], most=_ALL)
 
 
 def _over_time(summaries: Sequence[Summary]) -> Iterator[tuple[str, str]]:
@@ -386,20 +389,20 @@ def _over_time(summaries: Sequence[Summary]) -> Iterator[tuple[str, str]]:
         "Pods that wait": (lambda one: one.waiting, "pods"),
     }
     for caption, (of, label) in counts.items():
-        if any(of(moment) for one in summaries for moment in one.runs[0].moments):
+        if any(of(moment) for summary in summaries for moment in summary.runs[0].moments):
             yield caption, courses(summaries, of, label)
 
 
 def _over_nodes(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield how pods are spread, unless all have ended."""
-    if any(any(one.runs[0].pods_by_node) for one in summaries):
+    if any(any(summary.runs[0].pods_by_node) for summary in summaries):
         yield "Over nodes", [("Pods on each node at the end", distribution(summaries))]
 
 
 def _resources(summaries: Sequence[Summary]) -> list[str]:
     """Return the resources of which something was used."""
-    names = dict.fromkeys(name for one in summaries for name in one.peak)
-    used = [name for name in names if any(one.peak[name].mean for one in summaries)]
+    names = dict.fromkeys(name for summary in summaries for name in summary.peak)
+    used = [name for name in names if any(summary.peak[name].mean for summary in summaries)]
     return used[:_MOST_RESOURCES]
 
 

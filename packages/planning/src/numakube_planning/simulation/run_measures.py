@@ -131,8 +131,8 @@ def is_aligned(node: KubeletNode, outcome: Admitted) -> bool | None:
     ``None`` if they have nothing for themselves. A device that belongs to several NUMA nodes is on
     each of them; one whose plugin does not say is anywhere.
     """
-    places = [one for held in outcome.containers.values() for one in _places(node, held)]
-    return any(all(zone in one for one in places) for zone in _zones(node)) if places else None
+    places = [place for held in outcome.containers.values() for place in _places(node, held)]
+    return any(all(zone in place for place in places) for zone in _zones(node)) if places else None
 
 
 def has_its_devices_together(node: KubeletNode, outcome: Admitted) -> bool | None:
@@ -141,8 +141,8 @@ def has_its_devices_together(node: KubeletNode, outcome: Admitted) -> bool | Non
     names = {name for devices in together for name in devices}
     if len(names) < 2:
         return None
-    places = [one for held in outcome.containers.values() for one in _device_places(node, held)]
-    return any(all(zone in one for one in places) for zone in _zones(node))
+    places = [place for held in outcome.containers.values() for place in _device_places(node, held)]
+    return any(all(zone in place for place in places) for zone in _zones(node))
 
 
 def _zones(node: KubeletNode) -> list[int]:
@@ -225,19 +225,19 @@ class Measures:
     ) -> RunResult:
         """Return the answers."""
         wanted = list(replicas)
-        unplaced = Counter(why_not(one) for one in wanted if not one.ran)
+        unplaced = Counter(why_not(replica) for replica in wanted if not replica.ran)
         last = self._moment(now, waiting)
         return RunResult(
             arm=arm,
             seed=seed,
             pods=len(wanted),
-            ran=sum(one.ran for one in wanted),
+            ran=sum(replica.ran for replica in wanted),
             never_placed=unplaced.total(),
             unplaced=dict(unplaced.most_common(_MOST_REASONS)),
             bound=self.bound,
             rejections=dict(sorted(self.rejections.items())),
-            first_refused=sum(one.first_was_rejected is True for one in wanted),
-            given_up=sum(one.done and not one.ran for one in wanted),
+            first_refused=sum(replica.first_was_rejected is True for replica in wanted),
+            given_up=sum(replica.done and not replica.ran for replica in wanted),
             evictions=self.evictions,
             seconds_to_run=self._quantiles(),
             allocated=last.allocated,
@@ -363,8 +363,8 @@ class Summary:
 def summaries_of(results: Iterable[RunResult]) -> tuple[Summary, ...]:
     """Return a summary of each arm, in the order in which arms come first."""
     arms: dict[str, list[RunResult]] = {}
-    for one in results:
-        arms.setdefault(one.arm, []).append(one)
+    for result in results:
+        arms.setdefault(result.arm, []).append(result)
     return tuple(_summary(arm, sorted(runs, key=lambda r: r.seed)) for arm, runs in arms.items())
 
 
@@ -388,16 +388,16 @@ def summary_document(summaries: Iterable[Summary]) -> list[dict[str, object]]:
     """Return *summaries* as plain values."""
     return [
         {
-            "arm": one.arm,
-            "seeds": [run.seed for run in one.runs],
-            **{name: _plain(answer) for name, answer in one.answers.items()},
-            "allocatedPercent": {name: _plain(each) for name, each in one.allocated.items()},
-            "peakAllocatedPercent": {name: _plain(each) for name, each in one.peak.items()},
-            "strandedPercent": {name: _plain(each) for name, each in one.stranded.items()},
-            "rejectionsByReason": [run.rejections for run in one.runs],
-            "neverPlacedByReason": [run.unplaced for run in one.runs],
+            "arm": summary.arm,
+            "seeds": [run.seed for run in summary.runs],
+            **{name: _plain(answer) for name, answer in summary.answers.items()},
+            "allocatedPercent": {name: _plain(each) for name, each in summary.allocated.items()},
+            "peakAllocatedPercent": {name: _plain(each) for name, each in summary.peak.items()},
+            "strandedPercent": {name: _plain(each) for name, each in summary.stranded.items()},
+            "rejectionsByReason": [run.rejections for run in summary.runs],
+            "neverPlacedByReason": [run.unplaced for run in summary.runs],
         }
-        for one in summaries
+        for summary in summaries
     ]
 
 

@@ -128,9 +128,9 @@ def cluster_of(
     Raises:
         MalformedObject: an object cannot be read, or a node has no zones; it says which.
     """
-    for one in facts.unreadable:
-        if one.what.split(" ")[0] in _KINDS.values():
-            raise MalformedObject(subject, f"{one.what}: {one.why}")
+    for fact in facts.unreadable:
+        if fact.what.split(" ")[0] in _KINDS.values():
+            raise MalformedObject(subject, f"{fact.what}: {fact.why}")
     nodes = tuple(_shared(_node(facts, name, subject, machine) for name in sorted(facts.nodes)))
     running = [pod for node in nodes for pod in _running(facts, node)]
     known = facts.objects
@@ -341,10 +341,10 @@ def _added(
     daemons: list[RunningPod] = []
     for node in new:
         like = nodes_like(kinds[node.name[len(NEW)]], nodes)
-        for one in cluster.running if like is not None else ():
-            if like is not None and one.node == like.like and _is_of_daemon_set(one):
-                pod = bound_copy(PodInfo(one.pod), node.name).pod
-                daemons.append(replace(one, pod=pod, node=node.name))
+        for other in cluster.running if like is not None else ():
+            if like is not None and other.node == like.like and _is_of_daemon_set(other):
+                pod = bound_copy(PodInfo(other.pod), node.name).pod
+                daemons.append(replace(other, pod=pod, node=node.name))
     return list(new), daemons
 
 

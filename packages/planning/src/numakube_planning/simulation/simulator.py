@@ -104,7 +104,7 @@ class Run:
         self._arm, self._seed, self._options = arm, seed, options
         self._timeline = Timeline()
         factory = NodeFactory(arm.kubelet)
-        self._nodes = {one.name: factory.make(one) for one in cluster.nodes}
+        self._nodes = {node.name: factory.make(node) for node in cluster.nodes}
         self._scheduler = VirtualScheduler(
             arm.scheduler,
             self._timeline,
@@ -161,8 +161,8 @@ class Run:
         """Start with the nodes and what runs on them."""
         for node in self._nodes.values():
             self._scheduler.set_node(node.object)
-        for one in cluster.running:
-            self._take_over(one)
+        for pod in cluster.running:
+            self._take_over(pod)
         for node in self._nodes.values():
             self._report(node)
         self._measures.look(0.0, 0)

@@ -172,7 +172,7 @@ class VirtualNode:
 
     def _refusal(self, pod: PodInfo) -> Rejected | None:
         """Return why the pod may not run here although the resource managers would have it."""
-        others = (one.pod for one in self.pods.values())
+        others = (other.pod for other in self.pods.values())
         return (
             check_system(pod.pod)
             or fit_refusal(pod.requests, self.used, len(self.pods), self.allocatable)
@@ -219,8 +219,8 @@ def described_nodes(kinds: Sequence[str]) -> Iterator[tuple[Node, NodeResourceTo
         ConfigError: a kind cannot be read.
     """
     factory = NodeFactory({})
-    for one in nodes_of_kinds(kinds, prefix=PREFIX):
-        node = factory.make(one)
+    for kind in nodes_of_kinds(kinds, prefix=PREFIX):
+        node = factory.make(kind)
         yield node.object, node.report(1, exact=True)
 
 

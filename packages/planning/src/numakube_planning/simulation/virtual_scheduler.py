@@ -253,7 +253,7 @@ class VirtualScheduler:
     def _rest(self) -> None:
         """Be woken by the clock when the queue or the guard has something to do."""
         times = [self.queue.next_wakeup(), self.engine.guard.next_change()]
-        due = min((one for one in times if one is not None), default=None)
+        due = min((time for time in times if time is not None), default=None)
         if due is None or not len(self.queue):
             return
         if self._alarm is None or due < self._alarm or self._alarm <= self._timeline.now:

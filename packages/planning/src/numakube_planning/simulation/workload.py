@@ -105,7 +105,11 @@ def typical_pods(workload: Workload) -> tuple[Mapping[str, object], ...]:
         shape = known.get(id(arrival.pod.spec))
         if shape is None:
             requests = PodInfo(arrival.pod).requests.items()
-            shape = tuple(sorted(one for one in requests if one[0] == CPU or is_extended(one[0])))
+            shape = tuple(
+                sorted(
+                    request for request in requests if request[0] == CPU or is_extended(request[0])
+                )
+            )
             known[id(arrival.pod.spec)] = shape
         counted[shape] += arrival.copies
     del counted[()]
@@ -196,7 +200,7 @@ def workload_of_mix(tree: Mapping[str, Any], subject: str, seed: int) -> Workloa
         _check(entry, subject, where)
         rng = np.random.default_rng((seed, 3, number))
         arrivals += _Drawing(entry, rng, subject, where).arrivals()
-    arrivals.sort(key=lambda one: one.at)
+    arrivals.sort(key=lambda arrival: arrival.at)
     return Workload(arrivals=tuple(arrivals))
 
 
@@ -287,7 +291,9 @@ class _Drawing:
         """Return a duration in seconds, drawn if *drawn* says how."""
         if not isinstance(drawn, Mapping):
             return self._duration(path, drawn)
-        name = next((one for one in _DISTRIBUTIONS if one in drawn), None)
+        name = next(
+            (distribution for distribution in _DISTRIBUTIONS if distribution in drawn), None
+        )
         if name is None:
             return self._duration(path, self._weighted(path, drawn))
         return self._from_distribution(path, name, drawn)
@@ -304,7 +310,7 @@ class _Drawing:
         bounds = drawn[name]
         if not isinstance(bounds, list | tuple) or len(bounds) != 2:
             raise self._wrong(f"{path}.uniform", "is not like [10m, 2h]")
-        low, high = (self._duration(path, one) for one in bounds)
+        low, high = (self._duration(path, bound) for bound in bounds)
         return float(self._rng.uniform(low, high))
 
     def _duration(self, path: str, value: object) -> float:
@@ -322,7 +328,7 @@ class _Drawing:
     def _weighted(self, path: str, drawn: Mapping[Any, Any]) -> Any:  # noqa: ANN401
         """Draw one of the keys by the weights that are their values."""
         weights = list(drawn.values())
-        numbers = all(isinstance(one, int | float) and one >= 0 for one in weights)
+        numbers = all(isinstance(weight, int | float) and weight >= 0 for weight in weights)
         if not drawn or not numbers or not sum(weights):
             raise self._wrong(path, "is neither a value nor a map of values with their weights")
         share = np.array(weights, dtype=np.float64)

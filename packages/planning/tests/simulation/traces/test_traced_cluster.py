@@ -56,7 +56,7 @@ def spec_of(pod: TracePod, rules: Promotion) -> list[tuple[dict[str, object], di
     """Return requests and limits of the containers of *pod*."""
     cluster = trace_cluster([BIG])
     (arrival, *_) = trace_workload([pod], cluster, replace(rules, order=Order.TRACE)).arrivals
-    asked = [one.resources for one in arrival.pod.spec.containers]
+    asked = [container.resources for container in arrival.pod.spec.containers]
     return [(dict(one.requests), dict(one.limits)) for one in asked if one is not None]
 
 
@@ -131,9 +131,9 @@ def test_pods_come_until_enough_is_asked_for_and_none_ends() -> None:
     rules = Promotion(pods_per_second=2.0)
     coming = trace_workload([a_pod(), a_pod("q")], cluster, rules, seed=3)
     assert len(coming.arrivals) == 12
-    assert [one.at for one in coming.arrivals[:3]] == [0.0, 0.5, 1.0]
-    assert {one.seconds for one in coming.arrivals} == {None}
-    assert len({one.pod.metadata.name for one in coming.arrivals}) == 12
+    assert [arrival.at for arrival in coming.arrivals[:3]] == [0.0, 0.5, 1.0]
+    assert {arrival.seconds for arrival in coming.arrivals} == {None}
+    assert len({arrival.pod.metadata.name for arrival in coming.arrivals}) == 12
     assert coming == trace_workload([a_pod(), a_pod("q")], cluster, rules, seed=3)
 
 
@@ -145,7 +145,11 @@ def test_pods_can_come_and_go_as_in_the_trace() -> None:
         a_pod("kept", created=10_010.0),
     ]
     coming = trace_workload(pods, trace_cluster(NODES), Promotion(order=Order.TRACE)).arrivals
-    assert [(one.at, one.seconds) for one in coming] == [(20.0, 5.0), (80.0, 500.0), (90.0, None)]
+    assert [(arrival.at, arrival.seconds) for arrival in coming] == [
+        (20.0, 5.0),
+        (80.0, 500.0),
+        (90.0, None),
+    ]
 
 
 def test_the_commonest_pods_can_be_those_to_keep_room_for() -> None:

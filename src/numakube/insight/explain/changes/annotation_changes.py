@@ -21,7 +21,7 @@ def farther_apart(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     """Yield the closest that the pod's devices can be, if they cannot be as close as it asks."""
     asked = bench.pod.metadata.annotations.get(CLOSENESS, "")
     words = tuple(RequiredCloseness)
-    refused = any("not close enough" in one.status.message for one in judgement.refusals)
+    refused = any("not close enough" in refusal.status.message for refusal in judgement.refusals)
     if not refused or asked not in words:
         return
     for word in (*words[words.index(RequiredCloseness(asked)) + 1 :], ""):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def claimed_otherwise(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     """Yield what of the pod's claims could be changed so that it fits."""
-    if all(one.status.plugin != PLUGIN for one in judgement.refusals):
+    if all(refusal.status.plugin != PLUGIN for refusal in judgement.refusals):
         return
     known = bench.cycle_state().read(CYCLE_CLAIMS)
     waiting = list(known.to_allocate()) if known is not None else []

@@ -59,7 +59,7 @@ def evictions(bench: Bench, judgement: Judgement) -> Iterator[Change]:
 
 def _nodes(judgement: Judgement) -> list[str]:
     """Return the nodes where eviction may help, the closest of each group first."""
-    groups = [one.nodes for one in judgement.refusals if one.eviction_helps]
+    groups = [refusal.nodes for refusal in judgement.refusals if refusal.eviction_helps]
     longest = max(map(len, groups), default=0)
     rounds = (nodes[turn] for turn in range(longest) for nodes in groups if turn < len(nodes))
     return [name for name, _ in zip(rounds, range(_MOST_NODES), strict=False)]
@@ -111,14 +111,16 @@ def _is_movable(pod: PodInfo, own: OwnerReference | None) -> bool:
 
 def _cost(victims: Sequence[PodInfo], budgets: Sequence[Budget]) -> Cost:
     violations = len(split_by_violation(victims, budgets)[0])
-    return violations, len(victims), max(one.priority for one in victims)
+    return violations, len(victims), max(victim.priority for victim in victims)
 
 
 def _preempted(node: str, victims: Sequence[PodInfo]) -> Change:
     text = (
         f"Wait: the scheduler evicts {_listed(victims)} from {node} by itself, of lower priority."
     )
-    return Change(kind="preempt", text=text, node=node, pods=tuple(one.key for one in victims))
+    return Change(
+        kind="preempt", text=text, node=node, pods=tuple(victim.key for victim in victims)
+    )
 
 
 def _moved(
@@ -131,19 +133,19 @@ def _moved(
         text = f"Stop {_listed(victims)} on {node}, for which there is no room elsewhere either."
     protected = split_by_violation(victims, budgets)[0]
     if protected:
-        names = ", ".join(one.key for one in protected)
+        names = ", ".join(pod.key for pod in protected)
         text = f"{text} A disruption budget forbids to evict {names} for now."
-    return Change(kind="evict", text=text, node=node, pods=tuple(one.key for one in victims))
+    return Change(kind="evict", text=text, node=node, pods=tuple(victim.key for victim in victims))
 
 
 def _elsewhere(bench: Bench, node: str, victims: Sequence[PodInfo]) -> str:
     others = bench.engine.cluster.row_of.keys() - {node}
-    places = [bench.taker(Subject(one.pod).unbound(), among=others) for one in victims]
-    known = list(dict.fromkeys(one for one in places if one is not None))
+    places = [bench.taker(Subject(victim.pod).unbound(), among=others) for victim in victims]
+    known = list(dict.fromkeys(place for place in places if place is not None))
     if any(place is None for place in places):
         return ""
     return f"{', '.join(known)} {'has' if len(known) == 1 else 'have'} room"
 
 
 def _listed(pods: Sequence[PodInfo]) -> str:
-    return ", ".join(f"{one.key} (priority {one.priority})" for one in pods)
+    return ", ".join(f"{pod.key} (priority {pod.priority})" for pod in pods)

@@ -98,7 +98,7 @@ def _wanted(pod: Pod, container: str) -> dict[str, int]:
 
 
 def _largest_container(pod: Pod) -> str:
-    return max(pod.spec.containers, key=lambda one: asked_by(one).get(CPU, 0)).name
+    return max(pod.spec.containers, key=lambda container: asked_by(container).get(CPU, 0)).name
 
 
 def _more(
@@ -117,7 +117,7 @@ def _more(
 
 def _sizes(zones: tuple[ZoneView, ...], resource: str, *, capacity: bool) -> list[int]:
     """Return what zones have of *resource* when idle, the largest first."""
-    found = ((one.capacity if capacity else one.allocatable).get(resource, 0) for one in zones)
+    found = ((zone.capacity if capacity else zone.allocatable).get(resource, 0) for zone in zones)
     return sorted((size for size in found if size), reverse=True)
 
 

@@ -29,7 +29,7 @@ _MOST_NODES: Final = 512
 
 def lifted(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     """Yield the rules whose lifting alone lets the pod fit."""
-    plugins = {one.status.plugin for one in judgement.refusals}
+    plugins = {refusal.status.plugin for refusal in judgement.refusals}
     for plugin, find in _FINDERS.items():
         if plugin in plugins:
             yield from find(bench, _refused_by(judgement, plugin))
@@ -61,7 +61,7 @@ def _naming(plugin: str, pod: Pod, node: Node) -> Change:
         case "NodeUnschedulable":
             return Change(kind="uncordon", text=f"Uncordon {name}", node=name)
         case "TaintToleration":
-            listed = ", ".join(taint_text(one) for one in untolerated(pod, node))
+            listed = ", ".join(taint_text(taint) for taint in untolerated(pod, node))
             return Change(kind="tolerate", text=f"Tolerate the taint {listed}", to=listed)
         case _:
             text = "Drop the node selector and the required node affinity"
@@ -75,7 +75,7 @@ def ungated(gates: str, node: str) -> Change:
 
 
 def _refused_by(judgement: Judgement, plugin: str) -> list[str]:
-    groups = (one.nodes for one in judgement.refusals if one.status.plugin == plugin)
+    groups = (refusal.nodes for refusal in judgement.refusals if refusal.status.plugin == plugin)
     return [name for nodes in groups for name in nodes][:_MOST_NODES]
 
 
@@ -85,7 +85,9 @@ def _uncordoned(bench: Bench, nodes: list[str]) -> Iterator[Change]:
         if info is None:
             continue
         spec = msgspec.structs.replace(info.node.spec, unschedulable=False, taints=tuple(
-            one for one in info.node.spec.taints if one.key != "node.kubernetes.io/unschedulable"
+            taint
+            for taint in info.node.spec.taints
+            if taint.key != "node.kubernetes.io/unschedulable"
         ))  # fmt: skip
         with bench.node_changed(msgspec.structs.replace(info.node, spec=spec)):
             fits = bench.taker(bench.pod, among=(name,)) is not None
@@ -103,13 +105,13 @@ def _tolerated(bench: Bench, nodes: list[str]) -> Iterator[Change]:
         if not taints or taints in seen:
             continue
         seen.add(taints)
-        added = tuple(_toleration(one) for one in taints)
+        added = tuple(_toleration(taint) for taint in taints)
         spec = bench.pod.spec
         pod = _with_spec(bench.pod, tolerations=(*spec.tolerations, *added))
-        among = [one for one in nodes if _has_only(bench, one, taints)]
+        among = [node for node in nodes if _has_only(bench, node, taints)]
         taker = bench.taker(pod, among=among)
         if taker is not None:
-            listed = ", ".join(taint_text(one) for one in taints)
+            listed = ", ".join(taint_text(taint) for taint in taints)
             text = f"Tolerate the taint {listed}: fits on {taker}."
             yield Change(kind="tolerate", text=text, node=taker, to=listed)
 
@@ -155,9 +157,10 @@ def _without_ports(bench: Bench, nodes: list[str]) -> Iterator[Change]:
     ]
     containers = tuple(
         msgspec.structs.replace(
-            one, ports=tuple(msgspec.structs.replace(port, host_port=0) for port in one.ports)
+            container,
+            ports=tuple(msgspec.structs.replace(port, host_port=0) for port in container.ports),
         )
-        for one in bench.pod.spec.containers
+        for container in bench.pod.spec.containers
     )
     taker = bench.taker(_with_spec(bench.pod, containers=containers), among=nodes)
     if taker is not None:
@@ -168,12 +171,12 @@ def _without_ports(bench: Bench, nodes: list[str]) -> Iterator[Change]:
 
 def _spread_softly(bench: Bench, nodes: list[str]) -> Iterator[Change]:
     soft = tuple(
-        msgspec.structs.replace(one, when_unsatisfiable="ScheduleAnyway")
-        for one in bench.pod.spec.topology_spread_constraints
+        msgspec.structs.replace(constraint, when_unsatisfiable="ScheduleAnyway")
+        for constraint in bench.pod.spec.topology_spread_constraints
     )
     taker = bench.taker(_with_spec(bench.pod, topology_spread_constraints=soft), among=nodes)
     if taker is not None:
-        keys = ", ".join(dict.fromkeys(one.topology_key for one in soft))
+        keys = ", ".join(dict.fromkeys(constraint.topology_key for constraint in soft))
         text = f"Spread over {keys} with whenUnsatisfiable: ScheduleAnyway: fits on {taker}."
         yield Change(kind="topology-spread", text=text, node=taker, was=keys)
 
@@ -193,7 +196,7 @@ def _without_pod_rules(bench: Bench, nodes: list[str]) -> Iterator[Change]:
 
 def _without_volumes(bench: Bench, nodes: list[str]) -> Iterator[Change]:
     for volume in bench.pod.spec.volumes:
-        rest = tuple(one for one in bench.pod.spec.volumes if one is not volume)
+        rest = tuple(other for other in bench.pod.spec.volumes if other is not volume)
         taker = bench.taker(_with_spec(bench.pod, volumes=rest))
         if taker is not None:
             text = f"Settle volume {volume.name} (see above); without it the pod fits on {taker}."
@@ -202,7 +205,7 @@ def _without_volumes(bench: Bench, nodes: list[str]) -> Iterator[Change]:
 
 
 def _tolerant(pod: Pod, node: Node) -> Pod:
-    added = tuple(_toleration(one) for one in untolerated(pod, node))
+    added = tuple(_toleration(taint) for taint in untolerated(pod, node))
     return _with_spec(pod, tolerations=(*pod.spec.tolerations, *added))
 
 

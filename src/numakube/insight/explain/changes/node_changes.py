@@ -81,7 +81,7 @@ def reconfigured(bench: Bench, judgement: Judgement, facts: ClusterFacts) -> Ite
 
 def _variants(bench: Bench, topology: NodeResourceTopology, view: NodeTopology) -> Iterator[Change]:
     other = "pod" if view.scope == "container" else "container"
-    policies = [one for one in ALIGNING_POLICIES if one.code < view.policy.code]
+    policies = [policy for policy in ALIGNING_POLICIES if policy.code < view.policy.code]
     options = {**view.cpu_manager_options}
     if view.report is not None:
         options = {**view.report.settings.cpu_options}

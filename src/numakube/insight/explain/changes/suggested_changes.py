@@ -39,7 +39,9 @@ def suggested(bench: Bench, judgement: Judgement, facts: ClusterFacts) -> tuple[
         chain(
             refreshed(bench, judgement, facts),
             lifted(bench, judgement),
-            changes_by_plugins(bench.pod, (one.status for one in judgement.refusals), bench.taker),
+            changes_by_plugins(
+                bench.pod, (refusal.status for refusal in judgement.refusals), bench.taker
+            ),
             farther_apart(bench, judgement),
             claimed_otherwise(bench, judgement),
             smaller(bench),
@@ -49,15 +51,15 @@ def suggested(bench: Bench, judgement: Judgement, facts: ClusterFacts) -> tuple[
             added(bench, judgement, facts),
         )
     )
-    if not {one.kind for one in found} - {"add-node"}:
+    if not {change.kind for change in found} - {"add-node"}:
         found += combined(bench, judgement)
     return _foremost(found)
 
 
 def _foremost(changes: list[Change]) -> tuple[Change, ...]:
     """Return the first few changes, none of a kind twice as long as another kind is left out."""
-    ordered = sorted(changes, key=lambda one: ORDER.index(one.kind))
-    firsts = {one.kind: one for one in reversed(ordered)}
-    rest = [one for one in ordered if one is not firsts[one.kind]]
+    ordered = sorted(changes, key=lambda change: ORDER.index(change.kind))
+    firsts = {change.kind: change for change in reversed(ordered)}
+    rest = [change for change in ordered if change is not firsts[change.kind]]
     kept = [*sorted(firsts.values(), key=ordered.index), *rest][:_MOST_CHANGES]
     return tuple(sorted(kept, key=ordered.index))

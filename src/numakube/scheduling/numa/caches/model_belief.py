@@ -531,8 +531,8 @@ def _replay(model: KubeletNode, basis: Basis) -> dict[str, ZoneUse | KubeletReje
                 waiting.append(one)
         if isinstance(step, AdmissionStep) and not isinstance(step, PlacementStep):
             uses[step.pod.uid] = _admitted(model, step)
-    for one in waiting:
-        uses[one.pod.uid] = _admitted(model, one)
+    for step in waiting:
+        uses[step.pod.uid] = _admitted(model, step)
     return uses
 
 

@@ -193,9 +193,9 @@ class RatedResource(NamedTuple):
             each = np.int16(WHOLE // count)
             yield from (fraction // each * each for fraction in fractions)
             return
-        for one in fractions:
-            whole = (one * there + (there - 1)) // WHOLE * WHOLE // there
-            yield np.where(there < WHOLE, whole, one).astype(np.int16)
+        for fraction in fractions:
+            whole = (fraction * there + (there - 1)) // WHOLE * WHOLE // there
+            yield np.where(there < WHOLE, whole, fraction).astype(np.int16)
 
 
 def resources_of(

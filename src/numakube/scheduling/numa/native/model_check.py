@@ -181,7 +181,7 @@ def _base(resource: ResourceTrace, amount: int) -> int:
 
 
 def _role(demand: PodDemand, container: str | None) -> Role | None:
-    return next((one.role for one in demand.containers if one.name == container), None)
+    return next((other.role for other in demand.containers if other.name == container), None)
 
 
 def _why(refused: Rejected, trace: AdmissionTrace) -> str:

@@ -200,7 +200,7 @@ def fitness(node: NodeCounts, places: Places) -> tuple[int, int]:
     mask = sum(1 << node.ids[place] for place in places)
     if not node.rules.closest or len(places) == 1:
         return 0, mask
-    return sum(node.distances[one][other] for one in places for other in places), mask
+    return sum(node.distances[place][other] for place in places for other in places), mask
 
 
 def _sizes(node: NodeCounts, want: ZoneWant) -> dict[str, int]:

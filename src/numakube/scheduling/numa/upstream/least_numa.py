@@ -133,7 +133,7 @@ def _of_size(size: int, wanted: Quantities, zones: Sequence[NumaZone]) -> Needed
 def _distance(positions: Iterable[int], zones: Sequence[NumaZone]) -> int:
     """Return the sum of all distances; combinations of one size compare as their means do."""
     chosen = [zones[position] for position in positions]
-    return sum(one.costs.get(to.id, UNKNOWN_DISTANCE) for one in chosen for to in chosen)
+    return sum(zone.costs.get(to.id, UNKNOWN_DISTANCE) for zone in chosen for to in chosen)
 
 
 def _holds(positions: Iterable[int], wanted: Quantities, zones: Sequence[NumaZone]) -> bool:

@@ -285,10 +285,10 @@ def _whole(
     pod: Pod, inits: Iterable[PluginRequest], containers: Iterable[PluginRequest]
 ) -> Quantities:
     total: dict[str, Quantity] = {}
-    for one in containers:
-        _add(total, one.quantities)
-    for one in inits:
-        for name, quantity in one.quantities.items():
+    for container in containers:
+        _add(total, container.quantities)
+    for init in inits:
+        for name, quantity in init.quantities.items():
             if name not in total or quantity > total[name]:
                 total[name] = quantity
     _add(total, _parsed(pod.spec.overhead))

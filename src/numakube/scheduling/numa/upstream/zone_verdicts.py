@@ -136,8 +136,8 @@ def _mean(
         return np.full(len(columns), MAX_NODE_SCORE, dtype=np.int64)
     total = np.zeros(len(columns), dtype=np.int64)
     # Containers that ask for the same are common.
-    times = Counter(tuple(one.amounts.items()) for one in counted)
-    distinct = {tuple(one.amounts.items()): one for one in counted}
+    times = Counter(tuple(request.amounts.items()) for request in counted)
+    distinct = {tuple(request.amounts.items()): request for request in counted}
     for key, one in distinct.items():
         total += times[key] * _worst_that_fits(strategy(one, columns, weights), columns)
     return total // len(counted)

@@ -170,8 +170,8 @@ class NearDevices:
             sum(len(allocation.devices.results) for allocation in found.allocations) + len(held) > 1
         )
         for place in (self._roots, self._local) if several else (self._local,):
-            counts = Counter(at for one in free for at in place(one))
-            others = {at for one in held for at in place(one)}
+            counts = Counter(at for device in free for at in place(device))
+            others = {at for device in held for at in place(device)}
             for wanted in sorted(counts, key=lambda at: (at not in others, counts[at], str(at))):
                 closest = self._allocate(found, _at(place, wanted))
                 if closest is not None:

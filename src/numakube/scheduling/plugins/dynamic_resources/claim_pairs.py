@@ -66,7 +66,7 @@ class ClaimPairs:
     def closer_than(self, level: Closeness | None) -> Iterator[Closeness]:
         """Yield what would be better than *level* and some devices are, the best first."""
         best = Closeness.SELF if self._given or self._best is None else self._best
-        yield from (one for one in _LEVELS if level is not None and best <= one < level)
+        yield from (other for other in _LEVELS if level is not None and best <= other < level)
 
     def within(self, level: Closeness) -> Callable[[Iterable[DeviceId]], bool]:
         """Return what tells whether devices are that close, so many times and no more."""
@@ -176,8 +176,8 @@ def _told(topology: NodeTopology | None) -> tuple[Mapping[str, PciPath], PciPlac
 
 def _closest(tree: DeviceTree, candidates: Iterable[CandidateDevice]) -> Closeness | None:
     drivers: dict[str, list[str]] = {}
-    for one in candidates:
-        drivers.setdefault(one.id.driver, []).append(str(one.id))
+    for candidate in candidates:
+        drivers.setdefault(candidate.id.driver, []).append(str(candidate.id))
     levels = (
         tree.between(one, other)
         for some, others in combinations(drivers.values(), 2)

@@ -118,7 +118,8 @@ def _wanted(request: DeviceRequest) -> list[tuple[str, str]]:
     if request.exactly is not None:
         return [(request.name, request.exactly.device_class_name)]
     return [
-        (f"{request.name}/{one.name}", one.device_class_name) for one in request.first_available
+        (f"{request.name}/{other.name}", other.device_class_name)
+        for other in request.first_available
     ]
 
 

@@ -60,7 +60,9 @@ def write_allocated_pods(entries: Mapping[str, Any]) -> bytes:
 def entry_of(pod: Pod) -> dict[str, Any]:
     """Return what the kubelet notes of an admitted *pod*: what its containers ask for."""
     kept = (*pod.spec.containers, *filter(is_sidecar, pod.spec.init_containers))
-    asked: dict[str, Any] = {one.name: to_tree(one.resources) or {} for one in kept}
+    asked: dict[str, Any] = {
+        container.name: to_tree(container.resources) or {} for container in kept
+    }
     return {
         "ContainerResources": {name: _resources(asked[name]) for name in sorted(asked)},
         "PodLevelResources": None,

@@ -71,8 +71,8 @@ def attached(
     paths = _Buses(shape.pci).attach(sorted(shape.node_ids), devices)
     known = {
         resource: tuple(
-            replace(one, pci=paths[resource, one.id].address) if one.numa_nodes else one
-            for one in some
+            replace(device, pci=paths[resource, device.id].address) if device.numa_nodes else device
+            for device in some
         )
         for resource, some in devices.items()
     }
@@ -92,8 +92,8 @@ def pci_of(machine: Machine) -> PciClause | None:
         return None
     places: dict[object, set[str]] = defaultdict(set)
     for resource, devices in machine.devices.items():
-        for one in devices:
-            path = machine.tree.paths.get(one.pci)
+        for device in devices:
+            path = machine.tree.paths.get(device.pci)
             if path is not None:
                 here = (path.numa_node, resource) if kind is Attachment.SLOTS else path.numa_node
                 places[here].add(path.root)
@@ -111,7 +111,7 @@ def links_of(machine: Machine) -> tuple[LinksClause, ...]:
 
 
 def _pairs(devices: Sequence[Device]) -> Iterator[tuple[str, str]]:
-    return combinations(sorted({one.pci for one in devices if one.pci}), 2)
+    return combinations(sorted({device.pci for device in devices if device.pci}), 2)
 
 
 class _Buses:
@@ -128,7 +128,7 @@ class _Buses:
         paths: dict[tuple[str, str], PciPath] = {}
         for node in nodes:
             here = {
-                resource: [one.id for one in some if one.numa_nodes[:1] == (node,)]
+                resource: [device.id for device in some if device.numa_nodes[:1] == (node,)]
                 for resource, some in devices.items()
             }
             slots = self._clause.kind is Attachment.SLOTS

@@ -19,7 +19,7 @@ def command(name: str | None, output: Output) -> None:
     """Show the labs that run, or one in detail."""
     from numakube_lab.run_folder import labs_here
 
-    labs = [_ask(name)] if name else [_ask_kindly(one) for one in labs_here(os.environ)]
+    labs = [_ask(name)] if name else [_ask_kindly(lab) for lab in labs_here(os.environ)]
     if output is not Output.TABLE:
         print_document(labs[0] if name else labs, output)
         return

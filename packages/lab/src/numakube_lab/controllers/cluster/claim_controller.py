@@ -114,7 +114,7 @@ def reconcile_claim(
         is_gone: tells whether a pod it is reserved for will not use it any more.
         owner_is_done: whether it was made for a pod that will not use it any more.
     """
-    valid = tuple(one for one in claim.status.reserved_for if not is_gone(one))
+    valid = tuple(consumer for consumer in claim.status.reserved_for if not is_gone(consumer))
     actions: list[Action] = []
     if len(valid) < len(claim.status.reserved_for):
         actions += _release(claim, valid)
@@ -193,7 +193,7 @@ def _claim_statuses(pod: Pod, made: Mapping[str, str]) -> Iterator[PlannedChange
     if not made:
         return
     known = pod.status.resource_claim_statuses if pod.status else ()
-    statuses = {one.name: one for one in known}
+    statuses = {status.name: status for status in known}
     for name, claim in made.items():
         statuses[name] = PodResourceClaimStatus(name=name, resource_claim_name=claim)
     listed = msgspec.to_builtins(tuple(statuses.values()))
@@ -216,7 +216,7 @@ def _reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[Pla
         claim = claims.get(name or "")
         if claim is None or claim.status.allocation is None or _is_going(claim):
             continue
-        if all(one.uid != user.uid for one in claim.status.reserved_for):
+        if all(consumer.uid != user.uid for consumer in claim.status.reserved_for):
             yield _status(claim, reserved_for=(*claim.status.reserved_for, user))
 
 
@@ -278,7 +278,7 @@ class PodClaims(Controller):
         claims = (*self._claims.managed_by(pod.metadata.uid), *map(self._claims.get, named))
         return reconcile_pod(
             pod,
-            {one.metadata.name: one for one in claims if one is not None},
+            {claim.metadata.name: claim for claim in claims if claim is not None},
             lambda name: self._templates.get(ObjectKey(key.namespace, name)),
         )
 

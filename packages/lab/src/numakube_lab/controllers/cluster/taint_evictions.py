@@ -38,10 +38,14 @@ def seconds_to_eviction(
     """Return in how many seconds a pod has to leave: 0 for at once, None for never."""
     waits: list[float] = []
     for taint in taints:
-        accepted = [one for one in tolerations if tolerates(one, taint)]
+        accepted = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not accepted:
             return 0.0
-        limits = [one.toleration_seconds for one in accepted if one.toleration_seconds is not None]
+        limits = [
+            toleration.toleration_seconds
+            for toleration in accepted
+            if toleration.toleration_seconds is not None
+        ]
         if limits:
             since = time_of(taint.time_added) or now
             end = since + timedelta(seconds=max(0, min(limits)))

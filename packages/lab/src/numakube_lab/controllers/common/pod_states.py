@@ -50,7 +50,7 @@ def is_active(pod: Pod) -> bool:
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:
     """Return a condition of *pod*."""
     conditions = pod.status.conditions if pod.status else ()
-    return next((one for one in conditions if one.type == kind), None)
+    return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def is_ready(pod: Pod) -> bool:
@@ -91,10 +91,12 @@ def most_restarts(pod: Pod) -> tuple[int, int]:
     """Return the most restarts of any container, and of any sidecar."""
     if pod.status is None:
         return 0, 0
-    sidecars = {one.name for one in pod.spec.init_containers if is_sidecar(one)}
-    containers = (one.restart_count for one in pod.status.container_statuses)
+    sidecars = {container.name for container in pod.spec.init_containers if is_sidecar(container)}
+    containers = (status.restart_count for status in pod.status.container_statuses)
     inits = (
-        one.restart_count for one in pod.status.init_container_statuses if one.name in sidecars
+        status.restart_count
+        for status in pod.status.init_container_statuses
+        if status.name in sidecars
     )
     return max(containers, default=0), max(inits, default=0)
 
@@ -120,7 +122,9 @@ def untolerated(
 ) -> Taint | None:
     """Return the first taint of one of *effects* that no toleration matches."""
     for taint in taints:
-        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
+        if taint.effect in effects and not any(
+            tolerates(toleration, taint) for toleration in tolerations
+        ):
             return taint
     return None
 
@@ -140,10 +144,10 @@ def named_nodes(spec: PodSpec) -> frozenset[str] | None:
         return None
     names: set[str] = set()
     for term in required.node_selector_terms:
-        fields = [one for one in term.match_fields if _is_name_list(one)]
+        fields = [field for field in term.match_fields if _is_name_list(field)]
         if not fields:
             return None
-        names |= set.intersection(*(set(one.values) for one in fields))
+        names |= set.intersection(*(set(field.values) for field in fields))
     return frozenset(names)
 
 
@@ -231,7 +235,9 @@ def _adopted(resource: Resource[Any], obj: Owned, owner: OwnerReference) -> Plan
 
 
 def _released(resource: Resource[Any], obj: Owned, owner: OwnerReference) -> PlannedChange:
-    others = tuple(one for one in obj.metadata.owner_references if one.uid != owner.uid)
+    others = tuple(
+        reference for reference in obj.metadata.owner_references if reference.uid != owner.uid
+    )
     return _with_owners(resource, obj, others)
 
 

@@ -70,8 +70,8 @@ def counted(
     now: datetime,
 ) -> DeploymentStatus:
     """Return the status with the counts of *sets* and what follows from them at once."""
-    available = sum(one.status.available_replicas for one in sets)
-    total = sum(one.status.replicas for one in sets)
+    available = sum(replica_set.status.available_replicas for replica_set in sets)
+    total = sum(replica_set.status.replicas for replica_set in sets)
     enough = available >= least_available
     conditions = with_condition(
         deployment.status.conditions,
@@ -86,7 +86,7 @@ def counted(
         observed_generation=deployment.metadata.generation,
         replicas=total,
         updated_replicas=new.status.replicas if new else 0,
-        ready_replicas=sum(one.status.ready_replicas for one in sets),
+        ready_replicas=sum(replica_set.status.ready_replicas for replica_set in sets),
         available_replicas=available,
         unavailable_replicas=max(0, total - available),
         conditions=conditions,
@@ -212,12 +212,12 @@ Conditions = tuple[Condition, ...]
 
 def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
     """Return the condition of this type."""
-    return next((one for one in conditions if one.type == kind), None)
+    return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def without_condition(conditions: Conditions, kind: str) -> Conditions:
     """Return the conditions less the one of this type."""
-    return tuple(one for one in conditions if one.type != kind)
+    return tuple(condition for condition in conditions if condition.type != kind)
 
 
 def with_condition(
@@ -307,7 +307,7 @@ class _Rollout:
         self._deployment = seen.deployment
         self._all = sets.oldest_first(owned)
         self._new = sets.find_new(seen.deployment, self._all)
-        self._old = [one for one in self._all if one is not self._new]
+        self._old = [replica_set for replica_set in self._all if replica_set is not self._new]
         self._limits = limits_of(seen.deployment)
 
     # The three courses.
@@ -317,16 +317,16 @@ class _Rollout:
         if self._new is None:
             return self._create(
                 deployment_sets.new_size(
-                    0, sum(one.spec.replicas for one in self._all), self._limits
+                    0, sum(replica_set.spec.replicas for replica_set in self._all), self._limits
                 )
             )
         if updates := self._updates(self._new):
             return Plan(updates)
-        total = sum(one.spec.replicas for one in self._all)
+        total = sum(replica_set.spec.replicas for replica_set in self._all)
         wanted = deployment_sets.new_size(self._new.spec.replicas, total, self._limits)
         if wanted != self._new.spec.replicas:
             return self._then_report(self._resized({self._new.metadata.name: wanted}))
-        active = [_size(one) for one in self._old if one.spec.replicas > 0]
+        active = [_size(replica_set) for replica_set in self._old if replica_set.spec.replicas > 0]
         smaller = deployment_sets.shrink_old(active, _size(self._new), self._limits)
         return self._then_report(self._resized(smaller))
 
@@ -334,7 +334,11 @@ class _Rollout:
         """Go on with an update that first ends all old pods."""
         if self._new is not None and (updates := self._updates(self._new)):
             return Plan(updates)
-        ending = {one.metadata.name: 0 for one in self._old if one.spec.replicas > 0}
+        ending = {
+            replica_set.metadata.name: 0
+            for replica_set in self._old
+            if replica_set.spec.replicas > 0
+        }
         if ending:
             return self._then_report(self._resized(ending))
         if self._old_pods_run():
@@ -352,9 +356,12 @@ class _Rollout:
 
     def was_resized(self) -> bool:
         """Tell whether the deployment's size has changed since its replica sets were scaled."""
-        for one in self._all:
-            desired = sets.number_in(one.metadata.annotations, sets.DESIRED_REPLICAS)
-            if one.spec.replicas > 0 and desired not in (None, self._deployment.spec.replicas):
+        for replica_set in self._all:
+            desired = sets.number_in(replica_set.metadata.annotations, sets.DESIRED_REPLICAS)
+            if replica_set.spec.replicas > 0 and desired not in (
+                None,
+                self._deployment.spec.replicas,
+            ):
                 return True
         return False
 
@@ -365,7 +372,9 @@ class _Rollout:
         deployment, now = self._deployment, self._seen.now
         name = sets.set_name(deployment)
         status = deployment.status
-        if name in self._seen.taken or any(one.metadata.name == name for one in self._all):
+        if name in self._seen.taken or any(
+            replica_set.metadata.name == name for replica_set in self._all
+        ):
             collisions = (status.collision_count or 0) + 1
             return Plan(
                 self.status_change(msgspec.structs.replace(status, collision_count=collisions))
@@ -403,23 +412,29 @@ class _Rollout:
     def _resizing(self) -> dict[str, int]:
         """Return the sizes that follow from the deployment's, with the rollout standing still."""
         wanted, new = self._limits.replicas, self._new
-        active = [one for one in self._all if one.spec.replicas > 0]
+        active = [replica_set for replica_set in self._all if replica_set.spec.replicas > 0]
         if len(active) <= 1:
             latest = active[0] if active else new or (self._old[-1] if self._old else None)
             return {} if latest is None else {latest.metadata.name: wanted}
         if new is not None and _is_saturated(new, wanted):
-            return {one.metadata.name: 0 for one in self._old if one.spec.replicas > 0}
+            return {
+                replica_set.metadata.name: 0
+                for replica_set in self._old
+                if replica_set.spec.replicas > 0
+            }
         if self._deployment.spec.strategy.type == "Recreate":
             return {}
-        growing = self._limits.most > sum(one.spec.replicas for one in active)
+        growing = self._limits.most > sum(replica_set.spec.replicas for replica_set in active)
         ordered = list(reversed(active)) if growing else active
         ordered.sort(key=lambda one: -one.spec.replicas)
         return deployment_sets.scale_in_proportion(
-            [_size(one) for one in ordered], self._limits, self._deployment.status.replicas
+            [_size(replica_set) for replica_set in ordered],
+            self._limits,
+            self._deployment.status.replicas,
         )
 
     def _resized(self, sizes: dict[str, int]) -> tuple[Action, ...]:
-        by_name = {one.metadata.name: one for one in self._all}
+        by_name = {replica_set.metadata.name: replica_set for replica_set in self._all}
         most = self._limits.most
         return tuple(
             action
@@ -428,7 +443,7 @@ class _Rollout:
         )
 
     def _old_pods_run(self) -> bool:
-        old = {one.metadata.uid for one in self._old}
+        old = {replica_set.metadata.uid for replica_set in self._old}
         return any(
             pod.metadata.controller is not None
             and pod.metadata.controller.uid in old
@@ -461,14 +476,18 @@ class _Rollout:
     def _cleaning(self) -> tuple[Delete, ...]:
         """Return the deletion of the oldest revisions beyond the limit that have no pods."""
         limit = self._deployment.spec.revision_history_limit
-        alive = [one for one in self._old if one.metadata.deletion_timestamp is None]
+        alive = [
+            replica_set
+            for replica_set in self._old
+            if replica_set.metadata.deletion_timestamp is None
+        ]
         alive.sort(key=sets.revision_of)
         surplus = alive[: max(0, len(alive) - limit)]
         return tuple(
-            Delete(resource=REPLICA_SETS, key=key_of(one), uid=one.metadata.uid)
-            for one in surplus
-            if one.status.replicas == 0 == one.spec.replicas
-            and one.metadata.generation <= one.status.observed_generation
+            Delete(resource=REPLICA_SETS, key=key_of(replica_set), uid=replica_set.metadata.uid)
+            for replica_set in surplus
+            if replica_set.status.replicas == 0 == replica_set.spec.replicas
+            and replica_set.metadata.generation <= replica_set.status.observed_generation
         )
 
     def _told(self, conditions: Conditions) -> tuple[Action, ...]:
@@ -527,14 +546,14 @@ class Deployments(Controller):
         if deployment is None:
             return NOTHING
         owned = self._sets.managed_by(deployment.metadata.uid)
-        mine = {one.metadata.name for one in owned}
+        mine = {replica_set.metadata.name for replica_set in owned}
         neighbours = self._sets.in_namespace(key.namespace)
         return reconcile(
             Observed(
                 deployment=deployment,
                 sets=owned,
                 orphans=self._sets.orphans_in(key.namespace),
-                taken=frozenset(one.metadata.name for one in neighbours) - mine,
+                taken=frozenset(neighbour.metadata.name for neighbour in neighbours) - mine,
                 pods=self._pods_of(deployment, owned),
                 now=self.clock.now(),
             )
@@ -543,16 +562,18 @@ class Deployments(Controller):
     def _pods_of(self, deployment: Deployment, owned: Iterable[ReplicaSet]) -> Sequence[Pod]:
         if deployment.spec.strategy.type != "Recreate":
             return ()
-        return [pod for one in owned for pod in self._pods.managed_by(one.metadata.uid)]
+        return [
+            pod for replica_set in owned for pod in self._pods.managed_by(replica_set.metadata.uid)
+        ]
 
     def _concerned(self, replica_set: ReplicaSet) -> Iterable[ObjectKey]:
         metadata = replica_set.metadata
         if metadata.controller is not None:
             return owner_key(replica_set, "Deployment")
         return [
-            key_of(one)
-            for one in self._deployments.in_namespace(metadata.namespace)
-            if metadata.labels and selects(one.spec.selector, metadata.labels)
+            key_of(deployment)
+            for deployment in self._deployments.in_namespace(metadata.namespace)
+            if metadata.labels and selects(deployment.spec.selector, metadata.labels)
         ]
 
     def _waiting_for_the_end_of(self, pod: Pod) -> Iterable[ObjectKey]:

@@ -63,9 +63,9 @@ def oldest_first(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
 def find_new(deployment: Deployment, sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
     """Return the replica set that has the deployment's template: the oldest of several."""
     wanted = without_label(deployment.spec.template, HASH_LABEL)
-    for one in oldest_first(sets):
-        if without_label(one.spec.template, HASH_LABEL) == wanted:
-            return one
+    for replica_set in oldest_first(sets):
+        if without_label(replica_set.spec.template, HASH_LABEL) == wanted:
+            return replica_set
     return None
 
 
@@ -208,10 +208,14 @@ def _selector_with(selector: LabelSelector, labels: Mapping[str, str]) -> Docume
     document: Document = {"matchLabels": {**selector.match_labels, **labels}}
     if selector.match_expressions:
         document["matchExpressions"] = [
-            {"key": one.key, "operator": one.operator, "values": list(one.values)}
-            if one.values
-            else {"key": one.key, "operator": one.operator}
-            for one in selector.match_expressions
+            {
+                "key": expression.key,
+                "operator": expression.operator,
+                "values": list(expression.values),
+            }
+            if expression.values
+            else {"key": expression.key, "operator": expression.operator}
+            for expression in selector.match_expressions
         ]
     return document
 
@@ -293,30 +297,30 @@ def new_size(new: int, total: int, limits: Limits) -> int:
 
 def shrink_old(old: Sequence[Size], new: Size, limits: Limits) -> dict[str, int]:
     """Return the new sizes of old replica sets: pods that are not available go first."""
-    total = sum(one.replicas for one in old) + new.replicas
+    total = sum(size.replicas for size in old) + new.replicas
     margin = total - limits.least_available - (new.replicas - new.available)
     if margin <= 0:
         return {}
     sizes = _drop_unavailable(old, margin)
-    available = sum(one.available for one in old) + new.available
+    available = sum(size.available for size in old) + new.available
     spare = available - limits.least_available
-    for one in old:
+    for size in old:
         if spare <= 0:
             break
-        current = sizes.get(one.name, one.replicas)
+        current = sizes.get(size.name, size.replicas)
         taken = min(current, spare)
         if taken > 0:
-            sizes[one.name] = current - taken
+            sizes[size.name] = current - taken
             spare -= taken
     return sizes
 
 
 def _drop_unavailable(old: Sequence[Size], most: int) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for one in old:
-        dropped = min(most, one.replicas - one.available)
+    for size in old:
+        dropped = min(most, size.replicas - size.available)
         if dropped > 0:
-            sizes[one.name] = one.replicas - dropped
+            sizes[size.name] = size.replicas - dropped
             most -= dropped
     return sizes
 
@@ -331,12 +335,12 @@ def scale_in_proportion(sets: Sequence[Size], limits: Limits, present: int) -> d
         present: the size that the deployment last reported.
     """
     allowed = limits.most if limits.replicas > 0 else 0
-    to_add = allowed - sum(one.replicas for one in sets)
+    to_add = allowed - sum(size.replicas for size in sets)
     added = 0
     sizes: dict[str, int] = {}
-    for one in sets:
-        share = _proportion(one, limits, present, to_add - added) if to_add else 0
-        sizes[one.name] = one.replicas + share
+    for size in sets:
+        share = _proportion(size, limits, present, to_add - added) if to_add else 0
+        sizes[size.name] = size.replicas + share
         added += share
     if sets and to_add != added:
         first = sets[0].name

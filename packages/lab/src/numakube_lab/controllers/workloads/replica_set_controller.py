@@ -258,7 +258,9 @@ class ReplicaSets(Controller):
         """Return the pods of all replica sets of the same deployment."""
         controller = rs.metadata.controller
         family = self._sets.managed_by(controller.uid) if controller else (rs,)
-        return tuple(pod for one in family for pod in self._pods.managed_by(one.metadata.uid))
+        return tuple(
+            pod for replica_set in family for pod in self._pods.managed_by(replica_set.metadata.uid)
+        )
 
     def _concerned(self, pod: Pod) -> Iterable[ObjectKey]:
         metadata = pod.metadata

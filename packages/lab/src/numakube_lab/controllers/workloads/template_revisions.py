@@ -123,7 +123,7 @@ def latest_revision(
     """
     data = data_of(template)
     highest = max((each.revision for each in revisions), default=0)
-    for each in sorted(revisions, key=lambda one: -one.revision):
+    for each in sorted(revisions, key=lambda revision: -revision.revision):
         if each.data == data:
             return _again(each, highest)
     short = template_hash(template)

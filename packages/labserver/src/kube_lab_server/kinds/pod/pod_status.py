@@ -170,7 +170,10 @@ def _validate_extended(extended: Json, spec: Json, path: str) -> list[FieldError
 
 def _validate_mapping(mapping: Json, spec: Json, path: str, index: int) -> list[FieldError]:
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    asked = {one.get("name"): (one.get("resources") or {}).get("requests") for one in containers}
+    asked = {
+        container.get("name"): (container.get("resources") or {}).get("requests")
+        for container in containers
+    }
     container, resource, request = (mapping.get(field) or "" for field in _MAPPING_FIELDS)
     place = f"{path}.requestMappings[{index}]"
     errors: list[FieldError] = []

@@ -68,7 +68,7 @@ def scan(groups: Groups, parent: str, *, nested: bool) -> dict[str, PodGroups]:
 def folders(parent: str, pods: Mapping[str, PodGroups]) -> list[str]:
     """Return the groups in which something changes when pods or containers come and go."""
     levels = [parent, *(qos_group(parent, qos) for qos in QOS_LEVELS)]
-    return levels + [group for one in pods.values() for group in (one.group, *one.members)]
+    return levels + [group for pod in pods.values() for group in (pod.group, *pod.members)]
 
 
 def container_groups(pods: Mapping[str, PodGroups]) -> dict[str, str]:

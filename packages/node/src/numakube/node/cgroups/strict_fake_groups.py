@@ -66,7 +66,7 @@ class StrictGroups:
 
     def remove(self, group: str) -> None:
         """Remove a group and those in it."""
-        for name in [one for one in self._files if one == group or one.startswith(f"{group}/")]:
+        for name in [file for file in self._files if file == group or file.startswith(f"{group}/")]:
             del self._files[name], self._identities[name]
             self.busy.discard(name)
 
@@ -92,7 +92,11 @@ class StrictGroups:
         """Return the CPUs or memory nodes that processes of a group can use."""
         own = self._set(group, file)
         above = self.effective(_above(group), file) if group else own
-        below = [one for one in self.partitions if _is_below(one, group) and file == CPUS]
+        below = [
+            partition
+            for partition in self.partitions
+            if _is_below(partition, group) and file == CPUS
+        ]
         return (own & above or above) & ~union(self._set(one, file) for one in below)
 
     def write(self, group: str, file: str, text: str) -> str:

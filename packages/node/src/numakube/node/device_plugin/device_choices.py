@@ -89,7 +89,11 @@ class ChoiceFile:
 
 def read_choices(folder: Path) -> Mapping[str, PluginChoice]:
     """Return how running plugins choose, by resource; what cannot be understood is left out."""
-    return {one.resource: one for one in _held(folder) if one.v == _VERSION and _is_known(one)}
+    return {
+        choice.resource: choice
+        for choice in _held(folder)
+        if choice.v == _VERSION and _is_known(choice)
+    }
 
 
 def _is_known(choice: PluginChoice) -> bool:

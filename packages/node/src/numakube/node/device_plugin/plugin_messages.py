@@ -80,19 +80,19 @@ def write_allocation(allocation: Allocation) -> Any:  # noqa: ANN401
         envs=dict(allocation.envs),
         mounts=[
             DEVICE_PLUGIN.Mount(
-                container_path=one.container_path,
-                host_path=one.host_path,
-                read_only=one.read_only,
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                read_only=mount.read_only,
             )
-            for one in allocation.mounts
+            for mount in allocation.mounts
         ],
         devices=[
             DEVICE_PLUGIN.DeviceSpec(
-                container_path=one.container_path,
-                host_path=one.host_path,
-                permissions=one.permissions,
+                container_path=device.container_path,
+                host_path=device.host_path,
+                permissions=device.permissions,
             )
-            for one in allocation.devices
+            for device in allocation.devices
         ],
         annotations=dict(allocation.annotations),
         cdi_devices=[DEVICE_PLUGIN.CDIDevice(name=name) for name in allocation.cdi_devices],
@@ -104,12 +104,13 @@ def read_allocation(message: Any) -> Allocation:  # noqa: ANN401
     return Allocation(
         envs=dict(message.envs),
         mounts=tuple(
-            Mount(one.container_path, one.host_path, one.read_only) for one in message.mounts
+            Mount(mount.container_path, mount.host_path, mount.read_only)
+            for mount in message.mounts
         ),
         devices=tuple(
-            DeviceFile(one.container_path, one.host_path, one.permissions)
-            for one in message.devices
+            DeviceFile(device.container_path, device.host_path, device.permissions)
+            for device in message.devices
         ),
         annotations=dict(message.annotations),
-        cdi_devices=tuple(one.name for one in message.cdi_devices),
+        cdi_devices=tuple(device.name for device in message.cdi_devices),
     )

@@ -208,24 +208,24 @@ class PluginServer:
 
     async def _allocate(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         answers = [
-            await _answered(self._plugin.allocate(tuple(one.devices_ids)), context)
-            for one in request.container_requests
+            await _answered(self._plugin.allocate(tuple(other.devices_ids)), context)
+            for other in request.container_requests
         ]
         return DEVICE_PLUGIN.AllocateResponse(
-            container_responses=[write_allocation(one) for one in answers]
+            container_responses=[write_allocation(answer) for answer in answers]
         )
 
     async def _preferred(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         answers = [
             await _answered(
                 self._plugin.preferred(
-                    tuple(one.available_deviceIDs),
-                    tuple(one.must_include_deviceIDs),
-                    one.allocation_size,
+                    tuple(other.available_deviceIDs),
+                    tuple(other.must_include_deviceIDs),
+                    other.allocation_size,
                 ),
                 context,
             )
-            for one in request.container_requests
+            for other in request.container_requests
         ]
         part = DEVICE_PLUGIN.ContainerPreferredAllocationResponse
         return DEVICE_PLUGIN.PreferredAllocationResponse(
@@ -273,7 +273,7 @@ class PluginClient:
         )(DEVICE_PLUGIN.Empty())
         try:
             async for message in call:
-                yield tuple(read_device(one) for one in message.devices)
+                yield tuple(read_device(device) for device in message.devices)
         except grpc.aio.AioRpcError as error:
             raise _failure(error) from None
         finally:

@@ -123,8 +123,8 @@ class FakeRuntime:
         response = NRI.UpdatesResponse.FromString(await self._ask("UpdateContainer", request))
         own = [one for one in response.update if one.container_id == container.id]
         self._take(one for one in response.update if one.container_id != container.id)
-        for one in map(update_of, own):
-            wanted = _over(wanted, one.cpu)
+        for update in map(update_of, own):
+            wanted = _over(wanted, update.cpu)
         known = self.containers.get(container.id, container)
         self.containers[known.id] = replace(known, cpu=_over(known.cpu, wanted))
         return wanted
@@ -203,12 +203,12 @@ class FakeRuntime:
         self.connected.set()
 
     def _take(self, updates: Any) -> None:  # noqa: ANN401 - a generated class
-        for one in map(update_of, updates):
-            self.updates.append(one)
-            known = self.containers.get(one.container_id)
+        for update in map(update_of, updates):
+            self.updates.append(update)
+            known = self.containers.get(update.container_id)
             if known is not None:
-                self.containers[known.id] = replace(known, cpu=_over(known.cpu, one.cpu))
-            self._apply(one)
+                self.containers[known.id] = replace(known, cpu=_over(known.cpu, update.cpu))
+            self._apply(update)
 
 
 def _over(wanted: Cpu, said: Cpu) -> Cpu:

@@ -198,13 +198,15 @@ class Session:
         updates = await self._handler.synchronized(self._pods, self._containers)
         self._pods, self._containers = [], []
         self.started.set()
-        return NRI.SynchronizeResponse(update=[update_for(one) for one in updates])
+        return NRI.SynchronizeResponse(update=[update_for(update) for update in updates])
 
     async def _create(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         request = NRI.ContainerRequest.FromString(payload)
         container = container_of(request.container)
         answer = await self._handler.creating(sandbox_of(request.pod), container)
-        response = NRI.CreateContainerResponse(update=[update_for(one) for one in answer.others])
+        response = NRI.CreateContainerResponse(
+            update=[update_for(other) for other in answer.others]
+        )
         if answer.cpu is not None:
             response.adjust.linux.resources.CopyFrom(resources_for(answer.cpu))
         return response
@@ -215,7 +217,7 @@ class Session:
         answer = await self._handler.updating(
             sandbox_of(request.pod), container, cpu_of(request.linux_resources)
         )
-        response = NRI.UpdatesResponse(update=[update_for(one) for one in answer.others])
+        response = NRI.UpdatesResponse(update=[update_for(other) for other in answer.others])
         if answer.cpu is not None:
             response.update.add(
                 container_id=container.id,
@@ -227,7 +229,7 @@ class Session:
         request = NRI.ContainerRequest.FromString(payload)
         container = container_of(request.container)
         updates = await self._handler.stopping(sandbox_of(request.pod), container)
-        return NRI.UpdatesResponse(update=[update_for(one) for one in updates])
+        return NRI.UpdatesResponse(update=[update_for(update) for update in updates])
 
     async def _state_change(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         message = NRI.StateChangeEvent.FromString(payload)

@@ -63,11 +63,13 @@ class Peer:
         self._reader = reader
         self._writer = writer
         self._serves = serves
-        self._calls = next(one for one in Conversation if one is not serves)
+        self._calls = next(
+            conversation for conversation in Conversation if conversation is not serves
+        )
         self._answer = answer
         self._waiting: dict[int, Future[bytes]] = {}
         self._next = 1
-        self._cut: dict[int, Inner] = {one: Inner() for one in Conversation}
+        self._cut: dict[int, Inner] = {conversation: Inner() for conversation in Conversation}
         self._answering: set[asyncio.Task[None]] = set()
         self._closed = False
 

@@ -201,7 +201,7 @@ def _partitioned(sysfs: Path, partition: str) -> str:
         for name in names_in(sysfs / "devices/platform" / partition / "drm")
     }
     nodes = (sysfs / KFD_NODES / name for name in names_in(sysfs / KFD_NODES))
-    own = (one for one in nodes if _properties(one / "properties").get(_RENDER) in minors)
+    own = (node for node in nodes if _properties(node / "properties").get(_RENDER) in minors)
     return next(map(_kfd_address, own), "")
 
 

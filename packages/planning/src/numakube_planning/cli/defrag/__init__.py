@@ -235,7 +235,7 @@ def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> Non
         if maps:
             from numakube.insight.node_map.map_json import picture_document
 
-            document["maps"] = [picture_document(one) for one in plan_pictures(plan, facts)]
+            document["maps"] = [picture_document(picture) for picture in plan_pictures(plan, facts)]
         print_document(document, output)
         return
     blind = sorted(blind_nodes(facts))

@@ -42,9 +42,9 @@ def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
 
 
 def _moves(step: Step) -> Iterator[dict[str, Any]]:
-    for one in step.moves:
-        cordoned = list(one.closed)
-        yield {"pod": one.pod, "from": one.from_node, "to": one.to_node, "cordoned": cordoned}
+    for move in step.moves:
+        cordoned = list(move.closed)
+        yield {"pod": move.pod, "from": move.from_node, "to": move.to_node, "cordoned": cordoned}
 
 
 def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
@@ -139,11 +139,11 @@ def plan_pictures(plan: Plan, facts: ClusterFacts) -> Iterator[NodePicture]:
     from numakube.insight.node_map.planned_picture import Plan as Drawn
     from numakube.insight.node_map.planned_picture import planned
 
-    pods = {one.metadata.key: one for one in facts.pods}
+    pods = {pod.metadata.key: pod for pod in facts.pods}
     moves = [move for step in plan.steps for move in step.moves]
-    for node in dict.fromkeys(name for one in moves for name in (one.from_node, one.to_node)):
-        leaving = [one.pod for one in moves if one.from_node == node]
-        arriving = [pods[one.pod] for one in moves if one.to_node == node]
+    for node in dict.fromkeys(name for move in moves for name in (move.from_node, move.to_node)):
+        leaving = [move.pod for move in moves if move.from_node == node]
+        arriving = [pods[move.pod] for move in moves if move.to_node == node]
         drawn = planned(facts, node, arriving=arriving, leaving=leaving)
         if isinstance(drawn, Drawn):
             yield drawn.picture

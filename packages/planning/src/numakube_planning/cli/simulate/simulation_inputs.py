@@ -113,7 +113,7 @@ def read_runs(given: Given) -> list[PlannedRun]:
         workloads = {
             seed: _merged(traced.workload(cluster, seed), one) for seed, one in workloads.items()
         }
-    if not cluster.running and not any(one.arrivals for one in workloads.values()):
+    if not cluster.running and not any(workload.arrivals for workload in workloads.values()):
         raise ConfigError("no pod runs and none comes: give -f FILE with what is to come")
     for arm in _arms(given, cluster, workloads[given.seeds[0]], alone=bool(changes)):
         runs += [
@@ -197,10 +197,10 @@ class _Documents:
 
     def arrivals(self, seed: int, facts: ClusterFacts | None) -> Iterator[Arrival]:
         """Yield what the file says comes."""
-        mixes = [one for one in self.trees if "workloads" in one and "kind" not in one]
+        mixes = [tree for tree in self.trees if "workloads" in tree and "kind" not in tree]
         for tree in mixes:
             yield from workload_of_mix(tree, self.file, seed).arrivals
-        others = [one for one in self.trees if one not in mixes]
+        others = [tree for tree in self.trees if tree not in mixes]
         classes = facts.priority_classes if facts is not None else {}
         for batch in batches_of(others, self.file) if others else ():
             pod = manifest_subject(batch.pod, classes=classes).pod
@@ -240,8 +240,8 @@ def _called(pod: Pod, name: str) -> Pod:
 def _workload(
     documents: Sequence[_Documents], waiting: Workload, facts: ClusterFacts | None, seed: int
 ) -> Workload:
-    more = [one for document in documents for one in document.arrivals(seed, facts)]
-    arrivals = sorted((*waiting.arrivals, *more), key=lambda one: one.at)
+    more = [arrival for document in documents for arrival in document.arrivals(seed, facts)]
+    arrivals = sorted((*waiting.arrivals, *more), key=lambda arrival: arrival.at)
     return Workload(arrivals=tuple(arrivals), notes=waiting.notes)
 
 

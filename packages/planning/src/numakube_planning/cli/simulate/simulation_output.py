@@ -76,21 +76,21 @@ def document_of(runs: Sequence[PlannedRun], summaries: Sequence[Summary]) -> dic
 
 def table_of(summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows with what people look at first."""
-    others = (name for name in _IF_ANY if any(one.answers[name].mean for one in summaries))
+    others = (name for name in _IF_ANY if any(summary.answers[name].mean for summary in summaries))
     titles = _TITLES | {name: _IF_ANY[name] for name in others}
-    resources = sorted({name for one in summaries for name in one.allocated})
-    shown = [name for name in resources if any(_is_used(one, name) for one in summaries)]
+    resources = sorted({name for summary in summaries for name in summary.allocated})
+    shown = [name for name in resources if any(_is_used(summary, name) for summary in summaries)]
     head = ["ARM", *titles.values(), *(f"{_short(name)} %" for name in shown)]
-    stranded = sorted({name for one in summaries for name in one.stranded})
+    stranded = sorted({name for summary in summaries for name in summary.stranded})
     head += [f"STRANDED {_short(name)} %" for name in stranded]
     rows = [
         [
-            one.arm,
-            *(_text(one.answers[name]) for name in titles),
-            *(_text(one.peak[name]) for name in shown),
-            *(_text(one.stranded.get(name, Estimate(0.0))) for name in stranded),
+            summary.arm,
+            *(_text(summary.answers[name]) for name in titles),
+            *(_text(summary.peak[name]) for name in shown),
+            *(_text(summary.stranded.get(name, Estimate(0.0))) for name in stranded),
         ]
-        for one in summaries
+        for summary in summaries
     ]
     return head, rows
 
@@ -193,21 +193,21 @@ def _csv(results: Sequence[RunResult]) -> str:
     """Return one line for each run."""
     groups = {"allocated": "allocated", "peak": "peak_allocated", "stranded": "stranded"}
     names = {
-        title: sorted({name for one in results for name in getattr(one, field)})
+        title: sorted({name for result in results for name in getattr(result, field)})
         for title, field in groups.items()
     }
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     more = [f"{title} {name}" for title, found in names.items() for name in found]
     writer.writerow(["arm", "seed", *ANSWERS, *more])
-    for one in results:
-        cells = [of(one) for of in ANSWERS.values()]
+    for result in results:
+        cells = [of(result) for of in ANSWERS.values()]
         shares = [
-            _share(getattr(one, groups[title]), name)
+            _share(getattr(result, groups[title]), name)
             for title, found in names.items()
             for name in found
         ]
-        writer.writerow([one.arm, one.seed, *(round(cell, 6) for cell in cells), *shares])
+        writer.writerow([result.arm, result.seed, *(round(cell, 6) for cell in cells), *shares])
     return out.getvalue()
 
 
