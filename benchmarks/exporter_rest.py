@@ -1,6 +1,6 @@
 """What the exporter's program takes at rest: memory and CPU.
 
-The node is one of a lab, with two NUMA nodes and no pods; the program is ``numakube exporter``
+The node is one of a lab, with two NUMA nodes and no pods; the program is ``numakube run exporter``
 with its metrics served, as in a DaemonSet. Nothing happens on the node while it is measured.
 """
 

@@ -48,7 +48,7 @@ def draw() -> str:
     )
     node, verdicts = run_example()
     picture = picture_after(node, verdicts)
-    console.print("$ numakube admit --example", style="bold")
+    console.print("$ numakube plan admit --example", style="bold")
     console.print(admit_tables.verdict_table(verdicts, name_styles(picture, console)))
     for part in admit_tables.refusals(verdicts):
         console.print(part)

@@ -190,7 +190,7 @@ PLACEMENT: Final = (
         expression="max by (cause) (numakube_misaligned_pods) > 0",
         lasts="1h",
         summary="Pods that want alignment do not have it",
-        description="{{ $value }} pods, cause {{ $labels.cause }}; kubectl numa audit names them.",
+        description="{{ $value }} pods, cause {{ $labels.cause }}: `kubectl numa check pods`.",
     ),
 )
 

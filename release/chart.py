@@ -2,7 +2,7 @@
 
 Objects are built with words in the places where a user may choose, and the words are then replaced
 by expressions. So a template is never written by hand, and what it renders to with the default
-values is what ``numakube render`` prints.
+values is what ``numakube manifests render`` prints.
 """
 
 from __future__ import annotations

@@ -451,7 +451,7 @@ CLAIMS: Final = Row(
         Panel(
             title="Pods that are not aligned",
             series=(Series("max by (cause) (numakube_misaligned_pods)", "{{cause}}"),),
-            about="They want alignment and do not have it; kubectl numa audit names them.",
+            about="They want alignment and do not have it; kubectl numa check pods names them.",
             stacked=True,
         ),
         Panel(

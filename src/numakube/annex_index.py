@@ -74,7 +74,7 @@ ANNEXES: Final = (
         ),
         examples=MappingProxyType(
             {
-                "dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),
+                "run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),
             }
         ),
     ),
@@ -201,9 +201,9 @@ ANNEXES: Final = (
         ),
         commands=(
             Added(
-                name="check",
+                name="check manifests",
                 summary="Are NUMA annotations and labels in manifests right?",
-                section="Plan",
+                old_name="check",
             ),
         ),
         plugins=(
@@ -261,9 +261,9 @@ ANNEXES: Final = (
         ),
         examples=MappingProxyType(
             {
-                "enforcer": ("--once",),
-                "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
-                "check": ("deploy/", "- < pod.yaml"),
+                "run enforcer": ("--once",),
+                "run webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
+                "check manifests": ("deploy/", "- < pod.yaml"),
             }
         ),
     ),
@@ -296,25 +296,25 @@ ANNEXES: Final = (
                 section="Look",
             ),
             Added(
-                name="audit",
+                name="check pods",
                 summary="Which pods want alignment and do not have it?",
-                section="Look",
+                old_name="audit",
             ),
             Added(
-                name="simulate",
+                name="plan simulate",
                 summary="What would become of pods on a cluster?",
-                section="Plan",
+                old_name="simulate",
                 extra="simulate",
             ),
             Added(
-                name="advise",
+                name="plan advise",
                 summary="Which smaller request gives a pod more places?",
-                section="Plan",
+                old_name="advise",
             ),
             Added(
-                name="defrag",
+                name="plan defrag",
                 summary="Which pods would have to move so that these fit?",
-                section="Plan",
+                old_name="defrag",
             ),
         ),
         explainers=(
@@ -359,22 +359,22 @@ ANNEXES: Final = (
                     "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1",
                     "-f job.yaml -o json",
                 ),
-                "audit": ("", "-n team -o wide", "pod/web -o json"),
-                "simulate": (
+                "check pods": ("", "-n team -o wide", "pod/web -o json"),
+                "plan simulate": (
                     '--nodes "10x 2 sockets, 16 cores, smt 2, 128Gi, gpu 4" -f mix.yaml --seeds 10',
                     "--from cluster.yaml --set topologyManagerPolicy=restricted",
                     "--trace openb_pod_list_default.csv --trace-nodes openb_node_list_all_node.csv",
                     "--drain node-3 --scheduler numakube",
                 ),
-                "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
-                "defrag": (
+                "plan advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
+                "plan defrag": (
                     "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
                     "--for pod/web --apply",
                     "--reduce-stranded --moves 10 --map",
                     "-f pod.yaml -o json",
                 ),
-                "rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
-                "admission-check": ("--no-gates --hold 5m", "--no-kueue"),
+                "run rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
+                "run admission-check": ("--no-gates --hold 5m", "--no-kueue"),
             }
         ),
     ),
@@ -408,7 +408,7 @@ ANNEXES: Final = (
         ),
         examples=MappingProxyType(
             {
-                "sriov": ("--dry-run --explain", "--config-file pools.json"),
+                "run sriov": ("--dry-run --explain", "--config-file pools.json"),
             }
         ),
     ),

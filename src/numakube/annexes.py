@@ -85,7 +85,8 @@ class Added:
     """One thing that an annex adds, and its line in lists of such things.
 
     Attributes:
-        section: where the help lists a command.
+        section: where the help lists a command; not of one below a group, ``plan defrag``.
+        old_name: what a command was called before; it works for one more release.
         extra: what has all that it needs, if that is more than the annex itself.
         on_request: whether ``numakube deploy all`` leaves a component out.
         path: where an endpoint answers.
@@ -95,6 +96,7 @@ class Added:
     name: str
     summary: str
     section: str = ""
+    old_name: str = ""
     extra: str = ""
     on_request: bool = False
     path: str = ""
@@ -153,16 +155,17 @@ class Annex:
         return self.name in points(Group.ANNEXES)
 
     def called(self) -> tuple[str, ...]:
-        """Return the names of its programs and commands."""
+        """Return the words that call its programs and commands."""
         return (
-            *(program.name for program in self.programs),
+            *(program.path for program in self.programs),
             *(command.name for command in self.commands),
         )
 
-    def extra_of(self, name: str) -> str:
+    def extra_of(self, path: str) -> str:
         """Return the extra that has all that one of its programs or commands needs."""
-        things: tuple[Added | ProgramEntry, ...] = (*self.programs, *self.commands)
-        return next((thing.extra for thing in things if thing.name == name), "") or self.extra
+        needed = {program.path: program.extra for program in self.programs}
+        needed |= {command.name: command.extra for command in self.commands}
+        return needed.get(path, "") or self.extra
 
     def added(self, group: Group) -> tuple[Added | ProgramEntry, ...]:
         """Return what it adds to *group*."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+RUN: Final = "Run"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramEntry:
     """One program.
@@ -25,7 +28,7 @@ class ProgramEntry:
         port: where it serves health and metrics unless told otherwise.
         extra: the extra of the package that brings the libraries it needs; empty if none.
         on_every_node: whether it runs on every node, where memory counts.
-        section: where the help lists it as a command.
+        section: where the help lists it as a command; with most others, below ``run``.
     """
 
     name: str
@@ -33,7 +36,12 @@ class ProgramEntry:
     port: int
     extra: str = ""
     on_every_node: bool = False
-    section: str = "Run"
+    section: str = RUN
+
+    @property
+    def path(self) -> str:
+        """The words that call it."""
+        return f"run {self.name}" if self.section == RUN else self.name
 
 
 PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(

@@ -65,7 +65,7 @@ def test_commands_work_and_those_of_the_annex_name_its_extra(
         ("map", "node-a", *taken),
     ]
     missing = [
-        *((called, "--help") for called in annex.called()),
+        *((*called.split(), "--help") for called in annex.called()),
         *(("deploy", component.name, "--dry-run=client") for component in annex.manifests),
         *(("replay", replay.name, "--help") for replay in annex.replays),
     ]

@@ -26,7 +26,7 @@ from numakube.annex_index import ANNEXES
 from numakube.annexes import Annex, Group, added_to, annexes, load, programs
 from numakube.apps.host.program import Program
 from numakube.apps.operator.group_additions import GroupAddition
-from numakube.cli.command_table import COMMANDS
+from numakube.cli.command_table import COMMANDS, GROUPS
 from numakube.cli.examples import EXAMPLES
 from numakube.programs import PROGRAMS
 
@@ -101,16 +101,21 @@ def test_a_command_says_of_itself_what_its_line_says(name: str) -> None:
 
 
 def test_commands_stand_in_a_section_of_the_help(name: str) -> None:
+    """Those below a group stand where the group does."""
     manifest = manifest_of(name)
     sections = [entry.section for entry in manifest.programs]
-    assert all([*sections, *(added.section for added in manifest.commands)])
+    commands = [
+        added.section or added.name.partition(" ")[0] in GROUPS for added in manifest.commands
+    ]
+    assert all([*sections, *commands])
 
 
 def test_examples_are_of_commands_of_its_own(name: str) -> None:
     manifest = manifest_of(name)
     replays = {f"replay {replay.name}" for replay in manifest.replays}
-    first = {path if path in replays else path.split()[0] for path in manifest.examples}
-    assert first == {*manifest.called(), *replays}
+    own = {*manifest.called(), *replays}
+    assert own <= manifest.examples.keys()
+    assert not [path for path in manifest.examples if not path.startswith(tuple(own))]
 
 
 def test_no_two_add_the_same(name: str) -> None:

@@ -33,7 +33,7 @@ def pod(name: str, **limits: object) -> dict[str, Any]:
 
 @pytest.fixture
 def admit(tmp_path: Path, numakube: Callable[..., Ended]) -> Callable[..., Ended]:
-    """Return a function that writes the files and runs ``numakube admit``."""
+    """Return a function that writes the files and runs ``numakube plan admit``."""
 
     def call(
         *options: str,
@@ -45,7 +45,7 @@ def admit(tmp_path: Path, numakube: Callable[..., Ended]) -> Callable[..., Ended
             text = content if isinstance(content, str) else yaml.safe_dump(content)
             (tmp_path / name).write_text(text)
         return numakube(
-            "admit", "--machine", machine, "--kubelet-config", tmp_path / "kubelet.yaml",
+            "plan", "admit", "--machine", machine, "--kubelet-config", tmp_path / "kubelet.yaml",
             "--pods", tmp_path / "pods.yaml", *options,
         )  # fmt: skip
 
@@ -332,7 +332,15 @@ def test_a_few_words_are_enough_of_a_configuration(
     template = {"spec": pod("a", cpu=6, memory="1Gi")["spec"]}
     job = {"kind": "Job", "metadata": {"name": "train"}, "spec": {"template": template}}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
-    line = ("admit", "-m", "2 sockets, 4 cores, 16Gi", "-f", tmp_path / "job.yaml", "--kubelet")
+    line = (
+        "plan",
+        "admit",
+        "-m",
+        "2 sockets, 4 cores, 16Gi",
+        "-f",
+        tmp_path / "job.yaml",
+        "--kubelet",
+    )
 
     alone = numakube(*line, "policy=single-numa-node", "-o", "json")
     assert alone.code == 1
@@ -344,7 +352,7 @@ def test_a_few_words_are_enough_of_a_configuration(
 
 def test_missing_options_are_wrong_usage(numakube: Callable[..., Ended]) -> None:
     """All three files, or the example."""
-    result = numakube("admit", "--machine", "1 core, 1Gi")
+    result = numakube("plan", "admit", "--machine", "1 core, 1Gi")
 
     assert result.code == 2
     assert "Give --machine, --pods, and --kubelet-config or --kubelet; or --example." in result.err
@@ -352,7 +360,7 @@ def test_missing_options_are_wrong_usage(numakube: Callable[..., Ended]) -> None
 
 def test_a_missing_file_is_an_error(numakube: Callable[..., Ended]) -> None:
     """The name of the file, without a traceback."""
-    result = numakube("admit", "-m", "laptop", "-k", "nope.yaml", "-f", "nope.yaml")
+    result = numakube("plan", "admit", "-m", "laptop", "-k", "nope.yaml", "-f", "nope.yaml")
 
     assert (result.code, result.err) == (1, "error: nope.yaml: No such file or directory\n")
 
@@ -366,14 +374,14 @@ def test_pods_from_standard_input(
     pods.write_text(documents(pod("a", gpu=1)))
     with pods.open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        result = numakube("admit", "-m", MACHINE, "-k", config, "-f", "-", "-o", "name")
+        result = numakube("plan", "admit", "-m", MACHINE, "-k", config, "-f", "-", "-o", "name")
 
     assert result.out == "pod/a\n"
 
 
 def test_the_example_tells_its_story(numakube: Callable[..., Ended]) -> None:
     """One pod fits, one fits elsewhere, one is refused; and it ends with 0 all the same."""
-    result = numakube("admit", "--example")
+    result = numakube("plan", "admit", "--example")
 
     assert (result.code, result.err) == (0, "")
     rows = {line.split()[0]: line.split()[1:] for line in result.out.splitlines() if line.strip()}
@@ -386,6 +394,6 @@ def test_the_example_tells_its_story(numakube: Callable[..., Ended]) -> None:
 
 def test_the_example_as_data(numakube: Callable[..., Ended]) -> None:
     """Without the story around it."""
-    pods = json.loads(numakube("admit", "--example", "-o", "json").out)["pods"]
+    pods = json.loads(numakube("plan", "admit", "--example", "-o", "json").out)["pods"]
 
     assert [pod["admit"] for pod in pods] == [True, True, False, True]

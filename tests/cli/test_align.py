@@ -48,7 +48,7 @@ def test_where_nothing_can_be_told_the_answer_is_unknown(tmp_path: Path) -> None
 
 def test_the_command_looks_at_the_process_that_it_is() -> None:
     """On whatever machine this test runs."""
-    ended = CliRunner().invoke(cli, ["align", "-o", "json"])
+    ended = CliRunner().invoke(cli, ["check", "container", "-o", "json"])
 
     assert ended.exit_code in (0, NOT_ALIGNED, UNKNOWN)
     assert '"cpus"' in ended.output or "error:" in ended.output

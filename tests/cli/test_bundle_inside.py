@@ -34,7 +34,7 @@ async def test_a_bundle_remembers_what_the_scheduler_knew(
     assert config is not None
     assert [profile.scheduler_name for profile in config.profiles] == ["numakube-scheduler"]
     assert callable(numakube)
-    told = numakube("trace", "pod", "late", "--from", file)
+    told = numakube("debug", "trace", "pod", "late", "--from", file)
     assert "cannot align container (cpu: best zone has 3 of 4)" in told.out
     checked = numakube("replay", "bundle", file, "--check")
     assert checked.out == "1 passed, 0 failed\n"

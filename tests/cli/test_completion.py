@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numakube.cli.command_table import COMMANDS, joined
+from numakube.cli.command_table import first_words, joined_first_words
 from numakube.cli.completion import kubectl_candidates
 from numakube.cli.main import cli
 
@@ -35,11 +35,12 @@ def test_an_unknown_shell_is_wrong_usage(numakube: Callable[..., Ended]) -> None
 
 def test_kubectl_gets_a_candidate_a_line_and_a_directive() -> None:
     """``:4`` tells kubectl not to offer files."""
-    assert list(kubectl_candidates(cli, [""])) == [*COMMANDS, *joined(), ":4"]
-    assert list(kubectl_candidates(cli, [])) == [*COMMANDS, *joined(), ":4"]
+    assert list(kubectl_candidates(cli, [""])) == [*first_words(), *joined_first_words(), ":4"]
+    assert list(kubectl_candidates(cli, [])) == [*first_words(), *joined_first_words(), ":4"]
     assert list(kubectl_candidates(cli, ["comp"])) == ["completion", ":4"]
     assert list(kubectl_candidates(cli, ["completion", "z"])) == ["zsh", ":4"]
     assert list(kubectl_candidates(cli, ["replay", "k"])) == ["kubelet", ":4"]
+    assert list(kubectl_candidates(cli, ["debug", "q"])) == ["queue", ":4"]
 
 
 def test_options_are_completed() -> None:

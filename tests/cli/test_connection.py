@@ -24,8 +24,9 @@ __all__ = ["live", "quiet"]  # fixtures
 
 DEAD = "http://127.0.0.1:1"
 ASKING = [
-    "bundle", "cache", "detect", "deploy", "doctor", "explain pod x", "loglevel", "map x", "queue",
-    "remove", "reservations", "resync --all", "setup", "top", "trace pod x", "validate", "top -w",
+    "bundle", "debug cache", "check cluster", "deploy", "doctor", "explain pod x", "debug loglevel",
+    "map x", "queue", "remove", "debug reservations", "debug resync --all", "setup", "top",
+    "debug trace pod x", "check kubelets", "top -w",
 ]  # fmt: skip
 
 
@@ -73,7 +74,9 @@ def web_server() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("line", [*ASKING, "audit", "fits --shape cpu=1", "podresources node-0"])
+@pytest.mark.parametrize(
+    "line", [*ASKING, "check pods", "fits --shape cpu=1", "debug podresources node-0"]
+)
 def test_a_web_page_is_not_taken_for_an_answer_of_the_cluster(
     numakube: Any, web_server: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -185,18 +188,18 @@ def test_a_request_takes_no_longer_than_told(numakube: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         begun = time.monotonic()
-        ended = numakube("queue", "--server", address, "--request-timeout", "200ms")
+        ended = numakube("debug", "queue", "--server", address, "--request-timeout", "200ms")
     # Without a limit of the user's, a request waits for a minute.
     assert time.monotonic() - begun < 50
     assert (ended.code, "no answer in time" in ended.err) == (3, True)
-    assert numakube("queue", "--server", DEAD, "--request-timeout", "1").code == 3
-    assert numakube("queue", "--server", DEAD, "--request-timeout", "soon").code == 2
+    assert numakube("debug", "queue", "--server", DEAD, "--request-timeout", "1").code == 3
+    assert numakube("debug", "queue", "--server", DEAD, "--request-timeout", "soon").code == 2
 
 
 def test_details_are_logged_if_asked_for(numakube: Any, quiet: None) -> None:
     """Else standard error is for errors."""
-    assert "request_retried" in numakube("queue", "--server", DEAD, "-v", "6").err
-    assert "request_retried" not in numakube("queue", "--server", DEAD, "-v", "1").err
+    assert "request_retried" in numakube("debug", "queue", "--server", DEAD, "-v", "6").err
+    assert "request_retried" not in numakube("debug", "queue", "--server", DEAD, "-v", "1").err
 
 
 def test_versions_of_program_and_server(numakube: Any, live: str) -> None:

@@ -126,7 +126,7 @@ async def test_all_profiles_are_taken_over_with_their_arguments(
     for name in names:
         await site.client.create(PODS.raw, _pod(name, name), namespace="default")
     await _until_bound(site, names)
-    detected = yaml.safe_load((await run("detect", "-o", "yaml")).out)["installations"]
+    detected = yaml.safe_load((await run("check", "cluster", "-o", "yaml")).out)["installations"]
     states = {(entry["name"], entry["resting"]): entry["schedulerNames"] for entry in detected}
     assert states[("tas", True)] == ["topo-a", "topo-b"]
     assert states[("numakube-scheduler", False)] == names
@@ -286,7 +286,7 @@ def test_a_configuration_that_no_scheduler_takes_is_refused_before_anything_is_d
     numakube: Callable[..., Ended], words: tuple[str, ...], code: int, text: str
 ) -> None:
     """B13: by name of the option and of the field."""
-    ended = numakube("render", "scheduler", *words)
+    ended = numakube("manifests", "render", "scheduler", *words)
     assert (ended.code, ended.out) == (code, "")
     assert text in ended.err
 
@@ -301,7 +301,7 @@ def test_a_configuration_of_an_older_version_is_deployed_with_a_warning(
     profiles = [{"schedulerName": "old", "pluginConfig": [args]}]
     tree = {**header, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
     own.write_text(dump_yaml(tree), encoding="utf-8")
-    ended = numakube("render", "scheduler", "--scheduler-config", str(own))
+    ended = numakube("manifests", "render", "scheduler", "--scheduler-config", str(own))
     assert ended.code == 0
     assert f"warning: {own}: apiVersion: " in ended.err
     assert "kubeconfigpath has no effect: write clientConnection.kubeconfig" in ended.err
@@ -315,7 +315,7 @@ def test_a_kubeconfig_that_pods_do_not_have_is_left_out_with_a_warning(
     tree = configuration_tree(numa_configuration(("own",)))
     tree["clientConnection"] = {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 70}
     own.write_text(dump_yaml(tree), encoding="utf-8")
-    ended = numakube("render", "scheduler", "--scheduler-config", str(own))
+    ended = numakube("manifests", "render", "scheduler", "--scheduler-config", str(own))
     assert f"warning: {own}: clientConnection.kubeconfig is left out" in ended.err
     assert "kubeconfig:" not in ended.out
     assert "qps: 70" in ended.out
@@ -368,7 +368,7 @@ def test_exporters_get_a_configuration_of_the_users_and_start_again_when_it_chan
     own = tmp_path / "own.yaml"
 
     def deployed(*words: str) -> tuple[str, str, str]:
-        ended = numakube("render", "exporter", *words)
+        ended = numakube("manifests", "render", "exporter", *words)
         assert ended.code == 0, ended.err
         found = {item["kind"]: item for item in yaml.safe_load_all(ended.out)}
         template = found["DaemonSet"]["spec"]["template"]
@@ -410,6 +410,6 @@ def test_a_configuration_that_no_exporter_takes_is_refused(
     """By the name of the file and of the key."""
     own = tmp_path / "own.yaml"
     own.write_text(text, encoding="utf-8")
-    ended = numakube("render", "exporter", "--exporter-config", str(own), *words)
+    ended = numakube("manifests", "render", "exporter", "--exporter-config", str(own), *words)
     assert (ended.code, ended.out) == (1, "")
     assert told in ended.err

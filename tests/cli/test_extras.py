@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import grimp
@@ -12,8 +13,8 @@ from tests.insight.explain.bundling import collected_of
 
 from numakube.annexes import Group, annexes, points
 from numakube.apps.bundle import pack
-from numakube.cli.command_table import COMMANDS, joined
-from numakube.cli.lazy_commands import AnyEntry, Hosted, Lazy, OfAnnex
+from numakube.cli.command_table import COMMANDS, joined, path_in
+from numakube.cli.lazy_commands import AnyEntry, Below, Hosted, Lazy, OfAnnex
 from numakube.cli.main import OPTIONAL, extra_of
 from numakube.programs import PROGRAMS
 from numakube.testing import World, pod
@@ -37,7 +38,7 @@ EXTRAS = {name: extra for name in ALL if (extra := extra_of(name))}
 ANNEXES = {annex.package: annex for annex in INSTALLED}
 """By what is imported."""
 IN_EXTRAS = sorted(
-    {"enforcer", "exporter"} | {name for annex in INSTALLED for name in annex.called()} - {"demo"}
+    {"run exporter"} | {name for annex in INSTALLED for name in annex.called()} - {"demo"}
 )
 """Commands that need one; the demo is not run here, since it takes long."""
 
@@ -53,34 +54,39 @@ def lines(tmp_path: Path) -> list[list[str]]:
     bundle.write_bytes(pack(collected_of(world.facts())))
     taken = ["--from", str(bundle)]
     given = {
-        "admit": ["--example"],
+        "plan admit": ["--example"],
         "bundle": [*taken, "-o", str(tmp_path / "again.tgz")],
-        "cache": taken,
-        "check": ["-"],
+        "debug cache": taken,
+        "check manifests": ["-"],
         "completion": ["bash"],
         "dashboard": [*taken, "--bind-address", "0.0.0.0:0", "--insecure-serving"],
         "deploy": ["--dry-run=client"],
-        "detect": [],
+        "check cluster": [],
         "doctor": taken,
         "explain": ["pod", "waits", *taken],
-        "images": [],
+        "manifests images": [],
         "lab": ["up", "--host", "192.0.2.1"],
-        "loglevel": [],
+        "debug loglevel": [],
         "machine": ["dgx-h100"],
         "map": ["node-a", *taken],
-        "queue": taken,
+        "debug queue": taken,
         "remove": ["--dry-run=server"],
-        "render": [],
+        "manifests render": [],
         "replay": ["bundle", str(bundle), "--check"],
-        "reservations": taken,
-        "resync": ["--all"],
+        "debug reservations": taken,
+        "debug resync": ["--all"],
         "setup": [],
-        "simulate": [*taken, "--scheduler", "numakube"],
+        "plan simulate": [*taken, "--scheduler", "numakube"],
         "top": taken,
-        "trace": ["pod", "waits", *taken],
-        "validate": taken,
+        "debug trace": ["pod", "waits", *taken],
+        "check kubelets": taken,
     }
-    return [[name, *given.get(name, ["--help"])] for name in ALL if name != "demo"]
+    return [[*name.split(), *given.get(name, ["--help"])] for name in ALL if name != "demo"]
+
+
+def called(line: Sequence[str]) -> str:
+    """Return the command that *line* calls."""
+    return path_in(line) or line[0]
 
 
 def complaints(ran: list[Ran], extra_of: dict[str, str]) -> list[Ran]:
@@ -89,8 +95,8 @@ def complaints(ran: list[Ran], extra_of: dict[str, str]) -> list[Ran]:
         other
         for other in ran
         if other.code not in ENDS
-        or "bug" in other.err
-        or ("not installed" in other.err and extra_of.get(other.line[0], "-") not in other.err)
+        or "this is a bug" in other.err
+        or ("not installed" in other.err and extra_of.get(called(other.line), "-") not in other.err)
     ]
 
 
@@ -102,8 +108,8 @@ def test_every_installation_has_what_its_commands_need(
 
     named = {name: f"numakube[{extra}]" for name, extra in EXTRAS.items()}
     assert complaints(ran, named) == []
-    stopped = {other.line[0] for other in ran if "not installed" in other.err}
-    assert stopped == {*IN_EXTRAS} & {line[0] for line in lines}
+    stopped = {called(other.line) for other in ran if "not installed" in other.err}
+    assert stopped == {*IN_EXTRAS} & {called(line) for line in lines}
 
 
 @pytest.mark.parametrize("command", IN_EXTRAS)
@@ -111,7 +117,7 @@ def test_the_extra_that_is_named_is_enough(
     command: str, lines: list[list[str]], tmp_path: Path
 ) -> None:
     """Alone: nothing of another extra is needed."""
-    own = [line for line in lines if line[0] == command]
+    own = [line for line in lines if called(line) == command]
     (ran,) = run_lines(without_extras(EXTRAS[command]), own, tmp_path)
 
     assert "not installed" not in ran.err
@@ -127,7 +133,7 @@ def test_a_missing_library_is_never_called_a_bug(
     module: str, lines: list[list[str]], tmp_path: Path
 ) -> None:
     """Whichever it is: commands that may import it work without, or say what to install."""
-    concerned = [line for line in lines if CORE.get(module, module) in imports()[line[0]]]
+    concerned = [line for line in lines if CORE.get(module, module) in imports()[called(line)]]
     ran = run_lines([module], concerned, tmp_path)
 
     assert len(ran) == len(concerned)
@@ -152,12 +158,14 @@ def test_completion_is_silent_about_what_is_missing(tmp_path: Path) -> None:
 
 def _module_of(name: str, entry: AnyEntry) -> str:
     match entry:
+        case Below():
+            raise AssertionError(f"{name} is a group")
         case Lazy(module=module):
             return module
-        case Hosted() if name in PROGRAMS:
-            return f"numakube.apps.{name.replace('-', '_')}.process"
-        case Hosted():
-            return points(Group.PROGRAMS)[name].partition(":")[0]
+        case Hosted(name=own) if own in PROGRAMS:
+            return f"numakube.apps.{own.replace('-', '_')}.process"
+        case Hosted(name=own):
+            return points(Group.PROGRAMS)[own].partition(":")[0]
         case OfAnnex(group=group):
             return points(group)[name].partition(":")[0]
 

@@ -52,7 +52,7 @@ ALL_EXAMPLES = EXAMPLES | {
 GROUPS = ["", *(path for path, ctx in ALL.items() if isinstance(ctx.command, click.Group))]
 
 
-@pytest.mark.parametrize("path", [path for path in GROUPS if path != "extender"])
+@pytest.mark.parametrize("path", [path for path in GROUPS if path != "run extender"])
 @pytest.mark.parametrize("program", ["numakube", "kubectl numa"])
 def test_a_group_alone_prints_its_help(
     path: str, program: str, capfd: pytest.CaptureFixture[str]
@@ -66,12 +66,12 @@ def test_a_group_alone_prints_its_help(
 
 
 def test_commands_are_listed_by_what_people_come_for(numakube: Any) -> None:
-    """Each is in one section."""
+    """Each is in one section, or in a group that is."""
     listing = numakube("--help").out
     titles = [line[:-1] for line in listing.splitlines() if line.endswith(":") and line[0] != " "]
     assert titles == ["Options", *sections()]
     assert sorted(name for names in sections().values() for name in names) == sorted(
-        {*COMMANDS, *joined()}
+        {path.split()[0] for path in (*COMMANDS, *joined())}
     )
 
 

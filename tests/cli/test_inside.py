@@ -75,15 +75,17 @@ async def until_told(ask: Numakube, *words: str, texts: Sequence[str]) -> Ended:
 async def test_the_whole_story_of_a_pod_is_told(world: LabCluster, ask: Numakube) -> None:
     """Refused, woken, placed, admitted and observed, in text and as JSON."""
     why = ("none of 1 nodes fits", "cannot align container (cpu: best zone has 3 of 4)")
-    await until_told(ask, "trace", "pod", "late", texts=(*why, "now: waits (unschedulable)"))
+    await until_told(
+        ask, "debug", "trace", "pod", "late", texts=(*why, "now: waits (unschedulable)")
+    )
     await world.delete("small")
     way = ("attempt 2", "chose node-0", "reserved", "bound", "observed", "as predicted")
-    await until_told(ask, "trace", "pod", "late", texts=(*way, "now: on node-0"))
-    shown = await ask("trace", "pod", "late", "-o", "json")
+    await until_told(ask, "debug", "trace", "pod", "late", texts=(*way, "now: on node-0"))
+    shown = await ask("debug", "trace", "pod", "late", "-o", "json")
     document = msgspec.json.decode(shown.out)
     (item,) = document["items"]
     assert (document["kind"], item["speaker"]["leads"]) == ("PodTrace", True)
-    nobody = await ask("trace", "pod", "none")
+    nobody = await ask("debug", "trace", "pod", "none")
     assert nobody.code == 1
     assert "no scheduler remembers a pod default/none" in nobody.err
 
@@ -98,29 +100,29 @@ async def test_queue_cache_and_reservations_are_shown(world: LabCluster, ask: Nu
     labels = {NAME_LABEL: "team", MIN_LABEL: "2"}
     await world.create(pod_document("lonely", "1", metadata={"labels": labels}))
     gang = "now: waits (gated) after 0 attempts, with gang default/team: 0 run, 1 wait, 2 needed"
-    await until_told(ask, "trace", "pod", "lonely", texts=(gang,))
-    table = await until_told(ask, "cache", texts=(" matches ",))
+    await until_told(ask, "debug", "trace", "pod", "lonely", texts=(gang,))
+    table = await until_told(ask, "debug", "cache", texts=(" matches ",))
     assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", "node-0"]
-    detail = await ask("cache", "node-0")
+    detail = await ask("debug", "cache", "node-0")
     assert "cache          predict, exact" in detail.out
     assert "computed       pfp0v001" in detail.out
-    assert (await ask("cache", "none")).code == 1
+    assert (await ask("debug", "cache", "none")).code == 1
     world.exporters.freeze(["node-0"])
     await world.create(pod_document("held", "1"))
     await world.until(lambda: "held" in world.by_phase("Running"))
-    held = await ask("reservations", "-o", "json")
+    held = await ask("debug", "reservations", "-o", "json")
     (item,) = [
         entry for entry in msgspec.json.decode(held.out)["items"] if entry["pod"] == "default/held"
     ]
     assert item["node"] == "node-0"
     assert item["held"]["zones"][0]["amounts"]["cpu"] == "1"
     assert item["since"]
-    assert "only known here default/held" in (await ask("cache", "node-0")).out
-    assert "default/held" in (await ask("reservations", "node-0")).out
-    result = await ask("resync", "node-0")
+    assert "only known here default/held" in (await ask("debug", "cache", "node-0")).out
+    assert "default/held" in (await ask("debug", "reservations", "node-0")).out
+    result = await ask("debug", "resync", "node-0")
     assert result.code == 0, result.err
     assert "as before" in result.out
-    assert (await ask("resync")).code == 2
+    assert (await ask("debug", "resync")).code == 2
 
 
 async def test_levels_are_changed_while_it_runs(
@@ -128,23 +130,23 @@ async def test_levels_are_changed_while_it_runs(
 ) -> None:
     """For a pod, for a module, for a while; and taken back."""
     del world, restored
-    assert "everything" in (await ask("loglevel")).out
-    told = await ask("loglevel", "debug", "--pod", "default/late", "--for", "5m")
+    assert "everything" in (await ask("debug", "loglevel")).out
+    told = await ask("debug", "loglevel", "debug", "--pod", "default/late", "--for", "5m")
     assert "pod default/late" in told.out
-    told = await ask("loglevel", "4", "--module", "numakube.apps.cluster_mirror")
+    told = await ask("debug", "loglevel", "4", "--module", "numakube.apps.cluster_mirror")
     assert "numakube.apps.cluster_mirror" in told.out
-    told = await ask("loglevel", "--reset", "--pod", "default/late")
+    told = await ask("debug", "loglevel", "--reset", "--pod", "default/late")
     assert "default/late" not in told.out
-    told = await ask("loglevel", "--reset", "--module", "numakube.apps.cluster_mirror")
+    told = await ask("debug", "loglevel", "--reset", "--module", "numakube.apps.cluster_mirror")
     assert told.code == 0
-    assert (await ask("loglevel", "loud")).code == 1
-    assert (await ask("loglevel", "--for", "5m")).code == 2
+    assert (await ask("debug", "loglevel", "loud")).code == 1
+    assert (await ask("debug", "loglevel", "--for", "5m")).code == 2
 
 
 async def test_without_the_account_nobody_gets_in(world: LabCluster, ask: Numakube) -> None:
     """And the command says what is missing."""
     accounts = SERVICE_ACCOUNTS.raw
     await world.client.delete(accounts, "numakube-scheduler-debug", namespace="numakube")
-    refused = await ask("trace", "pod", "late")
+    refused = await ask("debug", "trace", "pod", "late")
     assert refused.code == 1
     assert "it wants a token: create the ServiceAccount numakube-scheduler-debug" in refused.err

@@ -69,21 +69,21 @@ def test_a_bundle_is_looked_into_as_a_cluster_is(
     numakube: Callable[..., Ended], bundle: Path
 ) -> None:
     """Trace, queue, cache and reservations."""
-    trace = numakube("trace", "pod", "web", "--from", bundle)
+    trace = numakube("debug", "trace", "pod", "web", "--from", bundle)
     assert trace.code == 0, trace.err
     assert "recorded by s1" in trace.out
     assert "bound        to n1" in trace.out
-    assert numakube("trace", "pod", "none", "--from", bundle).code == 1
-    queue = numakube("queue", "--from", bundle).out.splitlines()
+    assert numakube("debug", "trace", "pod", "none", "--from", bundle).code == 1
+    queue = numakube("debug", "queue", "--from", bundle).out.splitlines()
     assert queue[1].split() == ["default/waits", "backoff", "0", "2", "3m20s", "in", "4s", "Fit"]
-    cache = numakube("cache", "-o", "wide", "--from", bundle)
+    cache = numakube("debug", "cache", "-o", "wide", "--from", bundle)
     assert "there is no usable NodeResourceTopology of it" in cache.out
-    assert "zone 0: cpu 2" in numakube("reservations", "--from", bundle).out
+    assert "zone 0: cpu 2" in numakube("debug", "reservations", "--from", bundle).out
 
 
 def test_watching_needs_a_cluster(numakube: Callable[..., Ended], bundle: Path) -> None:
     """A bundle does not change."""
-    assert numakube("trace", "pod", "web", "-w", "--from", bundle).code == 2
+    assert numakube("debug", "trace", "pod", "web", "-w", "--from", bundle).code == 2
 
 
 def test_a_bundle_without_schedulers_says_so(
@@ -92,6 +92,6 @@ def test_a_bundle_without_schedulers_says_so(
     """It may have been taken by somebody who was not allowed to look inside."""
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(pack(Collected("2026-01-01T12:00:00Z", {"nodes.json": b'{"items": []}'})))
-    told = numakube("queue", "--from", path)
+    told = numakube("debug", "queue", "--from", path)
     assert told.code == 1
     assert "has no queue of any scheduler" in told.err

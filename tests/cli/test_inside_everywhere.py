@@ -66,23 +66,23 @@ async def test_every_command_asks_both_replicas_and_says_who_leads(
     queue = await ask("queue")
     assert queue.code == 0, queue.err
     assert queue.out.count("default/late") == 1
-    traced = (await ask("trace", "pod", "late")).out.splitlines()
+    traced = (await ask("debug", "trace", "pod", "late")).out.splitlines()
     (now,) = [line for line in traced if line.startswith("now:")]
     assert " after 0 attempts" not in now
     assert "which leads)" in now
-    rows = [line.split() for line in (await ask("cache")).out.splitlines()[1:]]
+    rows = [line.split() for line in (await ask("debug", "cache")).out.splitlines()[1:]]
     assert sorted((row[0], row[2]) for row in rows) == [
         ("node-0", "no"),
         ("node-0", "yes"),
         ("node-1", "no"),
         ("node-1", "yes"),
     ]
-    detail = (await ask("cache", "node-0")).out
+    detail = (await ask("debug", "cache", "node-0")).out
     assert "sees it, which leads" in detail
     assert "sees it, which stands by" in detail
-    assert (await ask("reservations")).code == 0
-    assert (await ask("loglevel")).out.count("everything") == 2
-    assert (await ask("resync", "node-0")).out.count("as before") == 2
+    assert (await ask("debug", "reservations")).code == 0
+    assert (await ask("debug", "loglevel")).out.count("everything") == 2
+    assert (await ask("debug", "resync", "node-0")).out.count("as before") == 2
     explained = await ask("explain", "pod", "late")
     assert "which decides by itself" not in explained.out
     assert "Note: " not in explained.out

@@ -77,11 +77,11 @@ def ended(code: int, out: str = "", err: str = "") -> Ended:
 
 def test_every_command_is_listed_and_can_be_loaded(numakube: Callable[..., Ended]) -> None:
     """The list shows the same summaries as the commands' own help begins with."""
-    listing = numakube("--help").out
-
     for name, entry in {**COMMANDS, **joined()}.items():
-        own = numakube(name, "--help")
-        assert name in listing
+        *groups, last = name.split()
+        listing = numakube(*groups, "--help").out
+        own = numakube(*groups, last, "--help")
+        assert last in listing
         assert own.code == 0
         assert entry.summary.rstrip(".?") in " ".join(own.out.split())
 

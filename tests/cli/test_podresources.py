@@ -47,7 +47,9 @@ async def test_the_answers_of_a_kubelet_are_shown(
 
     async def ask(*words: str) -> Ended:
         kubeconfig = str(world.site.kubeconfig)
-        return await asyncio.to_thread(numakube, "podresources", *words, "--kubeconfig", kubeconfig)
+        return await asyncio.to_thread(
+            numakube, "debug", "podresources", *words, "--kubeconfig", kubeconfig
+        )
 
     async def phases() -> list[str]:
         found = await world.client.list(PODS, namespace="numakube")

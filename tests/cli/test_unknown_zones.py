@@ -40,11 +40,14 @@ def blind(tmp_path: Path) -> Path:
     [
         ("explain", "pod", "web"),
         ("fits", "--shape", "cpu=2,memory=1Gi"),
-        ("advise", "pod/web"),
-        ("defrag", "--open", "cpu=2,memory=1Gi"),
-        ("defrag", "--for", "pod/web"),
-        ("defrag", "--reduce-stranded"),
-        ("audit",),
+        ("plan", "advise", "pod/web"),
+        ("plan", "defrag", "--open", "cpu=2,memory=1Gi"),
+        ("plan", "defrag", "--for", "pod/web"),
+        ("plan", "defrag", "--reduce-stranded"),
+        (
+            "check",
+            "pods",
+        ),
     ],
 )
 def test_without_reports_the_answer_is_that_nothing_is_known(

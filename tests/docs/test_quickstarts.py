@@ -103,7 +103,7 @@ def test_a_dry_run_needs_no_tools() -> None:
         ["docker", "build"],
         ["kind", "create"],
         ["kind", "load"],
-        ["numakube", "validate"],
+        ["numakube", "check"],
         ["numakube", "deploy"],
         ["kubectl", "apply"],
         ["kubectl", "wait"],

@@ -68,7 +68,7 @@ def test_the_doctor_says_who_could_tell_the_policy_that_volcano_does_not() -> No
     facts = ClusterFacts(
         nodes={NODE: Node(metadata=ObjectMeta(name=NODE))}, topologies={NODE: silent}
     )
-    assert "numakube exporter" in findings(facts)["NUMA-NRT-POLICY-UNKNOWN"]
+    assert "numakube run exporter" in findings(facts)["NUMA-NRT-POLICY-UNKNOWN"]
 
 
 def test_a_node_that_tells_no_numa_nodes_is_one_without_data() -> None:

@@ -69,22 +69,23 @@ def commands(command: click.Command, name: str) -> Iterator[str]:
 def understood(line: str) -> bool:
     """Tell whether a command or an option is taken, also hidden aliases of renamed ones."""
     command: click.Command = cli
-    for word in line.split()[1:]:
-        if word.startswith("-"):
-            takes = line.endswith(" WORD")
-            options = (param for param in command.params if isinstance(param, click.Option))
-            return any(
-                word in (*option.opts, *option.secondary_opts)
-                and (option.is_flag or option.count) != takes
-                for option in options
-            )
+    words = line.split()[1:]
+    while words and not words[0].startswith("-"):
         if not isinstance(command, click.Group):
             return False
-        below = command.get_command(click.Context(command), word)
+        asked = click.Context(command, resilient_parsing=True)
+        _, below, words = command.resolve_command(asked, words)
         if below is None:
             return False
         command = below
-    return True
+    if not words:
+        return True
+    options = (param for param in command.params if isinstance(param, click.Option))
+    return any(
+        words[0] in (*option.opts, *option.secondary_opts)
+        and (option.is_flag or option.count) != line.endswith(" WORD")
+        for option in options
+    )
 
 
 def fields(value: object, path: str = "") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``numakube sriov`` as a program of its own."""
+"""``numakube run sriov`` as a program of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube align``: is everything that this container has on one NUMA node? Asked from inside."""
+"""``numakube check container``: is all that this container has on one NUMA node?"""
 
 from __future__ import annotations
 

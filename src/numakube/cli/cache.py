@@ -1,4 +1,4 @@
-"""``kubectl numa cache``: what schedulers believe of nodes."""
+"""``kubectl numa debug cache``: what schedulers believe of nodes."""
 
 from __future__ import annotations
 

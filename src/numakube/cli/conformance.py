@@ -1,4 +1,4 @@
-"""``kubectl numa conformance``: do NodeResourceTopologies say what their readers understand?"""
+"""``kubectl numa check reports``: do NodeResourceTopologies say what their readers understand?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube extender``: answer a stock kube-scheduler, and print its configuration."""
+"""``numakube run extender``: answer a stock kube-scheduler, and print its configuration."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import click
 @click.pass_context
 def command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Explain a command."""
-    here = ctx.find_root()
-    for word in words:
+    here, left = ctx.find_root(), [*words]
+    while left:
         group = here.command
         if not isinstance(group, click.Group):
             raise click.UsageError(f"{here.command_path} has no commands below it.")
-        name, found, _ = group.resolve_command(here, [word])
+        name, found, left = group.resolve_command(here, left)
         if found is None:
-            raise click.UsageError(f"No such command {word!r}.")
+            raise click.UsageError(f"No such command {name!r}.")
         here = click.Context(found, info_name=name, parent=here)
     click.echo(here.get_help())

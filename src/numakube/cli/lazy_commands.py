@@ -71,7 +71,32 @@ class OfAnnex:
         return command
 
 
-AnyEntry: TypeAlias = Lazy | Hosted | OfAnnex
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A group of commands, with those that annexes add to it, and its line in the list.
+
+    Attributes:
+        prepare: is called before each of them.
+    """
+
+    name: str
+    summary: str
+    commands: Mapping[str, AnyEntry]
+    joined: Joined
+    prepare: Callable[[click.Context], None] | None = None
+
+    def load(self) -> click.Command:
+        """Make the group; its commands are not imported."""
+        return LazyGroup(
+            name=self.name,
+            lazy=self.commands,
+            joined=self.joined,
+            callback=None if self.prepare is None else click.pass_context(self.prepare),
+            help=self.summary,
+        )
+
+
+AnyEntry: TypeAlias = Lazy | Hosted | OfAnnex | Below
 
 
 class LazyGroup(click.Group):
@@ -93,6 +118,10 @@ class LazyGroup(click.Group):
     def entries(self) -> dict[str, AnyEntry]:
         """Return all commands that are shown and found without loading them."""
         return {**self.lazy, **self.joined()}
+
+    def alternatives(self) -> dict[str, str]:
+        """Return which other names there are, and what each stands for."""
+        return {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands in the order in which they were given."""
@@ -120,8 +149,9 @@ class LazyGroup(click.Group):
         if args and args[0] not in known and f"{args[0]}s" in known:
             args = [f"{args[0]}s", *args[1:]]
         if args and args[0] not in known and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            meant = {**self.alternatives(), **{name: name for name in known}}
+            near = difflib.get_close_matches(args[0], meant, n=1)
+            hint = f" Did you mean {meant[near[0]]!r}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 

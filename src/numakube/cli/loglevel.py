@@ -1,4 +1,4 @@
-"""``kubectl numa loglevel``: what schedulers log, while they run and for a while."""
+"""``kubectl numa debug loglevel``: what schedulers log, while they run and for a while."""
 
 from __future__ import annotations
 

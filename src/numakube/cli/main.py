@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from numakube.annexes import annexes
-from numakube.cli.command_table import COMMANDS, joined, program_called, sections
+from numakube.cli.command_table import (
+    COMMANDS,
+    GROUPS,
+    first_words,
+    joined_first_words,
+    other_names,
+    path_in,
+    program_called,
+    renamed,
+    sections,
+)
 from numakube.cli.lazy_commands import LazyGroup
-from numakube.cli.shared.connection_options import connection_options, current_cluster
+from numakube.cli.shared.connection_options import connection_options, give_to_program
 from numakube.errors import ClusterUnreachable, NumakubeError
 from numakube.programs import PROGRAMS
 from numakube.version import VERSION
@@ -36,13 +46,42 @@ OPTIONAL: Final = ("cryptography", "distributed", "google", "grpc", "h2", "matpl
 """Libraries, as they are imported, that only extras bring."""
 
 EXTRAS: Final = {
-    **{name: entry.extra for name, entry in PROGRAMS.items() if entry.extra},
+    **{entry.path: entry.extra for entry in PROGRAMS.values() if entry.extra},
 }
 """Commands of ours that need them, and the extra that has all that each needs."""
 
 
 class _Program(LazyGroup):
     """The top of the command tree; click itself would end a closed pipe with 1, which means no."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command by its name in the list, or by another one."""
+        other = None if cmd_name in GROUPS else renamed(cmd_name)
+        if other is None:
+            return super().get_command(ctx, cmd_name)
+        first, _, own = other.path.partition(" ")
+        group = super().get_command(ctx, first)
+        return group.get_command(ctx, own) if isinstance(group, click.Group) else group
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with, whose name may be an older one."""
+        other = renamed(args[0]) if args and not _is_group(args) else None
+        if other is not None:
+            if other.told and not ctx.resilient_parsing:
+                program = ctx.find_root().info_name
+                click.echo(
+                    f"note: `{program} {args[0]}` is `{program} {other.path}` now;"
+                    " the older name goes with version 2.0",
+                    err=True,
+                )
+            args = [*other.path.split(), *args[1:]]
+        return super().resolve_command(ctx, args)
+
+    def alternatives(self) -> dict[str, str]:
+        """Return older names too."""
+        return {name: other.path for name, other in other_names().items()}
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; an interruption or a closed pipe ends it quietly."""
@@ -60,8 +99,8 @@ class _Program(LazyGroup):
 
 @click.group(
     cls=_Program,
-    lazy=COMMANDS,
-    joined=joined,
+    lazy=first_words(),
+    joined=joined_first_words,
     sections=sections,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`help COMMAND` explains a command and shows examples. --kubeconfig and the options"
@@ -73,19 +112,14 @@ class _Program(LazyGroup):
 @click.pass_context
 def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `run` takes it
     """NUMA-aware scheduling for Kubernetes, on one exact model of the kubelet."""
-    cluster = current_cluster(ctx)
-    program = program_called(ctx.invoked_subcommand or "")
-    if program is None:
-        return
-    if not cluster.plain:
-        raise click.UsageError(f"{program.name} takes --kubeconfig and --context only.")
-    ctx.default_map = {program.name: cluster.flags()}
+    if program_called([ctx.invoked_subcommand or ""]) is not None:
+        give_to_program(ctx)
 
 
 def main() -> NoReturn:
     """Run ``numakube``."""
     _silence_grpc()
-    entry = program_called(sys.argv[1]) if sys.argv[1:] else None
+    entry = program_called(sys.argv[1:])
     if entry is not None and entry.on_every_node:
         _keep_rich_out()
         _keep_trust_store_out()
@@ -165,6 +199,17 @@ def run(arguments: Sequence[str], *, program: str) -> int:
     return code if isinstance(code, int) else OK
 
 
+def _is_group(words: Sequence[str]) -> bool:
+    """Tell whether *words* begin with a group of commands, not with a file to check.
+
+    ``check FILE`` is what ``check manifests FILE`` was called.
+    """
+    if words[0] not in GROUPS or words[0] != "check" or len(words) == 1:
+        return words[0] in GROUPS
+    word = words[1]
+    return word in ("-h", "--help") or not (word[0] == "-" or os.path.exists(word))  # noqa: PTH110
+
+
 def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
     """Take ``--debug`` out of the command line: people add it at the end of what has failed."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
@@ -186,9 +231,7 @@ def _failed(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, NumakubeError):
         _complain(str(error))
     elif isinstance(error, ModuleNotFoundError) and not _is_ours(error):
-        known = {*COMMANDS, *joined()}
-        command = next((word for word in words if word in known), "numakube")
-        _complain(missing_text(command, error.name or "a library"))
+        _complain(missing_text(path_in(words) or "numakube", error.name or "a library"))
     elif isinstance(error, OSError) and error.filename is not None:
         _complain(f"{os.fspath(error.filename)}: {error.strerror}")
     else:

@@ -1,4 +1,4 @@
-"""``kubectl numa podresources NODE``: what a kubelet says that its pods hold."""
+"""``kubectl numa debug podresources NODE``: what a kubelet says that its pods hold."""
 
 from __future__ import annotations
 

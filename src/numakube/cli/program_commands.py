@@ -1,4 +1,4 @@
-"""The programs of `numakube.programs` as commands: ``numakube scheduler`` and the like."""
+"""The programs of `numakube.programs` as commands: ``numakube run scheduler`` and the like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubectl numa queue``: the pods that wait, where and for what."""
+"""``kubectl numa debug queue``: the pods that wait, where and for what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubectl numa reservations``: what is held for pods on their way."""
+"""``kubectl numa debug reservations``: what is held for pods on their way."""
 
 from __future__ import annotations
 

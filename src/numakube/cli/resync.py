@@ -1,4 +1,4 @@
-"""``kubectl numa resync``: have schedulers read reports again."""
+"""``kubectl numa debug resync``: have schedulers read reports again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubectl numa trace pod``: what happened to a pod, from the queue to its zones."""
+"""``kubectl numa debug trace pod``: what happened to a pod, from the queue to its zones."""
 
 from __future__ import annotations
 

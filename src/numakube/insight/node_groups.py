@@ -57,7 +57,7 @@ class NodeGroup(Wire, frozen=True, kw_only=True):
     Attributes:
         name: what the label `MACHINE` of its nodes may say.
         labels: what its nodes have, unless they are found by the name.
-        node: what they are like, as ``numakube simulate --nodes`` takes it.
+        node: what they are like, as ``numakube plan simulate --nodes`` takes it.
     """
 
     name: str = ""

@@ -284,9 +284,9 @@ def _policy(
 #
 # Every way to deploy one (``numakube deploy``, the operator, the chart, a file) gives its pods the
 # same two labels, and makes an account whose name is that of the pods' own account with an ending.
-# ``kubectl numa trace`` and its relatives ask for a short-lived token of it, for an audience of its
-# own, and show it through the API server's proxy. Who may use it is decided by who may create
-# tokens for it (``serviceaccounts/token``) and reach the pods (``pods/proxy``).
+# ``kubectl numa debug trace`` and its relatives ask for a short-lived token of it, for an audience
+# of its own, and show it through the API server's proxy. Who may use it is decided by who may
+# create tokens for it (``serviceaccounts/token``) and reach the pods (``pods/proxy``).
 
 
 PATHS: Final = ("/debug/*", "/configz", "/v1/fit")

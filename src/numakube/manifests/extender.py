@@ -36,7 +36,7 @@ from numakube.programs import PROGRAMS
 NAME: Final = "numakube-extender"
 SECOND: Final = "numakube-kube-scheduler"
 SCHEDULER_NAME: Final = SECOND
-"""That of `numakube scheduler` is another: both may run side by side."""
+"""That of `numakube run scheduler` is another: both may run side by side."""
 PORT: Final = PROGRAMS["extender"].port
 HEALTH_PORT: Final = 10264
 SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret

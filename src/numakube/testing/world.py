@@ -173,7 +173,7 @@ class World:
         """Return a scheduler that knows the cluster as it is now.
 
         Args:
-            config: its configuration; by default, that of `numakube scheduler`.
+            config: its configuration; by default, that of `numakube run scheduler`.
             plugins: factories of further plugins; the default configuration enables them.
         """
         return Scheduler.of(self.facts(), config, plugins or {})

@@ -1,4 +1,4 @@
-"""``numakube exporter`` as a program of its own."""
+"""``numakube run exporter`` as a program of its own."""
 
 from __future__ import annotations
 

@@ -26,6 +26,6 @@ ANNEX: Final = Annex(
         ),
     ),
     examples=MappingProxyType(
-        {"dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus")}
+        {"run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus")}
     ),
 )

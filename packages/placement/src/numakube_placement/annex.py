@@ -36,9 +36,9 @@ ANNEX: Final = Annex(
     ),
     commands=(
         Added(
-            name="check",
+            name="check manifests",
+            old_name="check",
             summary="Are NUMA annotations and labels in manifests right?",
-            section="Plan",
         ),
     ),
     plugins=(
@@ -77,9 +77,9 @@ ANNEX: Final = Annex(
     ),
     examples=MappingProxyType(
         {
-            "enforcer": ("--once",),
-            "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
-            "check": ("deploy/", "- < pod.yaml"),
+            "run enforcer": ("--once",),
+            "run webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
+            "check manifests": ("deploy/", "- < pod.yaml"),
         }
     ),
 )

@@ -58,14 +58,14 @@ NO_ZONES: Final = Rule(
     severity=Severity.ERROR,
     title="A node should align pods, but its NUMA nodes are not known",
     why="Without a NodeResourceTopology every pod that is to be aligned there is refused.",
-    fix="numakube render exporter | kubectl apply -f -   # or run koordlet on the node",
+    fix="numakube manifests render exporter | kubectl apply -f -   # or run koordlet on the node",
 )
 NO_LAYOUT: Final = Rule(
     id="NUMA-PLACEMENT-NO-CPU-LAYOUT",
     severity=Severity.ERROR,
     title="A node should bind CPUs, but its CPUs are not known",
     why="Its report has no CPU topology, so every pod whose CPUs are to be bound is refused there.",
-    fix="numakube render exporter | kubectl apply -f -   # or run koordlet on the node",
+    fix="numakube manifests render exporter | kubectl apply -f -   # or run koordlet on the node",
 )
 NO_ENFORCER: Final = Rule(
     id="NUMA-PLACEMENT-NO-ENFORCER",
@@ -75,7 +75,7 @@ NO_ENFORCER: Final = Rule(
         "The scheduler counts NUMA nodes and CPUs for pods, but their containers may run anywhere "
         "on the node as long as no agent confines them."
     ),
-    fix="numakube render enforcer | kubectl apply -f -   # or run koordlet on the node",
+    fix="numakube manifests render enforcer | kubectl apply -f -   # or run koordlet on the node",
 )
 
 STATIC_CPUS: Final = Rule(

@@ -1,4 +1,4 @@
-"""``numakube enforcer`` as a program of its own: killed, told to end, and asked how it is."""
+"""``numakube run enforcer`` as a program of its own: killed, told to end, and asked how it is."""
 
 from __future__ import annotations
 

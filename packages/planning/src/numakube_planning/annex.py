@@ -35,25 +35,25 @@ ANNEX: Final = Annex(
             section="Look",
         ),
         Added(
-            name="audit",
+            name="check pods",
+            old_name="audit",
             summary="Which pods want alignment and do not have it?",
-            section="Look",
         ),
         Added(
-            name="simulate",
+            name="plan simulate",
+            old_name="simulate",
             summary="What would become of pods on a cluster?",
-            section="Plan",
             extra="simulate",
         ),
         Added(
-            name="advise",
+            name="plan advise",
+            old_name="advise",
             summary="Which smaller request gives a pod more places?",
-            section="Plan",
         ),
         Added(
-            name="defrag",
+            name="plan defrag",
+            old_name="defrag",
             summary="Which pods would have to move so that these fit?",
-            section="Plan",
         ),
     ),
     explainers=(Added(name="moves", summary="The moves that would let a pod fit."),),
@@ -77,22 +77,22 @@ ANNEX: Final = Annex(
                 "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1",
                 "-f job.yaml -o json",
             ),
-            "audit": ("", "-n team -o wide", "pod/web -o json"),
-            "simulate": (
+            "check pods": ("", "-n team -o wide", "pod/web -o json"),
+            "plan simulate": (
                 '--nodes "10x 2 sockets, 16 cores, smt 2, 128Gi, gpu 4" -f mix.yaml --seeds 10',
                 "--from cluster.yaml --set topologyManagerPolicy=restricted",
                 "--trace openb_pod_list_default.csv --trace-nodes openb_node_list_all_node.csv",
                 "--drain node-3 --scheduler numakube",
             ),
-            "advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
-            "defrag": (
+            "plan advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
+            "plan defrag": (
                 "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
                 "--for pod/web --apply",
                 "--reduce-stranded --moves 10 --map",
                 "-f pod.yaml -o json",
             ),
-            "rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
-            "admission-check": ("--no-gates --hold 5m", "--no-kueue"),
+            "run rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
+            "run admission-check": ("--no-gates --hold 5m", "--no-kueue"),
         }
     ),
 )

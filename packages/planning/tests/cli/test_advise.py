@@ -1,4 +1,4 @@
-"""``kubectl numa advise`` on a bundle."""
+"""``kubectl numa plan advise`` on a bundle."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_page_shows_what_it_prints(numakube: Run, bundle: Path) -> None:
     ended = numakube("advise", "-f", manifest, "--from", bundle)
     assert ended.code == 0
     check_printed(
-        "reference/explain.md", "advise", f"$ kubectl numa advise -f web.yaml\n{ended.out}"
+        "reference/explain.md", "advise", f"$ kubectl numa plan advise -f web.yaml\n{ended.out}"
     )
     anonymous = numakube("advise", "-f", manifest, "--from", bundle.with_name("anonymous.tar.gz"))
     assert re.sub(r"node-\d", "node-0", anonymous.out) == ended.out

@@ -1,4 +1,4 @@
-"""``kubectl numa audit`` on a bundle."""
+"""``kubectl numa check pods`` on a bundle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_page_shows_what_it_prints(numakube: Run, bundle: Path) -> None:
     """A table and a sentence; it ends with 1."""
     ended = numakube("audit", "--from", bundle)
     assert ended.code == 1
-    check_printed("how-to/check-a-cluster.md", "audit", f"$ kubectl numa audit\n{ended.out}")
+    check_printed("how-to/check-a-cluster.md", "audit", f"$ kubectl numa check pods\n{ended.out}")
 
 
 def test_pods_are_chosen_by_name_namespace_and_node(numakube: Run, bundle: Path) -> None:

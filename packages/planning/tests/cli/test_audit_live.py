@@ -1,4 +1,4 @@
-"""``kubectl numa audit`` on a running cluster: what makes pods lose their alignment, and a cure."""
+"""``kubectl numa check pods`` on a running cluster: why pods lose their alignment, and a cure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_every_cause_is_told_and_the_pod_can_be_placed_again(numakube: Run
         await causes(world, {"wide": "best-effort", "b": "device-health"})
 
         await cordon(world, "node-1", cordoned=False)
-        for_it = ("defrag", "--for", f"pod/{wide.name}", "--apply")
+        for_it = ("plan", "defrag", "--for", f"pod/{wide.name}", "--apply")
         ended = await asyncio.to_thread(numakube, *for_it, "--kubeconfig", world.site.kubeconfig)
         assert (ended.code, ended.err) == (0, "")
         await world.until(lambda: on(world, "node-1") == {"wide"})

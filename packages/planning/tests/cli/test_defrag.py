@@ -1,4 +1,4 @@
-"""``kubectl numa defrag``: which pods to move, in words and for programs."""
+"""``kubectl numa plan defrag``: which pods to move, in words and for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubectl numa defrag --apply`` on a running cluster."""
+"""``kubectl numa plan defrag --apply`` on a running cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numakube.manifests.rbac_rules import READ, rule
 from numakube.testing import pod_document
 
 Run = Callable[..., Ended]
-ROOM = ("defrag", "--open", "cpu=3,memory=1Gi", "--apply")
+ROOM = ("plan", "defrag", "--open", "cpu=3,memory=1Gi", "--apply")
 
 
 async def test_room_is_made_and_used(numakube: Run) -> None:

@@ -1,4 +1,4 @@
-"""``numakube simulate``."""
+"""``numakube plan simulate``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_every_form_has_the_same_answers(numakube: Run, mix: Path, tmp_path: Path) -> None:
     """A table, JSON, YAML and CSV; finished runs are not repeated."""
-    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--seeds", 2, "-j", 1)
+    line = ("plan", "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--seeds", 2, "-j", 1)
     kept = ("--resume", tmp_path / "runs.jsonl")
     table = numakube(*line, *kept)
     assert (table.code, table.err) == (0, "")
@@ -95,7 +95,7 @@ def test_every_form_has_the_same_answers(numakube: Run, mix: Path, tmp_path: Pat
 def test_a_run_that_was_cut_off_is_repeated(numakube: Run, mix: Path, tmp_path: Path) -> None:
     """The end of a file that was half-written counts for nothing; other content is an error."""
     kept = tmp_path / "runs.jsonl"
-    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--resume", kept)
+    line = ("plan", "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--resume", kept)
     whole = numakube(*line, "-o", "json")
     kept.write_bytes(kept.read_bytes()[:-20])
     assert numakube(*line, "-o", "json") == whole
@@ -136,7 +136,7 @@ def test_an_interrupted_sweep_keeps_what_is_finished(
     """
     kept = tmp_path / "runs.jsonl"
     schedulers = ("--scheduler", "least-allocated", "--scheduler", "numakube")
-    line = ("simulate", *NODES, "-f", mix, *schedulers, "--resume", kept)
+    line = ("plan", "simulate", *NODES, "-f", mix, *schedulers, "--resume", kept)
     policies = ("none", "best-effort", "restricted", "single-numa-node")
     more = (*(f"--policy={policy}" for policy in policies), "--scope=container", "--scope=pod")
     interrupt_when(lambda: kept.exists() and len(kept.read_bytes().splitlines()) >= 1)
@@ -149,8 +149,8 @@ def test_an_interrupted_sweep_keeps_what_is_finished(
 def test_a_change_is_compared_with_the_cluster_as_it_is(numakube: Run, bundle: Path) -> None:
     """A stricter policy rejects what ran on two zones."""
     ended = numakube(
-        "simulate", "--from", bundle, "--set", "topologyManagerPolicy=restricted", "-o", "json",
-        "-j", 1,
+        "plan", "simulate", "--from", bundle, "--set", "topologyManagerPolicy=restricted",
+        "-o", "json", "-j", 1,
     )  # fmt: skip
     before, after = json.loads(ended.out)["arms"]
     assert (before["arm"], after["arm"]) == ("numakube", "numakube, policy=restricted")
@@ -163,7 +163,8 @@ def test_a_change_is_compared_with_the_cluster_as_it_is(numakube: Run, bundle: P
 def test_arms_are_schedulers_times_policies(numakube: Run, mix: Path) -> None:
     """Every scheduler is run with every policy and scope; the policy none knows no scopes."""
     ended = numakube(
-        "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler", "least-allocated",
+        "plan", "simulate", *NODES, "-f", mix,
+        "--scheduler", "numakube", "--scheduler", "least-allocated",
         "--policy", "none", "--policy", "single-numa-node", "--scope", "pod",
         "--scope", "container", "-o", "json", "-j", 1,
     )  # fmt: skip
@@ -183,7 +184,7 @@ def test_markdown_has_a_table_of_kubelets_and_schedulers_for_each_answer(
 ) -> None:
     """Kubelets are rows and schedulers columns; a scoring strategy makes a column of its own."""
     ended = numakube(
-        "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler",
+        "plan", "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--scheduler",
         "numakube:LeastFragmentation", "--policy", "none", "--policy", "restricted", "-j", 1,
         "-o", "markdown",
     )  # fmt: skip
@@ -213,7 +214,7 @@ def test_what_makes_no_sense_is_named(
     numakube: Run, mix: Path, words: tuple[str, ...], message: str
 ) -> None:
     """The message is one line and says what to write."""
-    ended = numakube("simulate", *NODES, "-f", mix, *words)
+    ended = numakube("plan", "simulate", *NODES, "-f", mix, *words)
     assert ended.code in (1, 2)
     assert message in ended.err
     assert ended.out == ""
@@ -232,7 +233,7 @@ def test_what_no_simulation_makes_is_refused_with_pod_and_field(
 ) -> None:
     """A pod with claims would wait for ever, and count as one for which there is no room."""
     mix.write_text(f"{MIX}  template: {{{field}}}\n")
-    ended = numakube("simulate", *NODES, "-f", mix)
+    ended = numakube("plan", "simulate", *NODES, "-f", mix)
     assert ended.code == 1
     assert "Pod default/train" in ended.err
     assert message in ended.err
@@ -240,7 +241,7 @@ def test_what_no_simulation_makes_is_refused_with_pod_and_field(
 
 def test_a_run_without_pods_is_refused(numakube: Run) -> None:
     """Nothing runs and nothing comes."""
-    ended = numakube("simulate", *NODES)
+    ended = numakube("plan", "simulate", *NODES)
     assert (ended.code, ended.err) == (
         1, "error: no pod runs and none comes: give -f FILE with what is to come\n",
     )  # fmt: skip
@@ -265,7 +266,7 @@ def test_the_pods_of_a_trace_come_by_rules_that_are_printed(
     numakube: Run, trace: tuple[str, ...]
 ) -> None:
     """Pods come until enough GPUs are asked for; the rules go with the result."""
-    line = ("simulate", *trace, "--scheduler", "numakube", "--rule", "demand=0.5", "-j", 1)
+    line = ("plan", "simulate", *trace, "--scheduler", "numakube", "--rule", "demand=0.5", "-j", 1)
     document = json.loads(numakube(*line, "-o", "json").out)
     (arm,) = document["arms"]
     assert arm["pods"]["mean"] == 4
@@ -277,7 +278,16 @@ def test_the_pods_of_a_trace_come_by_rules_that_are_printed(
 def test_a_trace_can_come_to_nodes_that_are_made_up(numakube: Run, trace: tuple[str, ...]) -> None:
     """The trace of 2025 has no nodes of its own."""
     nodes = ("--nodes", "1x 2 sockets, 16 cores, 64Gi, nvidia.com/gpu 2")
-    line = ("simulate", *nodes, *trace[:2], "--rule", "order=trace", "--scheduler", "numakube")
+    line = (
+        "plan",
+        "simulate",
+        *nodes,
+        *trace[:2],
+        "--rule",
+        "order=trace",
+        "--scheduler",
+        "numakube",
+    )
     (arm,) = json.loads(numakube(*line, "-j", 1, "-o", "json").out)["arms"]
     assert arm["pods"]["mean"] == 2
 
@@ -297,7 +307,7 @@ def test_mistakes_with_traces_are_named(
     numakube: Run, trace: tuple[str, ...], change: tuple[str, ...], message: str
 ) -> None:
     """Unknown rules, wrong values and two clusters are named."""
-    ended = numakube("simulate", *trace, *change, "-j", 1)
+    ended = numakube("plan", "simulate", *trace, *change, "-j", 1)
     assert ended.code != 0
     assert message in ended.err
 
@@ -307,10 +317,10 @@ def test_a_broken_row_of_a_trace_is_named_with_its_file(
 ) -> None:
     """File, row and field of a broken row are named, and nothing is simulated."""
     Path(trace[1]).write_text(f"{TRACE_PODS}p2,many,1,0,0\n")
-    ended = numakube("simulate", *trace, "-j", 1)
+    ended = numakube("plan", "simulate", *trace, "-j", 1)
     assert (ended.code != 0, ended.out) == (True, "")
     assert "pods.csv row 4: cpu_milli: 'many' is not a number" in ended.err
-    missing = numakube("simulate", "--trace", "absent.csv", *trace[2:])
+    missing = numakube("plan", "simulate", "--trace", "absent.csv", *trace[2:])
     assert "absent.csv" in missing.err
     assert "Traceback" not in missing.err
 
@@ -319,7 +329,7 @@ def test_a_report_is_written_beside_the_answer(numakube: Run, mix: Path, tmp_pat
     """One page, whole, and the table as without it."""
     pytest.importorskip("matplotlib", reason="the extra simulate is not installed")
     page = tmp_path / "report.html"
-    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "-j", 1)
+    line = ("plan", "simulate", *NODES, "-f", mix, "--scheduler", "numakube", "-j", 1)
     ended = numakube(*line, "--report", page)
     assert (ended.code, ended.err) == (0, "")
     assert "<title>11 pods on 2 nodes, simulated</title>" in page.read_text()
@@ -329,7 +339,19 @@ def test_a_report_is_written_beside_the_answer(numakube: Run, mix: Path, tmp_pat
 def test_runs_can_be_executed_by_a_dask_cluster(numakube: Run, mix: Path) -> None:
     """The workers of an existing cluster, in processes of their own, come to the same answer."""
     distributed = pytest.importorskip("distributed", reason="the extra simulate is not installed")
-    line = ("simulate", *NODES, "-f", mix, "--scheduler", "numakube", "--seeds", 2, "-o", "csv")
+    line = (
+        "plan",
+        "simulate",
+        *NODES,
+        "-f",
+        mix,
+        "--scheduler",
+        "numakube",
+        "--seeds",
+        2,
+        "-o",
+        "csv",
+    )
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
@@ -340,7 +362,7 @@ def test_runs_can_be_executed_by_a_dask_cluster(numakube: Run, mix: Path) -> Non
 def test_a_dask_cluster_that_does_not_answer_is_named(numakube: Run, mix: Path) -> None:
     """The exit code is that of a cluster that cannot be reached."""
     pytest.importorskip("distributed", reason="the extra simulate is not installed")
-    ended = numakube("simulate", *NODES, "-f", mix, "--on", "dusk://nowhere")
+    ended = numakube("plan", "simulate", *NODES, "-f", mix, "--on", "dusk://nowhere")
     assert ended.code == 3
     assert "--on dusk://nowhere: " in ended.err
 
@@ -351,7 +373,7 @@ def test_more_nodes_like_one_that_is_there_can_be_asked_for(
     """The answer is a sentence; names of arms stay short, and the table narrow."""
     many = tmp_path / "many.yaml"
     many.write_text(MANY)
-    line = ("simulate", "--from", bundle, "-f", many, "-j", 1)
+    line = ("plan", "simulate", "--from", bundle, "-f", many, "-j", 1)
     ended = numakube(*line, "--add-nodes", "3x like node-a")
     assert (ended.code, ended.err) == (0, "")
     answer, *rest = ended.out.splitlines()
@@ -382,11 +404,11 @@ def test_what_cannot_be_changed_is_told_with_what_may_be_meant(
     numakube: Run, bundle: Path, options: tuple[str, str], told: str
 ) -> None:
     """By the flag that was used."""
-    ended = numakube("simulate", "--from", bundle, *options)
+    ended = numakube("plan", "simulate", "--from", bundle, *options)
     assert (ended.code, told in ended.err) == (1, True), ended.err
 
 
 def test_nodes_of_an_invented_cluster_are_like_no_other(numakube: Run, mix: Path) -> None:
     """There is none yet."""
-    ended = numakube("simulate", "--nodes", "3x like node-a", "-f", mix)
+    ended = numakube("plan", "simulate", "--nodes", "3x like node-a", "-f", mix)
     assert "there is no cluster with such a node; describe a machine" in ended.err

@@ -31,5 +31,5 @@ ANNEX: Final = Annex(
         ),
     ),
     node_groups=(Added(name="sriov", summary="The SR-IOV device plugin on these nodes."),),
-    examples=MappingProxyType({"sriov": ("--dry-run --explain", "--config-file pools.json")}),
+    examples=MappingProxyType({"run sriov": ("--dry-run --explain", "--config-file pools.json")}),
 )

@@ -1,8 +1,8 @@
 """What people look at who search for a difference: PodResources now, and pods behind fingerprints.
 
 The socket is on the node and for root; who has the right to this path sees what it says, through
-``kubectl numa podresources``. The document has everything, claims of dynamic resource allocation
-included, also what no report contains.
+``kubectl numa debug podresources``. The document has everything, claims of dynamic resource
+allocation included, also what no report contains.
 """
 
 from __future__ import annotations

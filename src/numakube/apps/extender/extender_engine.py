@@ -2,8 +2,9 @@
 
 Where a kubelet aligns pods the NUMA engine decides, as ever. Where none does, pods that ask for it
 by annotations and labels are given NUMA nodes, CPUs and devices by a plugin of the scheduler, as
-`numakube scheduler` does; an annex brings it, under the name `ALLOTTING_PLUGIN`. A node must pass
-both; each lets pass what is the other's business. Without the annex the NUMA engine decides alone.
+`numakube run scheduler` does; an annex brings it, under the name `ALLOTTING_PLUGIN`. A node must
+pass both; each lets pass what is the other's business. Without the annex the NUMA engine decides
+alone.
 """
 
 from __future__ import annotations

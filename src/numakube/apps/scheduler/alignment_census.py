@@ -1,4 +1,4 @@
-"""Counts the pods that want alignment and do not have it, as ``kubectl numa audit`` does.
+"""Counts the pods that want alignment and do not have it, as ``kubectl numa check pods`` does.
 
 Nodes are counted again some time after they have changed, a few at a time between which the
 scheduler goes on with its work. Most pods are plainly in one zone, which is seen at a glance.

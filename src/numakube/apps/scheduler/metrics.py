@@ -276,7 +276,7 @@ class SchedulerMetrics:
         )
         self.misaligned = Gauge(
             "numakube_misaligned_pods",
-            "Pods that want alignment and do not have it, by cause, as kubectl numa audit finds.",
+            "Pods that want alignment and do not have it, by cause: kubectl numa check pods.",
             ("cause",),
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""``numakube admit``: what the kubelet of a given node would do with given pods."""
+"""``numakube plan admit``: what the kubelet of a given node would do with given pods."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _tell_story(node: KubeletNode, verdicts: list[Verdict], output: Output, *, p
     click.echo(
         "\nThe node as a whole has room for `training`; no single NUMA node has. A scheduler that"
         "\ncounts per node sends it here, and the kubelet refuses it. Try your own pods:\n"
-        '\n    numakube admit --machine "2 sockets, 8 cores, smt 2, 32Gi, gpu 2" \\'
+        '\n    numakube plan admit --machine "2 sockets, 8 cores, smt 2, 32Gi, gpu 2" \\'
         "\n        --kubelet-config kubelet.yaml --pods pods.yaml"
     )
 

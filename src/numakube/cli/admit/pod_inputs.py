@@ -1,4 +1,4 @@
-"""The pods of ``numakube admit``, with errors that name file, object and field.
+"""The pods of ``numakube plan admit``, with errors that name file, object and field.
 
 Pods are completed and checked as far as their resources go: requests follow limits, and what
 kube-apiserver would refuse there is refused here. Fields that no resource manager reads may lack.

@@ -1,4 +1,4 @@
-"""``numakube detect``: what kind of cluster this is, and what is on it."""
+"""``numakube check cluster``: what kind of cluster this is, and what is on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube images``: which images a deployment needs."""
+"""``numakube manifests images``: which images a deployment needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube render``: print what would be deployed."""
+"""``numakube manifests render``: print what would be deployed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube static-pod``: the main scheduler of a kubeadm cluster, as files of its machines."""
+"""``numakube manifests static-pod``: the main scheduler of a kubeadm cluster, as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube validate``: are the kubelets set up so that pods can be aligned?"""
+"""``numakube check kubelets``: are the kubelets set up so that pods can be aligned?"""
 
 from __future__ import annotations
 

@@ -170,6 +170,14 @@ def current_cluster(ctx: click.Context | None = None) -> ClusterOptions:
     return ClusterOptions(**context.meta.get(_KEY, {}))
 
 
+def give_to_program(ctx: click.Context) -> None:
+    """Give the program that is about to run what stands before its name and it has options for."""
+    cluster, name = current_cluster(ctx), ctx.invoked_subcommand or ""
+    if not cluster.plain:
+        raise click.UsageError(f"{name} takes --kubeconfig and --context only.")
+    ctx.default_map = {name: cluster.flags()}
+
+
 def config_for(cluster: ClusterOptions) -> ClusterConfig:
     """Return how to reach the cluster.
 

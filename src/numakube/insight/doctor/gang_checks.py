@@ -22,7 +22,7 @@ UNTRIED: Final = Rule(
         " which is a bug: numakube_gangs with the state overlooked is above 0 then."
     ),
     fix=(
-        "kubectl numa queue   # is the scheduler there, and what does it say holds the pods back?\n"
+        "kubectl numa debug queue   # is the scheduler there, and what holds the pods back?\n"
         "# a scheduler that is restarted reads everything again; please report it with a bundle\n"
         "kubectl numa bundle"
     ),

@@ -40,7 +40,7 @@ _CONTROL_PLANE: Final = (
 _TOLERANCE: Final = 0.05
 """Kernel and cAdvisor do not quite agree on how much memory there is."""
 _ABSENT: Final = "does not have it"
-_OTHER_EXPORTER: Final = "# run `numakube exporter` on the node"
+_OTHER_EXPORTER: Final = "# run `numakube run exporter` on the node"
 
 CRD_MISSING: Final = Rule(
     id="NUMA-NRT-CRD-MISSING",
@@ -79,14 +79,14 @@ UNUSABLE: Final = Rule(
     severity=Severity.ERROR,
     title="A NodeResourceTopology cannot be used",
     why="The node is treated as one whose zones are not known.",
-    fix="kubectl numa conformance NODE   # names the fields; correct the program that writes them",
+    fix="kubectl numa check reports NODE   # names the fields; mend the program that writes them",
 )
 ODD: Final = Rule(
     id="NUMA-NRT-ODD",
     severity=Severity.WARNING,
     title="Parts of a NodeResourceTopology are invalid",
     why="They are ignored, and the scheduler does not know what they were meant to say.",
-    fix="kubectl numa conformance NODE   # names the fields; correct the program that writes them",
+    fix="kubectl numa check reports NODE   # names the fields; mend the program that writes them",
 )
 STALE: Final = Rule(
     id="NUMA-NRT-STALE",
@@ -134,7 +134,7 @@ UNKNOWN_POLICY: Final = Rule(
     ),
     fix=(
         "# one of these, for the exporter on the node:\n"
-        "#  the right to get nodes/configz (kubelets 1.33 and later; `numakube render exporter`\n"
+        "#  the right to get nodes/configz (kubelets 1.33 and later; `manifests render exporter`\n"
         "#    has it), and a way to port 10250 of its own node; before 1.33: nodes/proxy\n"
         "#  the file that the kubelet reads, mounted, and --kubelet-config-file=PATH;\n"
         "#    on the node, `ps -o args= -C kubelet` tells it (--config)\n"
@@ -156,7 +156,7 @@ ORPHAN: Final = Rule(
     severity=Severity.INFO,
     title="A NodeResourceTopology belongs to no node",
     why="It does no harm, but lists show a node that is gone.",
-    fix="kubectl delete noderesourcetopology NODE   # `numakube gc` does it by itself",
+    fix="kubectl delete noderesourcetopology NODE   # `numakube run gc` does it by itself",
 )
 NOT_LIVE: Final = Rule(
     id="NUMA-NRT-NOT-LIVE",

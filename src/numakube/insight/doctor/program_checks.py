@@ -67,7 +67,7 @@ BLOCKED: Final = Rule(
     severity=Severity.WARNING,
     title="A scheduler lets no pods on a node because it does not trust its report",
     why="The node is lost to pods with exclusive resources until a report settles the doubts.",
-    fix="kubectl numa cache NODE   # the cache `predict` with our exporter never blocks a node",
+    fix="kubectl numa debug cache NODE   # the cache `predict` and our exporter never block a node",
 )
 MISPREDICTED: Final = Rule(
     id="NUMA-SCHEDULER-MISPREDICTED",
@@ -77,7 +77,7 @@ MISPREDICTED: Final = Rule(
         "One now and then is a race with another scheduler. Again and again on one node, its report"
         " or our model of its kubelet is wrong."
     ),
-    fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
+    fix="kubectl numa debug trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
 UNUSABLE_OBJECT: Final = Rule(
     id="NUMA-SCHEDULER-UNUSABLE-OBJECT",
@@ -96,7 +96,7 @@ NO_TOPOLOGIES: Final = Rule(
     ),
     fix=(
         "numakube deploy api   # if the definition is missing\n"
-        "numakube render scheduler   # has the ClusterRole, if the right to read them is missing"
+        "numakube manifests render scheduler   # has the ClusterRole, if that is missing"
     ),
 )
 OTHER_ZONES: Final = Rule(
@@ -104,7 +104,7 @@ OTHER_ZONES: Final = Rule(
     severity=Severity.INFO,
     title="A kubelet put pods on other zones than predicted",
     why="The pods are aligned and the scheduler has learnt of it; its plans were off meanwhile.",
-    fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
+    fix="kubectl numa debug trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
 RULES: Final = (
     EXPORTER_NOT_READY, EXPORTER_CONDITION, EXPORTER_TWICE, SCHEDULER_NOT_READY, RESTARTS, BLOCKED,

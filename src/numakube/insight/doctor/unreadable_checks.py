@@ -48,7 +48,7 @@ SILENT: Final = Rule(
     severity=Severity.INFO,
     title="A scheduler could not be asked",
     why="Nothing is said of its queue, its cache, and pods that came out otherwise than foreseen.",
-    fix="kubectl numa queue   # says what is missing",
+    fix="kubectl numa debug queue   # says what is missing",
 )
 KUBELET: Final = Rule(
     id="NUMA-ACCESS-KUBELET",

@@ -59,7 +59,7 @@ class FitQuestion(Wire, frozen=True):
         pods: pods that are placed one after the other.
         pod: or one kind of pod, *count* times.
         pod_sets: or several kinds.
-        nodes: nodes that do not exist; a text is as ``numakube simulate --nodes`` describes them.
+        nodes: nodes that do not exist; a text is as ``plan simulate --nodes`` describes them.
         gang: whether the pods are of use together only, and follow the rules of their pod group.
         preemption: whether pods of lower priority may be thought away.
         hold: keep the room if all of them fit.

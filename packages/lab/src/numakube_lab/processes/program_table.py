@@ -185,7 +185,7 @@ def as_told(process: Process) -> Surroundings:
 
 
 async def run_align(process: Process) -> int:
-    """Say where the container's CPUs, memory and devices are (``numakube align``)."""
+    """Say where the container's CPUs, memory and devices are (``numakube check container``)."""
     from numakube.cli.align import answer, command
 
     options = command.make_context("align", list(process.args)).params

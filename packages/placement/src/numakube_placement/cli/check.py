@@ -1,4 +1,4 @@
-"""``numakube check``: are the NUMA annotations and labels in manifests right?"""
+"""``numakube check manifests``: are the NUMA annotations and labels in manifests right?"""
 
 from __future__ import annotations
 

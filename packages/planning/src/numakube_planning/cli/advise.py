@@ -1,4 +1,4 @@
-"""``kubectl numa advise``: which small change of a request gives a pod more places."""
+"""``kubectl numa plan advise``: which small change of a request gives a pod more places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubectl numa audit``: which pods want alignment and do not have it."""
+"""``kubectl numa check pods``: which pods want alignment and do not have it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def with_moves(found: Explanation, engine: Engine, subject: Subject) -> Explanat
     if not moves or not plan.nodes:
         return found
     texts = [f"{move.pod} from {move.from_node} to {move.to_node}" for move in moves]
-    text = f"Move {', then '.join(texts)}; `kubectl numa defrag` does it"
+    text = f"Move {', then '.join(texts)}; `kubectl numa plan defrag` does it"
     pods = tuple(move.pod for move in moves)
     change = Change(kind="move", text=text, node=plan.nodes[0], pods=pods)
     return msgspec.structs.replace(found, changes=(change, *found.changes))

@@ -1,4 +1,4 @@
-"""``kubectl numa defrag``: which pods to move so that more pods of a kind fit; moves them."""
+"""``kubectl numa plan defrag``: which pods to move so that more pods of a kind fit; moves them."""
 
 from __future__ import annotations
 

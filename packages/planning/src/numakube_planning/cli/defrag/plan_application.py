@@ -1,4 +1,4 @@
-"""``kubectl numa defrag --apply``: carries out a plan, and says what it does."""
+"""``kubectl numa plan defrag --apply``: carries out a plan, and says what it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``numakube simulate``: what would become of pods on a cluster, in virtual time."""
+"""``numakube plan simulate``: what would become of pods on a cluster, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``numakube simulate`` was given, as runs to be executed."""
+"""What ``numakube plan simulate`` was given, as runs to be executed."""
 
 from __future__ import annotations
 

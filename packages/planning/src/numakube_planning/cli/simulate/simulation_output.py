@@ -1,4 +1,4 @@
-"""What ``numakube simulate`` prints: tables, plain data, or comma-separated values."""
+"""What ``numakube plan simulate`` prints: tables, plain data, or comma-separated values."""
 
 from __future__ import annotations
 
