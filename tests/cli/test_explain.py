@@ -230,3 +230,20 @@ def test_an_unreachable_cluster_ends_with_three(tmp_path: Path, numakube: Run) -
         "users: [{name: x, user: {}}]\n"
     )
     assert numakube("explain", "pod", "a", "--kubeconfig", config).code == 3
+
+
+def test_a_node_and_a_claim_are_explained_too(bundle: Path, numakube: Run) -> None:
+    """A node that takes pods ends with 0; what is not there is named."""
+    ended = numakube("explain", "node", "node-a", "--from", bundle)
+    assert (ended.code, ended.out.splitlines()[1]) == (
+        0,
+        "node-a takes pods; its kubelet aligns them.",
+    )
+    document = json.loads(numakube("explain", "no/node-a", "--from", bundle, "-o", "json").out)
+    assert (document["kind"], document["verdict"]) == ("NodeExplanation", "open")
+    assert [entry["verdict"] for entry in document["waiting"]] == ["refused"]
+    missing = numakube("explain", "node", "nowhere", "--from", bundle)
+    assert (missing.code, missing.err) == (1, "error: there is no node nowhere\n")
+    missing = numakube("explain", "claim", "gpu", "-n", "team", "--from", bundle)
+    assert missing.code == 1
+    assert "resource claim" in missing.err

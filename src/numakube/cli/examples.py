@@ -10,12 +10,14 @@ from typing import Final
 from numakube.annexes import annexes
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "explain": ("pod web", "pod/web -n team", "deployment/web", "-f job.yaml"),
+    "explain": ("pod web", "deployment/web -n team", "node node-0", "-f job.yaml"),
     "explain deployment": ("web", "deployment/web -n team -o json"),
     "explain statefulset": ("db",),
     "explain replicaset": ("web-6d4f",),
     "explain job": ("train",),
     "explain podgroup": ("train", "train -n team -o json"),
+    "explain node": ("node-0", "node/node-0 -o json"),
+    "explain claim": ("gpu", "claim/gpu -n team -o yaml"),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),

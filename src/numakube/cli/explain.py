@@ -68,12 +68,21 @@ _TENANTS: Final = (
             )
             for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job", "PodGroup")
         },
+        "node": Lazy(
+            "numakube.cli.explain_object", "Say what a node takes, and why not more.", "node"
+        ),
+        "claim": Lazy(
+            "numakube.cli.explain_object",
+            "Say where the devices of a resource claim are, or why it has none.",
+            "claim",
+        ),
     },
 )
 def command() -> None:
     """Say why a pod is where it is, or nowhere, and how much of a workload fits.
 
-    `explain -f FILE` is about a manifest: a pod, or all the replicas of a Deployment, Job, ...
+    And what a node takes, and why a resource claim has no devices. `explain -f FILE` is about a
+    manifest: a pod, or all the replicas of a Deployment, Job, ...
     """
 
 
@@ -142,7 +151,7 @@ def pod(
         raise ConfigError(f"there is no node {node}")
     options = Options(node=node, changes=changes)
     found = [
-        _explained(facts, config, subject, options)
+        explained(facts, config, subject, options)
         if isinstance(subject, Subject)
         else explained_workload(facts, subject, config, options)
         for subject in _subjects(facts, name, filename, space)
@@ -151,12 +160,13 @@ def pod(
     return _NEGATIVE if any(map(_is_negative, found)) else 0
 
 
-def _explained(
+def explained(
     facts: ClusterFacts,
     config: KubeSchedulerConfiguration | None,
     subject: Subject,
     options: Options,
 ) -> Explanation:
+    """Return what there is to say of the pod *subject*, what annexes add included."""
     from numakube.annexes import Group, loaded
     from numakube.insight.explain import explain, in_its_gang
     from numakube.insight.scheduler_engine import engine_of

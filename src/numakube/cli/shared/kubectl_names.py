@@ -35,6 +35,7 @@ _WORDS: Final = {
     **{word: kind for kind in _WORKLOADS for word in (kind, f"{kind}s")},
     **{kind: kind for kind in PLURALS},
     **{plural: kind for kind, plural in PLURALS.items()},
+    **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim"),
     **_SHORT,
 }
 _OTHERS: Final = {
@@ -157,7 +158,7 @@ class _Words(click.ParamType[str]):
 
 def completed(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
     """Return the names that *incomplete* may become; none if the cluster does not answer."""
-    if kind in _WORKLOADS:
+    if kind in (*_WORKLOADS, "claim"):
         return []
     before, slash, _ = incomplete.partition("/")
     prefix = f"{before}/" if slash and kind_of(before) == kind else ""

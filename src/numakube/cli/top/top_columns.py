@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import click
 
 from numakube.values.cpuset import CpuSet
-from numakube.values.display import amount_text, brief_text, bytes_text, short_name
+from numakube.values.display import amount_text, brief_text, short_name
 from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def zones_table(zones: Sequence[ZoneUsage], *, wide: bool) -> tuple[list[str], l
 
 
 def _zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
-    row = [zone.node, str(zone.zone), *_amounts(zone), shape_text(zone.largest)]
+    row = [zone.node, str(zone.zone), *_amounts(zone), zone.largest.text]
     if wide:
         used = {name: amount for name, amount in zone.used.items() if amount}
         row += [amounts_text(used), *_more(zone), " / ".join(zone.within)]
@@ -194,23 +194,12 @@ def _hugepages(usage: Usage) -> str:
 
 
 def _largest(node: NodeUsage) -> str:
-    text = shape_text(node.largest)
+    text = node.largest.text
     return f"{text} on {node.largest_on}" if node.largest_on not in ("", node.node) else text
 
 
-def shape_text(shape: Shape) -> str:
-    """Return a shape in short: ``14 CPU + 56Gi``."""
-    if shape.empty:
-        return "nothing"
-    parts = [brief_text(*device) for device in shape.devices.items()]
-    parts.append(f"{shape.cpus} CPU")
-    if shape.memory_bytes:
-        parts.append(bytes_text(shape.memory_bytes))
-    return " + ".join(parts)
-
-
 def _with_devices(shapes: Mapping[str, Shape]) -> str:
-    return ", ".join(shape_text(shape) for _, shape in sorted(shapes.items()))
+    return ", ".join(shape.text for _, shape in sorted(shapes.items()))
 
 
 def _pairs_text(pairs: Sequence[ClosePairs]) -> str:

@@ -56,7 +56,7 @@ _HELPS: Final = {
     "held": "What would help",
     "unknown": "What would help",
 }
-_DATA: Final = {
+DATA_WORDS: Final = {
     "exact": "exact data",
     "counts": "counts by zone only",
     "stale": "stale data",
@@ -228,7 +228,7 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
     kubelet = f"policy {one.policy}, scope {one.scope}, " if one.policy else ""
     verdict = _fits(one.data) if one.fits else f"refused: {one.reason}"
     why = f": {one.data_reason}" if one.data_reason else ""
-    title = f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
+    title = f"Node {one.node} ({kubelet}{DATA_WORDS[one.data]}{why}): {verdict}"
     yield Line(title, Role.FITS if one.fits else Role.REFUSED)
     yield from table_lines(_rows(one))
     yield from map(Line, _holders(one, wide=wide))

@@ -11,6 +11,7 @@ from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.errors import InvalidValue
 from numakube.insight.near_names import amount_hint
 from numakube.insight.usage.stranded_amounts import devices_for
+from numakube.values.display import brief_text, bytes_text
 from numakube.values.resources import (
     CPU,
     MEMORY,
@@ -38,6 +39,17 @@ class Shape:
     def empty(self) -> bool:
         """Whether nothing fits."""
         return not self.cpus and not self.devices
+
+    @property
+    def text(self) -> str:
+        """The shape in short: ``14 CPU + 56Gi``."""
+        if self.empty:
+            return "nothing"
+        parts = [brief_text(*device) for device in self.devices.items()]
+        parts.append(f"{self.cpus} CPU")
+        if self.memory_bytes:
+            parts.append(bytes_text(self.memory_bytes))
+        return " + ".join(parts)
 
 
 NOTHING: Final = Shape()
