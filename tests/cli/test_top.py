@@ -200,3 +200,19 @@ def test_hugepages_are_shown_and_a_table_is_no_wider_than_the_terminal(
     assert {"FRAGMENTED", "POLICY", "HUGEPAGES"} <= set(
         cells(numakube("top", "--from", file).out.splitlines()[0])
     )
+
+
+def test_namespaces_are_listed_with_what_they_hold_and_strand(numakube: Run, bundle: Path) -> None:
+    """By name or by what is stranded; `-o name` can be given to kubectl."""
+    ended = numakube("top", "namespaces", "--from", bundle, "--sort-by", "strands")
+    titles, *rows = [cells(line) for line in ended.out.splitlines()]
+    assert titles == [
+        "NAMESPACE", "PODS", "CPUS", "MEMORY", "DEVICES", "ALIGNED", "STRANDS", "UNKNOWN",
+    ]  # fmt: skip
+    assert rows == [["team", "2", "13", "34Gi", "1 gpu", "2 of 2", "9.2Gi", "-"]]
+    assert numakube("top", "ns", "--from", bundle, "-o", "name").out == "namespace/team\n"
+    document = json.loads(numakube("top", "ns/team", "--from", bundle, "-o", "json").out)
+    assert document["items"][0]["devices"] == {"vendor.example/gpu": 1}
+    wrong = numakube("top", "namespaces", "--from", bundle, "--sort-by", "colour")
+    assert (wrong.code, "namespaces are sorted by name, strands" in wrong.err) == (2, True)
+    assert numakube("top", "ns/nobody", "--from", bundle, "--no-headers").out == ""

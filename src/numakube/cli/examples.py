@@ -19,7 +19,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain node": ("node-0", "node/node-0 -o json"),
     "explain claim": ("gpu", "claim/gpu -n team -o yaml"),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
-    "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
+    "top": ("", "zones node/node-0", "namespaces --sort-by strands", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),
     "doctor": ("", "--node node-0", "--only NUMA-POD -o json"),
     "bundle": ("", "--anonymise -o cluster.tar.gz"),

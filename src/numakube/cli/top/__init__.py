@@ -40,7 +40,9 @@ _FOR_MPI: Final = (Output.HOSTFILE, Output.RANKFILE)
 
 
 @click.command("top")
-@names_argument("node", "zone", "pod", metavar="[nodes|zones|pods] [NAME]...")
+@names_argument(
+    "node", "zone", "pod", "namespace", metavar="[nodes|zones|pods|namespaces] [NAME]..."
+)
 @selector_option
 @namespace_option
 @all_namespaces_option
@@ -50,7 +52,7 @@ _FOR_MPI: Final = (Output.HOSTFILE, Output.RANKFILE)
     default="",
     metavar="KEY",
     help="name, a resource such as cpu, stranded, largest, fragmentation or fits; pods: name, node,"
-    " cpu, memory or zones.",
+    " cpu, memory or zones; namespaces: name, pods, strands or a resource.",
 )
 @click.option(
     "--shape",
@@ -85,6 +87,9 @@ def command(
     output: Output,
 ) -> None:
     """How full are nodes and NUMA zones, what still fits, and where do pods run?
+
+    top namespaces tells what the pods of each namespace have for themselves, and STRANDS what is
+    unusable because of them: they hold what the zone lacks. -l chooses the nodes to look at.
 
     The columns of CPU, memory and devices show what is free and what can be given out. STRANDED is
     free but unusable, because the zone lacks another resource that has to go with it. LARGEST is
@@ -150,9 +155,12 @@ class _View:
     def show(self, facts: ClusterFacts) -> None:
         """Print what was asked for."""
         wide = self.output is Output.WIDE
-        lines, document, names = {"nodes": self._nodes, "zones": self._zones, "pods": self._pods}[
-            self.what
-        ](facts, wide=wide)
+        lines, document, names = {
+            "nodes": self._nodes,
+            "zones": self._zones,
+            "pods": self._pods,
+            "namespaces": self._namespaces,
+        }[self.what](facts, wide=wide)
         if self.follows and self.shown == [document]:
             return
         self.shown[:] = [document]
@@ -280,11 +288,32 @@ class _View:
             [f"pod/{pod.name}" for pod in pods],
         )
 
+    def _namespaces(
+        self, facts: ClusterFacts, *, wide: bool
+    ) -> tuple[list[str], Mapping[str, Any], list[str]]:
+        del wide
+        from numakube.cli.shared.selection import chosen_nodes
+        from numakube.cli.top import top_columns
+        from numakube.insight.usage.namespace_usage import namespace_usages
+        from numakube.insight.usage.usage_json import namespaces_document
+
+        found = [
+            usage
+            for usage in namespace_usages(facts, chosen_nodes(facts, (), self.selector))
+            if not self.names or usage.namespace in self.names
+        ]
+        usages = top_columns.sorted_namespaces(found, self.sort_by)
+        return (
+            self._table(top_columns.NAMESPACE_TITLES, list(map(top_columns.namespace_row, usages))),
+            namespaces_document(usages),
+            [f"namespace/{usage.namespace}" for usage in usages if usage.namespace],
+        )
+
     def _table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         from numakube.cli.shared.terminal import column_lines
         from numakube.cli.top.top_columns import narrowed
 
-        if self.output is not Output.WIDE and self.what != "pods":
+        if self.output is not Output.WIDE and self.what in ("nodes", "zones"):
             width = text_width(make_console(), _PIPED_WIDTH)
             titles, rows = narrowed(titles, rows, width, keep=self.sort_by)
         return list(column_lines(titles, rows, headers=self.headers))

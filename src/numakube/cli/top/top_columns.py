@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.insight.usage.largest_pod import Shape
+    from numakube.insight.usage.namespace_usage import NamespaceUsage
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
     from numakube.values.resources import Amounts
@@ -31,6 +33,10 @@ NODE_MORE: Final = (HUGEPAGES, "LARGEST WITH DEVICES", "CLOSE PAIRS", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
 ZONE_MORE: Final = ("USED", HUGEPAGES, "LARGEST WITH DEVICES", "CLOSE PAIRS", "WITHIN")
 POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
+NAMESPACE_TITLES: Final = (
+    "NAMESPACE", "PODS", "CPUS", "MEMORY", "DEVICES", "ALIGNED", "STRANDS", "UNKNOWN",
+)  # fmt: skip
+NOBODYS: Final = "<none>"
 POD_MORE: Final = ("CLOSENESS", "CONTAINERS")
 TOTAL: Final = "*"
 _DISPENSABLE: Final = ("FRAGMENTED", "POLICY", "ZONES", "STRANDED", "DEVICES")
@@ -165,6 +171,21 @@ def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
     return row
 
 
+def namespace_row(usage: NamespaceUsage) -> list[str]:
+    """Return the cells of a namespace."""
+    holding = usage.aligned + usage.spread
+    return [
+        usage.namespace or NOBODYS,
+        str(usage.pods),
+        str(usage.cpus),
+        amounts_text(usage.memory),
+        amounts_text(usage.devices),
+        f"{usage.aligned} of {holding}" if holding else "",
+        amounts_text(usage.strands),
+        str(usage.unknown or ""),
+    ]
+
+
 def _amounts(usage: Usage) -> list[str]:
     """Return free of allocatable for CPUs, memory and devices, and what is stranded."""
     devices = [name for name in sorted(usage.allocatable) if name != CPU and not is_memory(name)]
@@ -288,6 +309,35 @@ _MEASURES: Final[Mapping[str, Callable[[Usage], float]]] = {
     "fragmentation": _worst,
     "fits": lambda usage: getattr(usage, "fits", 0) or 0,
 }
+
+
+def sorted_namespaces(usages: Sequence[NamespaceUsage], key: str) -> list[NamespaceUsage]:
+    """Return namespaces in order; numbers go from large to small."""
+    measures: dict[str, Callable[[NamespaceUsage], float]] = {
+        "pods": lambda usage: usage.pods,
+        "cpu": lambda usage: usage.cpus,
+        "memory": lambda usage: sum(usage.memory.values()),
+    }
+    devices = {name for usage in usages for name in (*usage.devices, *usage.strands)}
+    for name in sorted(devices - {CPU, MEMORY}):
+        measures[name] = measures[short_name(name)] = lambda usage, name=name: (  # type: ignore[misc]
+            usage.devices[name]
+        )
+    if key in ("", "name"):
+        return list(usages)
+    if key == "strands":
+        # In proportion, so that resources of different units can be added up.
+        total = sum((usage.strands for usage in usages), Counter[str]())
+        return sorted(
+            usages,
+            key=lambda usage: sum(part / total[name] for name, part in usage.strands.items()),
+            reverse=True,
+        )
+    if key not in measures:
+        raise click.UsageError(
+            f"--sort-by {key}: namespaces are sorted by name, strands, {', '.join(measures)}"
+        )
+    return sorted(usages, key=measures[key], reverse=True)
 
 
 def sorted_pods(pods: Sequence[PodUsage], key: str) -> list[PodUsage]:

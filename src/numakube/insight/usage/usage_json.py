@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.usage.close_pairs import ClosePairs
     from numakube.insight.usage.largest_pod import Shape
+    from numakube.insight.usage.namespace_usage import NamespaceUsage
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
 
@@ -74,6 +75,28 @@ def pods_document(pods: Iterable[PodUsage]) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "PodUsageList",
         "items": [_pod(pod) for pod in pods],
+    }
+
+
+def namespaces_document(namespaces: Iterable[NamespaceUsage]) -> dict[str, Any]:
+    """Return what each namespace holds and strands."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NamespaceUsageList",
+        "items": [
+            {
+                "namespace": usage.namespace,
+                "pods": usage.pods,
+                "exclusiveCPUs": usage.cpus,
+                "memory": dict(usage.memory),
+                "devices": dict(usage.devices),
+                "aligned": usage.aligned,
+                "spread": usage.spread,
+                "unknown": usage.unknown,
+                "strands": by_name(usage.strands),
+            }
+            for usage in namespaces
+        ],
     }
 
 
